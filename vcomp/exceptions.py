@@ -1,0 +1,45 @@
+"""What vcomp raises and warns.
+
+Every mistake that a user can make is a :class:`VcompError`, which is a ``ValueError``; what may be
+wrong with an answer that is given all the same is a :class:`VcompWarning`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DataError",
+    "DesignError",
+    "EstimationError",
+    "FormulaError",
+    "PlanError",
+    "VcompError",
+    "VcompWarning",
+]
+
+
+class VcompError(ValueError):
+    """A mistake that the caller can mend; the message says how."""
+
+
+class FormulaError(VcompError):
+    """The formula cannot be read, or asks for what is not supported."""
+
+
+class DataError(VcompError):
+    """The data do not hold what the formula needs."""
+
+
+class DesignError(VcompError):
+    """The terms of the formula cannot be told apart with these data."""
+
+
+class EstimationError(VcompError):
+    """The components cannot be estimated by this method on this machine."""
+
+
+class PlanError(VcompError):
+    """A D-study asks for what the G-study cannot support."""
+
+
+class VcompWarning(UserWarning):
+    """An answer was given, and the reader should know something about it."""
