@@ -5,3 +5,289 @@ looks the same wherever it is shown. Values are never rounded before.
 """
 
 from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "MISSING",
+    "bar",
+    "coefficient",
+    "coefficient_interval",
+    "count",
+    "decimals_for",
+    "fixed",
+    "interval",
+    "level",
+    "number",
+    "percent",
+    "simple_table",
+    "summary",
+]
+
+MISSING = "–"
+"""What stands for a number that is not known."""
+
+_MOST_DECIMALS = 10
+_MOST_DECADES = 6
+_LINE = 92
+
+
+def decimals_for(values: Iterable[float], significant: int = 4) -> int:
+    """Return how many decimals a column needs so that its smallest number keeps its digits.
+
+    Parameters
+    ----------
+    values : the column; zeros and what is not finite do not count
+    significant : digits that the smallest nonzero number keeps
+
+    Examples
+    --------
+    >>> decimals_for([0.002812, 0.028093, 0.0])
+    6
+    >>> decimals_for([1500.0, 20000.0])
+    0
+    """
+    sizes = _sizes(values)
+    if not sizes:
+        return 0
+    return max(0, significant - 1 - math.floor(math.log10(min(sizes))))
+
+
+def fixed(
+    values: Iterable[float],
+    *,
+    significant: int = 4,
+    decimals: int | None = None,
+    missing: str = MISSING,
+) -> list[str]:
+    """Return a column of numbers with a common number of decimals.
+
+    Numbers that span more than six decades, or are too small for ten decimals, are written in
+    scientific notation, all of them.
+
+    Parameters
+    ----------
+    values : the column
+    significant : digits that the smallest nonzero number keeps, see :func:`decimals_for`
+    decimals : takes the place of `significant`
+    missing : what is written for nan
+
+    Examples
+    --------
+    >>> fixed([0.0028117, 0.0280934, 0.0, float("nan")])
+    ['0.002812', '0.028093', '0.000000', '–']
+    >>> fixed([2.5e-9, 1.0])
+    ['2.500e-09', '1.000e+00']
+    """
+    column = [float(v) for v in values]
+    if decimals is None:
+        decimals = decimals_for(column, significant)
+        sizes = _sizes(column)
+        spans = bool(sizes) and max(sizes) > 10**_MOST_DECADES * min(sizes)
+        if spans or decimals > _MOST_DECIMALS:
+            return [_written(v, f".{significant - 1}e", missing) for v in column]
+    return [_written(v, f".{decimals}f", missing) for v in column]
+
+
+def number(value: float, significant: int = 4) -> str:
+    """Return one number on its own, in running text.
+
+    Examples
+    --------
+    >>> number(0.00281169), number(float("inf")), number(20.0)
+    ('0.002812', '∞', '20')
+    """
+    return _written(float(value), f".{significant}g", MISSING)
+
+
+def count(value: float) -> str:
+    """Return a count with thousands set off; an effective size with two decimals.
+
+    Examples
+    --------
+    >>> count(5879040), count(50.0), count(4.768211), count(float("inf"))
+    ('5,879,040', '50', '4.77', '∞')
+    """
+    return _written(float(value), ",.0f" if float(value).is_integer() else ",.2f", MISSING)
+
+
+def coefficient(value: float) -> str:
+    """Return a coefficient between 0 and 1 with three decimals, more where it is near an end.
+
+    A coefficient that is not 1 is never written as 1.000, nor one that is not 0 as 0.000.
+
+    Examples
+    --------
+    >>> coefficient(0.932649), coefficient(0.99962), coefficient(1.0), coefficient(1 - 1e-9)
+    ('0.933', '0.9996', '1.000', '> 0.99999')
+    """
+    value = float(value)
+    if not math.isfinite(value):
+        return _written(value, "f", MISSING)
+    if value in (0.0, 1.0):
+        return f"{value:.3f}"
+    for decimals in (3, 4, 5):
+        text = f"{value:.{decimals}f}"
+        if float(text) not in (0.0, 1.0):
+            return text
+    if abs(value) < 0.5:
+        return "< 0.00001" if value > 0 else "> -0.00001"
+    return "> 0.99999" if value < 1 else "< 1.00001"
+
+
+def coefficient_interval(low: float, high: float) -> str:
+    """Return the interval of a coefficient, empty where it is not known.
+
+    Examples
+    --------
+    >>> coefficient_interval(0.893113, 0.962874)
+    '[0.893, 0.963]'
+    >>> coefficient_interval(float("nan"), float("nan"))
+    ''
+    """
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    return f"[{coefficient(low)}, {coefficient(high)}]"
+
+
+def interval(low: float, high: float, decimals: int) -> str:
+    """Return an interval, empty where it is not known.
+
+    Examples
+    --------
+    >>> interval(0.00171, 0.00512, 4), interval(0.0, float("inf"), 1)
+    ('[0.0017, 0.0051]', '[0.0, ∞]')
+    """
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    form = f".{decimals}f"
+    return f"[{_written(low, form, '')}, {_written(high, form, '')}]"
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """Return a share in per cent.
+
+    Examples
+    --------
+    >>> percent(0.0684), percent(float("nan"))
+    ('6.8 %', '–')
+    """
+    return f"{100 * share:.{decimals}f} %" if math.isfinite(share) else MISSING
+
+
+def level(alpha: float) -> str:
+    """Return the confidence that `alpha` leaves.
+
+    Examples
+    --------
+    >>> level(0.05), level(0.001)
+    ('95 %', '99.9 %')
+    """
+    return f"{100 * (1 - alpha):.6g} %"
+
+
+def bar(share: float, width: int = 30) -> str:
+    """Return a bar of blocks, `width` of them for a share of one; a sliver for what is above 0.
+
+    Examples
+    --------
+    >>> bar(0.068), bar(0.001), bar(0.0)
+    ('██', '▏', '')
+    """
+    if not math.isfinite(share) or share <= 0:
+        return ""
+    return "█" * round(width * min(share, 1.0)) or "▏"
+
+
+def simple_table(
+    rows: Sequence[Sequence[str]],
+    headers: Sequence[str],
+    *,
+    title: str | None = None,
+    stubs: Sequence[str] | None = None,
+    align: str = "r",
+) -> Any:
+    """Return a table of statsmodels: text as ``str()``, and HTML, LaTeX and CSV.
+
+    Parameters
+    ----------
+    rows : what the cells show, already formatted
+    headers : one a column, without one for the stubs
+    title : a line above the table
+    stubs : names of the rows, left-aligned
+    align : ``"r"`` or ``"l"`` a column; the last letter goes on for the columns after it
+
+    Returns
+    -------
+    statsmodels.iolib.table.SimpleTable
+
+    Examples
+    --------
+    >>> print(simple_table([["0.93"], ["0.965"]], ["Eρ²"], stubs=["50", "100"]))
+    ============
+           Eρ²
+    ------------
+    50      0.93
+    100    0.965
+    ------------
+    """
+    from statsmodels.iolib.table import SimpleTable
+
+    aligns = align + align[-1] * (len(headers) - len(align))
+    look = {"data_aligns": aligns, "header_align": "r", "title_align": "l"}
+    return SimpleTable(
+        [list(row) for row in rows],
+        headers=list(headers),
+        stubs=None if stubs is None else list(stubs),
+        title=title,
+        txt_fmt={**look, "colsep": "   "},
+        html_fmt=look,
+    )
+
+
+def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
+    """Return a statsmodels summary of tables and, below them, notes.
+
+    Parameters
+    ----------
+    tables : of :func:`simple_table`, one below the other
+    notes : sentences; long ones are broken into lines
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+
+    Examples
+    --------
+    >>> table = simple_table([["0.93"]], ["Eρ²"])
+    >>> print(summary([table], ["Eρ²: differences between systems."]))
+    ====
+     Eρ²
+    ----
+    0.93
+    ----
+    <BLANKLINE>
+    Eρ²: differences between systems.
+    """
+    from statsmodels.iolib.summary import Summary
+
+    page = Summary()
+    page.tables.extend(tables)
+    if notes:
+        page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in notes])
+    return page
+
+
+def _sizes(values: Iterable[float]) -> list[float]:
+    return [abs(float(v)) for v in values if math.isfinite(v) and v != 0]
+
+
+def _written(value: float, form: str, missing: str) -> str:
+    if math.isnan(value):
+        return missing
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return format(value, form)

@@ -1,0 +1,8 @@
+"""Reliability of information retrieval experiments, from a topic × system matrix of scores."""
+
+from __future__ import annotations
+
+from vcomp.ir.scores import ScoreMatrix, as_score_matrix
+from vcomp.ir.tau import expected_tau, expected_tau_ap
+
+__all__ = ["ScoreMatrix", "as_score_matrix", "expected_tau", "expected_tau_ap"]

@@ -1,0 +1,1 @@
+"""Loops over rows and over sparse blocks, compiled by numba: arrays in, arrays out."""

@@ -1,0 +1,1 @@
+"""Factorisations, solves and traces on blocks; no statistics here."""

@@ -1,0 +1,119 @@
+"""What passes for a topic × system matrix, and what does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vcomp.exceptions import DataError
+from vcomp.ir import ScoreMatrix, as_score_matrix
+
+VALUES = np.array([[0.1, 0.4], [np.nan, 0.5], [0.3, 0.6]])
+WIDE = pd.DataFrame(VALUES, index=["401", "402", "403"], columns=["bm25", "rm3"])
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        VALUES,
+        VALUES.astype(np.float32).astype(object),
+        np.ma.masked_invalid(VALUES),
+        [[0.1, 0.4], [None, 0.5], [0.3, 0.6]],
+        ((0.1, 0.4), (np.nan, 0.5), (0.3, 0.6)),
+    ],
+    ids=["array", "objects", "masked", "lists", "tuples"],
+)
+def test_arrays_are_numbered(scores):
+    matrix = as_score_matrix(scores)
+    np.testing.assert_allclose(matrix.scores, VALUES, rtol=1e-7)
+    assert matrix.topics == ("0", "1", "2")
+    assert matrix.systems == ("0", "1")
+
+
+@pytest.mark.parametrize("frame", [WIDE, WIDE.astype("Float64")], ids=["numpy", "nullable"])
+def test_frames_keep_their_names(frame):
+    matrix = as_score_matrix(frame)
+    np.testing.assert_array_equal(matrix.scores, VALUES)
+    assert matrix.topics == ("401", "402", "403")
+    assert matrix.systems == ("bm25", "rm3")
+
+
+def test_success_and_failure_are_scores():
+    assert as_score_matrix(WIDE > 0.2).scores.tolist() == [[0, 1], [0, 1], [1, 1]]
+
+
+def test_polars_frames():
+    polars = pytest.importorskip("polars")
+    matrix = as_score_matrix(polars.DataFrame({"bm25": [0.1, None, 0.3], "rm3": [0, 1, 1]}))
+    np.testing.assert_array_equal(matrix.scores, [[0.1, 0], [np.nan, 1], [0.3, 1]])
+    assert matrix.systems == ("bm25", "rm3")
+
+
+def test_polars_topics_are_refused():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(DataError, match="column 'qid' is not a system's scores"):
+        as_score_matrix(polars.DataFrame({"qid": ["1", "2"], "a": [0.1, 0.2], "b": [0.1, 0.2]}))
+    with pytest.raises(DataError, match="topic × system table, not a Series"):
+        as_score_matrix(polars.Series([0.1, 0.2]))
+
+
+def test_arrow_tables():
+    pa = pytest.importorskip("pyarrow")
+    matrix = as_score_matrix(pa.table({"bm25": [0.1, None, 0.3], "rm3": [0.4, 0.5, 0.6]}))
+    np.testing.assert_array_equal(matrix.scores, VALUES)
+
+
+def test_a_matrix_is_one_already():
+    matrix = as_score_matrix(WIDE)
+    assert as_score_matrix(matrix) is matrix
+    assert (matrix.n_topics, matrix.n_systems) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (WIDE.rename_axis("topic").reset_index(), "column 'topic' .* set it as the index"),
+        (WIDE.assign(Topic=[401, 402, 403]), "column 'Topic' .* set it as the index"),
+        (WIDE.assign(when=pd.Timestamp("2003-01-01")), "column 'when'"),
+        (WIDE.set_axis(["a", "a"], axis=1), "several systems called 'a'"),
+        (WIDE[["rm3"]], r"two systems \(columns\); there are 3 × 1"),
+        (WIDE[:1], r"two topics \(rows\).*; there are 1 × 2"),
+        (WIDE.replace(0.5, -np.inf), "system 'rm3' on topic '402' is infinite"),
+        (WIDE["rm3"], r"1 dimension|not a Series"),
+        (np.zeros((2, 2, 2)), r"3 dimension\(s\)"),
+        (0.5, r"0 dimension\(s\)"),
+        (None, r"float|dimension"),
+        ([[1, 2], [3]], "matrix of numbers"),
+        ([["1", "2"], ["3", "4"]], "they are str"),
+        (np.ones((2, 2)) * 1j, "they are complex"),
+        ([[1, 2], [3, {}]], "matrix of numbers"),
+    ],
+)
+def test_other_things_are_refused(scores, message):
+    with pytest.raises(DataError, match=message):
+        as_score_matrix(scores)
+
+
+class TestDropWorst:
+    @pytest.mark.parametrize(
+        ("fraction", "kept"),
+        [(0.0, "abcde"), (0.1, "abcd"), (0.25, "abcd"), (0.26, "abc"), (0.75, "ab"), (0.99, "a")],
+    )
+    def test_systems_at_the_type_7_quantile_stay(self, fraction, kept):
+        means = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
+        matrix = ScoreMatrix(np.vstack([means - 0.1, means + 0.1]), ("1", "2"), tuple("abcde"))
+        assert "".join(matrix.drop_worst(fraction).systems) == kept
+
+    def test_missing_cells_do_not_count(self):
+        scores = [[0.1, 0.3, 0.2], [0.5, np.nan, 0.2], [0.6, 0.2, np.nan]]
+        assert as_score_matrix(scores).drop_worst(0.5).systems == ("0", "1")
+
+    @pytest.mark.parametrize("fraction", [-0.1, 1, np.nan, 25])
+    def test_the_share_is_below_one(self, fraction):
+        with pytest.raises(DataError, match="at least 0 and less than 1, not"):
+            as_score_matrix(WIDE).drop_worst(fraction)
+
+    def test_a_system_without_scores_is_named(self):
+        with pytest.raises(DataError, match="system 'bm25' has no score"):
+            as_score_matrix(WIDE.assign(bm25=np.nan)).drop_worst(0.1)

@@ -1,0 +1,80 @@
+"""Rows → :class:`Chunk`: levels become small integers, y and X are centred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.design import Chunk, Design, Facet, TermDesign
+from vcomp.design.rows import Rows
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["encode", "facet_codes", "term_codes"]
+
+
+def encode(design: Design, rows: Rows) -> Chunk:
+    """Code `rows`, all of the data or some, by the levels that `design` has learned.
+
+    Raises
+    ------
+    DataError
+        If a facet has a level that the design does not know.
+    """
+    codes = tuple(_known_codes(facet, rows.facets[facet.name]) for facet in design.facets)
+    return Chunk(
+        y=rows.y - design.origin,
+        X=centred_matrix(design, rows.fixed, len(rows)),
+        codes=tuple(term_codes(term, codes, design.n_levels) for term in design.terms),
+        sizes=tuple(term.size for term in design.terms),
+        facet_codes=codes,
+        facet_sizes=design.n_levels,
+    )
+
+
+def centred_matrix(design: Design, fixed: Any, n_rows: int) -> FloatArray:
+    """Return X less its origin, which is zero in the intercept's column."""
+    return design.fixed.matrix(fixed, n_rows) - design.x_origin
+
+
+def facet_codes(facet: Facet, column: pd.Series) -> IntArray:
+    """Return the level of each row, −1 where the design does not know it."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        # A few categories are looked up, not every row.
+        of_category = facet.levels.get_indexer(column.cat.categories)
+        codes = column.cat.codes.to_numpy()
+        return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
+    return facet.levels.get_indexer(pd.Index(column)).astype(np.int32)
+
+
+def _known_codes(facet: Facet, column: pd.Series) -> IntArray:
+    codes = facet_codes(facet, column)
+    if (codes < 0).any():
+        unknown = column[int(np.argmax(codes < 0))]
+        raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
+    return codes
+
+
+def term_codes(
+    term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int, ...]
+) -> IntArray:
+    """Return the group of each row, −1 where a level or the combination is not known."""
+    groups = codes[term.facets[0]]
+    for facet, keys in zip(term.facets[1:], term.keys, strict=True):
+        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
+        joined[(groups < 0) | (codes[facet] < 0)] = -1
+        groups = _position(keys, joined)
+    return np.ascontiguousarray(groups, dtype=np.int32)
+
+
+def _position(keys: LongArray, wanted: LongArray) -> IntArray:
+    """Return where each key stands among the sorted `keys`, −1 where it does not."""
+    found = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[found] == wanted, found, -1).astype(np.int32)

@@ -1,0 +1,135 @@
+"""The first pass over the data: levels, origin, structure, and what cannot be estimated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.design.design import Design, Facet, TermDesign
+from vcomp.design.encode import facet_codes
+from vcomp.design.rows import Rows
+from vcomp.design.structure import describe_structure
+from vcomp.exceptions import DataError, DesignError
+from vcomp.formula import Formula, RandomTerm, build_fixed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["learn"]
+
+
+def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
+    """Learn levels and origin from the rows, and check that the terms can be estimated.
+
+    Raises
+    ------
+    DataError
+        If there are fewer rows than parameters.
+    DesignError
+        If a facet has one level only, or a term has one row in every group (that is the residual).
+    FormulaError
+        If the fixed part cannot be evaluated.
+    """
+    facets = tuple(_learn_facet(name, rows.facets[name]) for name in formula.facets)
+    codes = tuple(facet_codes(facet, rows.facets[facet.name]) for facet in facets)
+    n_levels = tuple(facet.size for facet in facets)
+    terms = tuple(_learn_term(term, formula, codes, n_levels) for term in formula.random)
+    _check_terms(terms, len(rows))
+    fixed = build_fixed(formula, rows.fixed, environment)
+    n_parameters = len(fixed.names) + len(terms) + 1
+    if len(rows) <= n_parameters:
+        raise DataError(
+            f"{len(rows)} rows are too few for {n_parameters} parameters "
+            f"({len(fixed.names)} fixed effects and {len(terms) + 1} variance components)"
+        )
+    X = fixed.matrix(rows.fixed, len(rows))
+    constant = _constant_combination(fixed.names, X)
+    structure = describe_structure(formula, n_levels, codes, len(rows))
+    return Design(
+        formula=formula,
+        facets=facets,
+        terms=terms,
+        fixed=fixed,
+        origin=_origin(rows.y) if constant.any() else 0.0,
+        x_origin=_x_origin(fixed.names, X),
+        constant=constant,
+        structure=structure,
+    )
+
+
+def _learn_facet(name: str, column: pd.Series) -> Facet:
+    levels = _sorted_levels(column)
+    if len(levels) == 1:
+        raise DesignError(
+            f"facet {name!r} has one level only ({levels[0]!r}); a variance needs at least two"
+        )
+    return Facet(name, levels)
+
+
+def _sorted_levels(column: pd.Series) -> pd.Index:
+    """Return the distinct values in an order that does not depend on the rows."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return pd.Index(column.array.remove_unused_categories().categories)
+    levels = pd.Index(column.unique())
+    if levels.dtype.kind == "f" and (levels == np.floor(levels)).all():
+        # Whole numbers that a missing value elsewhere in the column had turned into floats.
+        levels = levels.astype(np.int64)
+    try:
+        return levels.sort_values()
+    except TypeError:
+        # Values of several types have no order among them; their names do.
+        return pd.Index(sorted(levels, key=lambda v: (type(v).__name__, str(v))), dtype=object)
+
+
+def _learn_term(
+    term: RandomTerm, formula: Formula, codes: tuple[IntArray, ...], n_levels: tuple[int, ...]
+) -> TermDesign:
+    position = {name: k for k, name in enumerate(formula.facets)}
+    facets = tuple(position[name] for name in term.facets)
+    groups, size = codes[facets[0]], n_levels[facets[0]]
+    keys = []
+    for facet in facets[1:]:
+        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
+        known, inverse = np.unique(joined, return_inverse=True)
+        keys.append(known)
+        groups, size = inverse.astype(np.int32), known.size
+    return TermDesign(term.name, facets, tuple(keys), size)
+
+
+def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
+    for term in terms:
+        if term.size == n_rows:
+            raise DesignError(
+                f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
+                f"residual, which every model has; leave (1|{term.name}) out of the formula"
+            )
+
+
+def _origin(y: FloatArray) -> float:
+    """Return the mean; of a constant response the constant itself, so that nothing is left."""
+    return float(y[0]) if y.min() == y.max() else float(y.mean())
+
+
+def _x_origin(names: tuple[str, ...], X: FloatArray) -> FloatArray:
+    """Return the column means where an intercept takes up what they leave, else zeros."""
+    if "Intercept" not in names:
+        return np.zeros(X.shape[1])
+    means: FloatArray = X.mean(axis=0)
+    means[names.index("Intercept")] = 0.0
+    return means
+
+
+def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:
+    """Return a with X a = 1 (the intercept, or a full set of dummies); zeros if there is none."""
+    a = np.zeros(X.shape[1])
+    if "Intercept" in names:
+        a[names.index("Intercept")] = 1.0
+    elif X.shape[1]:
+        solution = np.linalg.lstsq(X.T @ X, X.sum(axis=0), rcond=None)[0]
+        if np.abs(X @ solution - 1.0).max() < 1e-10:
+            a = solution
+    return a

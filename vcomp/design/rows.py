@@ -1,0 +1,226 @@
+"""The rows that a model uses: columns found, the response evaluated, missing values dropped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import DataError, VcompWarning
+from vcomp.formula import Formula, evaluate, names_in
+from vcomp.io import Source, open_source
+from vcomp.io.source import nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Missing", "Rows", "select_rows"]
+
+Missing = Literal["drop", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Complete rows of the columns that a formula uses.
+
+    Attributes
+    ----------
+    y : (n,) response, as given
+    facets : the grouping columns
+    fixed : the columns of the fixed part, in a form that patsy reads
+    n_dropped : rows left out for a missing value
+    """
+
+    y: FloatArray
+    facets: Mapping[str, pd.Series]
+    fixed: Mapping[str, Any]
+    n_dropped: int
+
+    def __len__(self) -> int:
+        return int(self.y.size)
+
+
+def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing) -> Rows:
+    """Read what the formula names, evaluate the response and drop incomplete rows.
+
+    Parameters
+    ----------
+    data : any container that :func:`vcomp.io.open_source` opens, or None: the names are then
+        variables of `environment`
+    environment : patsy's ``EvalEnvironment`` of the caller
+    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+
+    Raises
+    ------
+    DataError
+        If a column is not there, the response is not numeric, infinite or missing throughout, a
+        value is missing and ``missing="raise"``, or no row is left.
+    """
+    if missing not in ("drop", "raise"):
+        raise DataError(f"missing={missing!r} is not known; it is 'drop' or 'raise'")
+    source = _caller_source(formula, environment) if data is None else open_source(data)
+    names = _used_columns(formula, source, environment)
+    frame = source.read(names)
+    if len(frame) == 0:
+        raise DataError("the data have no rows")
+    incomplete = frame.isna()
+    columns = _plain_columns(frame)
+    y = _response(formula.response, columns, environment, len(frame))
+    incomplete[f"response {formula.response}"] = np.isnan(y)
+    keep = ~incomplete.to_numpy().any(axis=1)
+    if not keep.all():
+        _report_missing(formula, incomplete, keep, missing)
+        frame, y = frame[keep].reset_index(drop=True), y[keep]
+    if np.isinf(y).any():
+        raise DataError(
+            f"the response {formula.response!r} has {int(np.isinf(y).sum())} infinite values"
+        )
+    fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
+    return Rows(y, {f: frame[f] for f in formula.facets}, fixed, int((~keep).sum()))
+
+
+def _caller_source(formula: Formula, environment: Any) -> Source:
+    """Return the variables of the calling scope that the formula may name."""
+    variables = {}
+    for name in _all_names(formula):
+        try:
+            variables[name] = environment.namespace[name]
+        except KeyError:
+            continue
+    wanted = (*formula.facets, *names_in(formula.response))
+    absent = [name for name in wanted if name not in variables]
+    if absent:
+        raise DataError(
+            f"no data were given, and there is no variable {absent[0]!r} where fit was called"
+        )
+    arrays = {k: v for k, v in variables.items() if _is_column(v)}
+    for name in formula.facets:
+        if name not in arrays:
+            raise DataError(
+                f"no data were given, and the variable {name!r} where fit was called is "
+                f"{type(variables[name]).__name__}, not a column of values"
+            )
+    return open_source(arrays)
+
+
+def _is_column(value: Any) -> bool:
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_sequence or (hasattr(value, "__len__") and getattr(value, "ndim", 0) == 1)
+
+
+def _fixed_names(formula: Formula) -> set[str]:
+    codes = [code for term in formula.fixed if term != "Intercept" for code in _factors(term)]
+    return {name for code in codes for name in names_in(code)}
+
+
+def _factors(term: str) -> list[str]:
+    """Split ``"C(a, x):b"`` at the colons that are outside brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
+    for position, letter in enumerate(term):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == ":" and depth == 0:
+            parts.append(term[start:position])
+            start = position + 1
+    return [*parts, term[start:]]
+
+
+def _all_names(formula: Formula) -> list[str]:
+    names = [*formula.facets, *names_in(formula.response), *sorted(_fixed_names(formula))]
+    return list(dict.fromkeys(names))
+
+
+def _used_columns(formula: Formula, source: Source, environment: Any) -> list[str]:
+    """Return the columns to read; what is no column must be a name of the caller."""
+    used = list(formula.facets)
+    for name in _all_names(formula):
+        if name in used:
+            continue
+        if name in source.columns:
+            used.append(name)
+        elif name == formula.response or not _is_known(name, environment):
+            raise DataError(
+                f"there is no column {name!r} in the data{nearest(name, source.columns)}; "
+                f"the columns are {', '.join(map(repr, source.columns[:20]))}"
+            )
+    return used
+
+
+def _is_known(name: str, environment: Any) -> bool:
+    import builtins
+
+    from patsy.builtins import builtins as patsy_builtins
+
+    if name in patsy_builtins or hasattr(builtins, name):
+        return True
+    try:
+        environment.namespace[name]
+    except KeyError:
+        return False
+    return True
+
+
+def _plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return numpy columns and categories: what patsy reads fast and in order."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for name in frame.columns:
+        column = frame[name]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            columns[name] = column.array.remove_unused_categories()
+        elif pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
+            columns[name] = column.to_numpy(dtype=bool)
+        elif pd.api.types.is_numeric_dtype(column.dtype):
+            columns[name] = column.to_numpy(dtype=float, na_value=np.nan)
+        else:
+            columns[name] = pd.Categorical(column)
+    return columns
+
+
+def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:
+    import pandas as pd
+
+    value = evaluate(code, columns, environment)
+    if isinstance(value, pd.Categorical | pd.Series | pd.Index):
+        value = np.asarray(value)
+    array = np.asarray(value)
+    if array.shape != (n,):
+        raise DataError(
+            f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})"
+        )
+    if array.dtype.kind not in "biuf":
+        sample = next((repr(v) for v in array if isinstance(v, str)), str(array.dtype))
+        raise DataError(f"the response {code!r} is not numeric: it holds {sample}")
+    y = array.astype(float)
+    if np.isnan(y).all():
+        raise DataError(f"the response {code!r} is missing in every row")
+    return y
+
+
+def _report_missing(
+    formula: Formula, incomplete: pd.DataFrame, keep: BoolArray, missing: Missing
+) -> None:
+    counts = incomplete.sum()
+    per_column = [
+        f"{name} {count}"
+        for name, count in counts.items()
+        if count and not (name == f"response {formula.response}" and formula.response in counts)
+    ]
+    n_dropped = int((~keep).sum())
+    where = f"{n_dropped} of {keep.size} rows have a missing value ({', '.join(per_column)})"
+    if missing == "raise":
+        raise DataError(f"{where}; missing='drop' leaves them out")
+    if n_dropped == keep.size:
+        raise DataError(f"no row is complete: {where}")
+    warnings.warn(f"{where} and were left out", VcompWarning, stacklevel=5)

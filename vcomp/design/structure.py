@@ -1,0 +1,314 @@
+"""How the facets stand to each other: crossed, nested, balanced, connected, replicated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from vcomp._typing import IntArray
+from vcomp.components import RESIDUAL, closure
+from vcomp.formula import Formula
+from vcomp.kernels.groups import group_counts
+from vcomp.kernels.pairs import pair_counts
+
+__all__ = ["Structure", "describe_structure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What the data say about the design; :meth:`report` says it in words.
+
+    Attributes
+    ----------
+    facets : the grouping columns
+    n_levels : the number of levels of each facet; of a nested facet the number of its units
+        (combinations with the facets that it is nested in)
+    nested_in : for each facet those that it is nested in: by its labels (each level occurs within
+        one level of the other) or by the formula (``topic/doc``)
+    implicit : the nested facets whose labels say so by themselves
+    fully_crossed : pairs of facets of which every combination occurs
+    partly_crossed : pairs of facets of which some combinations do not occur
+    n_rows, n_cells : scores, and cells that hold at least one
+    cell_min, cell_max : the smallest and the largest number of scores in a cell
+    balanced : whether every cell that the design has is filled, equally often
+    n_parts : number of groups of cells without any level in common; 1 is a connected design
+    terms : for each random term and the residual the effects that it holds
+    """
+
+    facets: tuple[str, ...]
+    n_levels: tuple[int, ...]
+    nested_in: Mapping[str, frozenset[str]]
+    implicit: tuple[str, ...]
+    fully_crossed: tuple[tuple[str, str], ...]
+    partly_crossed: tuple[tuple[str, str], ...]
+    n_rows: int
+    n_cells: int
+    cell_min: int
+    cell_max: int
+    balanced: bool
+    n_parts: int
+    terms: Mapping[str, tuple[str, ...]]
+
+    @property
+    def replicated(self) -> bool:
+        """Whether some cell holds several scores."""
+        return self.cell_max > 1
+
+    @property
+    def connected(self) -> bool:
+        """Whether all levels can be compared through the cells that they share."""
+        return self.n_parts == 1
+
+    def title(self) -> str:
+        """Return the design in one line: ``30 sys × 50 topic, fully crossed, balanced``."""
+        return f"{self._notation()}, {', '.join(self._properties())}"
+
+    def report(self) -> str:
+        """Return the design in words, with what each component holds."""
+        lines = [self.title(), f"{self.n_rows:,} scores, {self._cells()}"]
+        for facet in self.facets:
+            above = self.nested_in[facet]
+            if above:
+                how = "by its labels" if facet in self.implicit else "as the formula says"
+                lines.append(f"{facet} is nested in {_and(sorted(above))} ({how})")
+        lines += [f"{a} and {b} are partly crossed" for a, b in self.partly_crossed]
+        if not self.connected:
+            lines.append(
+                f"the design falls into {self.n_parts} parts that share no level: "
+                "differences between levels of different parts cannot be told from differences "
+                "between the parts"
+            )
+        for term, effects in self.terms.items():
+            if len(effects) > 1:
+                lines.append(f"{term} holds {_and(effects)}, which cannot be told apart")
+        return "\n".join(lines)
+
+    def _notation(self) -> str:
+        """Return ``p × (doc:topic)`` with the sizes before the names."""
+        size = dict(zip(self.facets, self.n_levels, strict=True))
+        top = [f for f in self.facets if not self.nested_in[f]]
+        parts = []
+        for facet in top:
+            below = sorted(
+                (f for f in self.facets if facet in self.nested_in[f]), key=self.facets.index
+            )
+            parts.append(f"{size[facet]:,} {facet}")
+            parts += [
+                f"({size[f]:,} {':'.join([f, *sorted(self.nested_in[f])])})"
+                for f in below
+                if facet == min(self.nested_in[f] & set(top), key=self.facets.index)
+            ]
+        return " × ".join(parts)
+
+    def _properties(self) -> list[str]:
+        words = []
+        if len(self.facets) == 1:
+            words.append("one-way")
+        elif self.partly_crossed:
+            words.append("partly crossed")
+        elif not any(self.nested_in.values()):
+            words.append("fully crossed")
+        elif not self.fully_crossed:
+            words.append("nested")
+        else:
+            words.append("crossed and nested")
+        words.append("balanced" if self.balanced else "unbalanced")
+        if not self.connected:
+            words.append(f"not connected ({self.n_parts} parts)")
+        return words
+
+    def _cells(self) -> str:
+        if self.cell_min == self.cell_max:
+            return f"{self.cell_max} a cell"
+        return f"{self.cell_min} to {self.cell_max} a cell ({self.n_cells:,} cells)"
+
+
+def describe_structure(
+    formula: Formula, n_levels: Sequence[int], codes: Sequence[IntArray], n_rows: int
+) -> Structure:
+    """Find out how the facets of `formula` are arranged in the coded rows.
+
+    Parameters
+    ----------
+    n_levels : number of levels of each facet
+    codes : (n,) level of each row in each facet
+    """
+    facets = formula.facets
+    pairs = {
+        (a, b): pair_counts(codes[a], codes[b], n_levels[a], n_levels[b])[1].size
+        for a, b in combinations(range(len(facets)), 2)
+    }
+    by_label = _nested_by_label(facets, n_levels, pairs)
+    nested_in = _transitive(
+        {f: by_label[f] | above for f, above in _nested_by_formula(formula).items()}
+    )
+    units = {f: _join(sorted({f, *nested_in[f]}), facets, n_levels, codes) for f in facets}
+    crossed, partly = _crossings(facets, nested_in, units)
+    cell_codes, n_cells = _join(list(facets), facets, n_levels, codes)
+    cell_n = group_counts(cell_codes, n_cells)
+    children_equal, n_possible = _expected_cells(facets, nested_in, units)
+    return Structure(
+        facets=facets,
+        n_levels=tuple(units[f][1] for f in facets),
+        nested_in=nested_in,
+        implicit=tuple(f for f in facets if by_label[f]),
+        fully_crossed=crossed,
+        partly_crossed=partly,
+        n_rows=n_rows,
+        n_cells=n_cells,
+        cell_min=int(cell_n.min()),
+        cell_max=int(cell_n.max()),
+        balanced=bool(children_equal and n_possible == n_cells and np.ptp(cell_n) == 0),
+        n_parts=_count_parts([f for f in facets if not nested_in[f]], units),
+        terms=_effects(formula, nested_in, replicated=bool(cell_n.max() > 1)),
+    )
+
+
+def _nested_by_label(
+    facets: Sequence[str], n_levels: Sequence[int], pairs: Mapping[tuple[int, int], int]
+) -> dict[str, frozenset[str]]:
+    """Return for each facet the coarser ones that each of its levels occurs in once."""
+    above: dict[str, set[str]] = {f: set() for f in facets}
+    for (a, b), n_pairs in pairs.items():
+        if n_pairs == n_levels[a] > n_levels[b]:
+            above[facets[a]].add(facets[b])
+        elif n_pairs == n_levels[b] > n_levels[a]:
+            above[facets[b]].add(facets[a])
+    return {f: frozenset(s) for f, s in above.items()}
+
+
+def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
+    """Return for each facet those that stand in every term it is in, and in others besides.
+
+    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be told from
+    that of topic:doc, which is what being nested means for a D-study.
+    """
+    terms_of = {
+        f: frozenset(k for k, term in enumerate(formula.random) if f in term.facets)
+        for f in formula.facets
+    }
+    return {
+        f: frozenset(g for g in formula.facets if terms_of[f] < terms_of[g])
+        for f in formula.facets
+    }
+
+
+def _transitive(nested_in: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    return {f: closure(frozenset({f}), nested_in) - {f} for f in nested_in}
+
+
+def _join(
+    names: Sequence[str],
+    facets: Sequence[str],
+    n_levels: Sequence[int],
+    codes: Sequence[IntArray],
+) -> tuple[IntArray, int]:
+    """Number the combinations of some facets that occur: (n,) codes and their number."""
+    first, *others = (facets.index(name) for name in names)
+    groups, size = codes[first], n_levels[first]
+    for facet in others:
+        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
+        known, inverse = np.unique(joined, return_inverse=True)
+        groups, size = inverse.astype(np.int32), known.size
+    return groups, size
+
+
+def _crossings(
+    facets: Sequence[str],
+    nested_in: Mapping[str, frozenset[str]],
+    units: Mapping[str, tuple[IntArray, int]],
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Sort the pairs of facets without nesting into fully and partly crossed ones."""
+    fully, partly = [], []
+    for a, b in combinations(facets, 2):
+        if a in nested_in[b] or b in nested_in[a] or nested_in[a] & nested_in[b]:
+            continue
+        (codes_a, n_a), (codes_b, n_b) = units[a], units[b]
+        n_pairs = pair_counts(codes_a, codes_b, n_a, n_b)[1].size
+        (fully if n_pairs == n_a * n_b else partly).append((a, b))
+    return tuple(fully), tuple(partly)
+
+
+def _expected_cells(
+    facets: Sequence[str],
+    nested_in: Mapping[str, frozenset[str]],
+    units: Mapping[str, tuple[IntArray, int]],
+) -> tuple[bool, float]:
+    """Return whether nested facets are equally large everywhere, and how many cells that makes."""
+    equal, n_cells = True, 1.0
+    for facet in facets:
+        codes, size = units[facet]
+        parents = nested_in[facet]
+        if not parents:
+            n_cells *= size
+            continue
+        within = _join_units(parents, units)
+        children = np.diff(pair_counts(within[0], codes, within[1], size)[0])
+        equal = equal and bool(np.ptp(children) == 0)
+        n_cells *= float(children.mean())
+    return equal, round(n_cells)
+
+
+def _join_units(
+    names: frozenset[str], units: Mapping[str, tuple[IntArray, int]]
+) -> tuple[IntArray, int]:
+    ordered = sorted(names)
+    return _join(ordered, ordered, [units[f][1] for f in ordered], [units[f][0] for f in ordered])
+
+
+def _count_parts(
+    top: Sequence[str], units: Mapping[str, tuple[IntArray, int]]
+) -> int:
+    """Return the number of connected parts of the graph whose edges are the rows.
+
+    Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
+    one that it is nested in.
+    """
+    if len(top) < 2:
+        return 1
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    (hub, n_hub), *others = (units[f] for f in top)
+    rows, cols, offset = [], [], n_hub
+    for codes, size in others:
+        indptr, indices, _ = pair_counts(hub, codes, n_hub, size)
+        rows.append(np.repeat(np.arange(n_hub), np.diff(indptr)))
+        cols.append(indices + offset)
+        offset += size
+    i, j = np.concatenate(rows), np.concatenate(cols)
+    graph = coo_array((np.ones(i.size), (i, j)), shape=(offset, offset))
+    return int(connected_components(graph, directed=False)[0])
+
+
+def _effects(
+    formula: Formula, nested_in: Mapping[str, frozenset[str]], *, replicated: bool
+) -> dict[str, tuple[str, ...]]:
+    """Return the crossed effects that each component holds under the nesting of the design.
+
+    An effect that the model has no term for is in the residual when all its facets are.
+    """
+    facets = formula.facets
+    subsets = [
+        frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)
+    ]
+    by_closure: dict[frozenset[str], list[str]] = {}
+    for s in subsets:
+        label = ":".join(f for f in facets if f in s)
+        by_closure.setdefault(closure(s, nested_in), []).append(label)
+    held: dict[str, tuple[str, ...]] = {}
+    for term in formula.random:
+        effects = by_closure.pop(closure(frozenset(term.facets), nested_in), [])
+        held[term.name] = tuple(effects) or (term.name,)
+    everything = frozenset(facets)
+    left = by_closure.get(everything, [])
+    held[RESIDUAL] = (*left, "replication and error" if replicated else "error")
+    return held
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+

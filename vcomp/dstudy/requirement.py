@@ -1,0 +1,192 @@
+"""How many levels of a facet a coefficient needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+
+import numpy as np
+
+from vcomp import display
+from vcomp.components import REPLICATE, VarianceComponents
+from vcomp.dstudy import intervals
+from vcomp.dstudy.plan import DStudyPlan
+from vcomp.dstudy.project import Taken, weights
+from vcomp.exceptions import PlanError
+
+__all__ = ["SYMBOLS", "Requirement", "required_size"]
+
+SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
+"""The coefficients as they are printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """The size of a facet at which a coefficient reaches a target.
+
+    Attributes
+    ----------
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    target : what it is to reach
+    facet : whose size is asked for
+    n : the smallest size that reaches it; infinite where none does
+    low, high : interval of n; nan where it is not known
+    alpha : the interval has confidence 1 − alpha
+    held : the sizes at which the other facets are held
+    method : how the interval was made
+    why : a sentence where n is infinite
+    """
+
+    coefficient: str
+    target: float
+    facet: str
+    n: float
+    low: float
+    high: float
+    alpha: float
+    held: Mapping[str, float] = field(default_factory=dict)
+    method: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        symbol = SYMBOLS[self.coefficient]
+        if self.why:
+            return f"{symbol} = {display.number(self.target)} is out of reach: {self.why}"
+        text = (
+            f"For {symbol} = {display.number(self.target)}, {display.count(self.n)} "
+            f"{'level' if self.n == 1 else 'levels'} of {self.facet} are needed"
+        )
+        if not (math.isnan(self.low) or math.isnan(self.high)):
+            ends = f"{display.count(self.low)} to {display.count(self.high)}"
+            text += f" ({display.level(self.alpha)}: {ends})"
+        if self.held:
+            others = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
+            text += f", with {others}"
+        return f"{text}."
+
+
+def required_size(
+    components: VarianceComponents,
+    taken: Taken,
+    plan: DStudyPlan,
+    *,
+    target: float,
+    coefficient: str,
+    facet: str | None,
+    alpha: float,
+) -> Requirement:
+    """Return the size of `facet` at which `coefficient` reaches `target`.
+
+    The error variance is A + B/n in the size n of the facet, all others held at the sizes of the
+    first plan, so n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size
+    reaches the target when A alone is too much. The interval is that of the F quantiles in a
+    two-way design; elsewhere the delta method on log n.
+
+    Parameters
+    ----------
+    components : of the G-study
+    taken : the same under the policy for negative ones
+    plan : of the D-study
+    target : between 0 and 1
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    facet : may be None where only one has a size
+    alpha : the interval has confidence 1 − alpha
+
+    Raises
+    ------
+    PlanError
+        The target, coefficient or facet is not one that can be.
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), SIGIR, eq. (6), (7), (12) and (13).
+
+    Examples
+    --------
+    >>> from vcomp.dstudy import from_components
+    >>> study = from_components({"p": 1.0, "i": 2.0, "Residual": 8.0}).dstudy(i=10)
+    >>> study.required(target=0.8, coefficient="Phi").n
+    40
+    """
+    _check(target, coefficient)
+    facet = _facet(facet, plan)
+    held = {f: n for f, n in zip(plan.facets, plan.sizes[0], strict=True) if f != facet}
+    ends, method, why = (math.nan, math.nan), "", ""
+    one = replace(plan, sizes=(tuple(held.get(f, 1) for f in plan.facets),), inverse_n=None)
+    w = weights(components, one)
+    error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
+    falls = np.array([facet in plan.design.closure(f) for f in components.facets])
+    a, b = np.where(falls, 0.0, error), np.where(falls, error, 0.0)
+    room = w.universe * (1 - target) / target - a
+    A, B, D = float(a @ taken.values), float(b @ taken.values), float(room @ taken.values)
+    if D > 0:
+        n = _ceil(B / D)
+    else:
+        n, why = math.inf, _why(float(w.universe @ taken.values), A, facet, plan.object)
+    table = intervals.two_way_table(components, plan)
+    if table and facet == table.columns and intervals.two_way_plans(table, plan)[0]:
+        two_way = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
+        method = intervals.FELDT if coefficient == "Erho2" else intervals.ARTEAGA
+        ends = two_way(table, target, alpha)
+    elif taken.cov is not None and D > 0 and B > 0:
+        gradient = (b / B - room / D)[None, :]
+        reach = intervals.standard_errors(gradient, taken.cov)
+        low, high = intervals.log_interval(np.array([B / D]), reach * (B / D), alpha)
+        ends, method = (_ceil(float(low[0])), _ceil(float(high[0]))), intervals.LOG_SCALE
+    return Requirement(coefficient, target, facet, n, *ends, alpha, held, method, why)
+
+
+def _feldt_ends(
+    table: intervals.TwoWayMeanSquares, target: float, alpha: float
+) -> tuple[float, float]:
+    # a coefficient's lower limit needs the most levels
+    zetas = reversed(intervals.feldt_interval(table, alpha))
+    low, high = (_ceil(target / (z * (1 - target))) if z > 0 else math.inf for z in zetas)
+    return low, high
+
+
+def _arteaga_ends(
+    table: intervals.TwoWayMeanSquares, target: float, alpha: float
+) -> tuple[float, float]:
+    lambdas = reversed(intervals.arteaga_interval(table, alpha))
+    low, high = (
+        _ceil(target * (1 - v) / (v * (1 - target))) if v > 0 else math.inf for v in lambdas
+    )
+    return low, high
+
+
+def _ceil(n: float) -> float:
+    """Return the next whole number, at least 1; nan and infinity as they are."""
+    if not math.isfinite(n):
+        return n
+    # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70
+    return max(1, math.ceil(n - 1e-9 * abs(n)))
+
+
+def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
+    if universe <= 0:
+        return f"the variance of {object_} is estimated as zero."
+    return (
+        f"error variance {display.number(held_error)} does not fall with more {facet}; "
+        "plan more of the other facets."
+    )
+
+
+def _check(target: float, coefficient: str) -> None:
+    if coefficient not in SYMBOLS:
+        raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
+    if not isinstance(target, Real) or not 0 < target < 1:
+        raise PlanError(f"the target of a coefficient lies between 0 and 1, not at {target!r}")
+
+
+def _facet(facet: str | None, plan: DStudyPlan) -> str:
+    named = [f for f in plan.facets if f != REPLICATE] or list(plan.facets)
+    if facet is None and len(named) == 1:
+        return named[0]
+    if facet is None:
+        raise PlanError(f"which facet's size is required? pass facet=, one of {named}")
+    if facet not in plan.facets:
+        raise PlanError(f"{facet!r} has no size in this D-study; facet= is one of {named}")
+    return facet

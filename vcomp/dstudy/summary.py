@@ -1,0 +1,73 @@
+"""The D-study as a person reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.components import REPLICATE
+
+if TYPE_CHECKING:
+    from vcomp.dstudy.study import DStudy
+
+__all__ = ["summary"]
+
+
+def summary(study: DStudy) -> Any:
+    """Return a summary that says what was planned, what it is worth and what would be enough.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+
+    Examples
+    --------
+    >>> from vcomp.dstudy import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+    >>> print(str(summary(study)).splitlines()[0])
+    D-study p × i: how well are p measured?
+    """
+    columns, confidence = study.columns, display.level(study.alpha)
+    cells: dict[str, list[str]] = {}
+    for facet, sizes in zip(study.plan.facets, zip(*study.plan.sizes, strict=True), strict=True):
+        cells[facet] = [display.count(n) for n in sizes]
+    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+        cells[symbol] = [display.coefficient(c) for c in columns[name]]
+        ends = zip(columns[f"{name}_low"], columns[f"{name}_high"], strict=True)
+        intervals = [display.coefficient_interval(low, high) for low, high in ends]
+        if any(intervals):
+            # headers are keys here: a space more keeps those of Eρ² and Φ apart
+            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
+    for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
+        cells[symbol] = display.fixed(columns[name])
+    design = str(study.plan.design).replace(" x ", " × ")
+    table = display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"D-study {design}: how well are {study.plan.object} measured?",
+    )
+    return display.summary([table], [*_explanations(study), *study.notes])
+
+
+def _explanations(study: DStudy) -> list[str]:
+    object_ = study.plan.object
+    universe = display.number(float(study.columns["universe_var"][0]))
+    lines = [
+        f"Eρ²: differences between {object_}, with error variance σ²(δ); "
+        f"Φ: absolute scores of {object_}, with error variance σ²(Δ).",
+        f"Universe-score variance σ²({object_}) = {universe}.",
+    ]
+    methods = study.interval_methods
+    told = [f"{s} {methods[c]}" for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods]
+    if told:
+        lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(told)}.")
+    named = [f for f in study.plan.facets if f != REPLICATE]
+    if len(named) == 1 and np.isfinite(study.columns["Erho2"]).all():
+        lines += [str(study.required(0.95, c, named[0])) for c in ("Erho2", "Phi")]
+    return lines

@@ -1,0 +1,182 @@
+"""REML and ML: start, maximum, certificate, standard errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.estimate import Certificate, Estimate
+from vcomp.estimators.identify import mivque0, residual_sum_of_squares
+from vcomp.estimators.maximise import Maximum, maximise
+from vcomp.exceptions import EstimationError
+from vcomp.statistics import CrossProducts
+
+__all__ = ["ML", "REML"]
+
+_EXACT_FIT = 1e-13
+"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class REML:
+    """Restricted maximum likelihood (Patterson & Thompson 1971).
+
+    Attributes
+    ----------
+    max_iter : steps at most
+    tol : Newton decrement, in standard errors, at which the iteration ends
+    """
+
+    max_iter: int = 200
+    tol: float = 1e-10
+    name: ClassVar[str] = "reml"
+
+    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone."""
+        return _estimate(stats, names, reml=True, max_iter=self.max_iter, tol=self.tol)
+
+
+@dataclass(frozen=True, slots=True)
+class ML:
+    """Maximum likelihood; components are biased down by the estimation of the fixed effects.
+
+    Attributes
+    ----------
+    max_iter, tol : as for :class:`REML`
+    """
+
+    max_iter: int = 200
+    tol: float = 1e-10
+    name: ClassVar[str] = "ml"
+
+    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone."""
+        return _estimate(stats, names, reml=False, max_iter=self.max_iter, tol=self.tol)
+
+
+def _estimate(
+    stats: CrossProducts, names: tuple[str, ...], *, reml: bool, max_iter: int, tol: float
+) -> Estimate:
+    rss = residual_sum_of_squares(stats)
+    if rss <= _EXACT_FIT * stats.yy or stats.yy == 0.0:
+        return _no_variance(stats, names, reml=reml)
+    likelihood = BlockedLikelihood(stats, reml=reml)
+    sizes = np.array([*stats.sizes, stats.n], dtype=float)
+    start = _start(stats, rss)
+    try:
+        found = maximise(likelihood, start, sizes, max_iter=max_iter, tol=tol)
+    except np.linalg.LinAlgError:
+        raise EstimationError(_SINGULAR) from None
+    if found.v[-1] <= 1e-10 * rss / stats.n:
+        raise EstimationError(_SINGULAR)
+    observed = likelihood.information(found.v, "observed")
+    informations = {
+        "observed": observed,
+        "average": likelihood.information(found.v, "average"),
+    }
+    informations["expected"] = 2.0 * informations["average"] - observed
+    order = ("observed", "expected", "average")
+    positive = found.v > 0.0
+    solution = likelihood.solution(found.v)
+    return Estimate(
+        method="reml" if reml else "ml",
+        names=names,
+        values=found.v,
+        covariances={kind: _covariance(informations[kind], positive) for kind in order},
+        beta=solution.beta,
+        cov_beta=solution.cov_beta,
+        llf=found.loglike,
+        converged=found.converged,
+        status=_status(found, names, max_iter),
+        engine="blocked: the general engine, one block eliminated and the rest dense",
+        certificate=_certificate(found, names, observed, positive),
+        bounded=~positive,
+    )
+
+
+_SINGULAR = (
+    "the random and fixed effects reproduce the response exactly: no variance is left for the "
+    "residual, and the likelihood has no maximum; use method='anova', or leave out a term"
+)
+
+
+def _start(stats: CrossProducts, rss: float) -> FloatArray:
+    """Return MIVQUE(0) estimates, those that are not clearly positive raised to be so."""
+    total = rss / max(stats.n - stats.n_fixed, 1)
+    return np.maximum(mivque0(stats), 0.01 * total / (stats.n_terms + 1))
+
+
+def _covariance(information: FloatArray, positive: FloatArray) -> FloatArray:
+    """Invert on the components above zero; nan where one is at its bound or it is not positive."""
+    covariance = np.full_like(information, np.nan)
+    block = information[np.ix_(positive, positive)]
+    scale = np.sqrt(np.abs(np.diagonal(block)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = block / np.outer(scale, scale)
+    if np.isfinite(scaled).all() and np.linalg.eigvalsh(scaled)[0] > 0.0:
+        inverse = np.linalg.inv(scaled) / np.outer(scale, scale)
+        covariance[np.ix_(positive, positive)] = inverse
+    return covariance
+
+
+def _certificate(
+    found: Maximum, names: tuple[str, ...], observed: FloatArray, positive: FloatArray
+) -> Certificate:
+    block = observed[np.ix_(positive, positive)]
+    scale = np.sqrt(np.abs(np.diagonal(block)))
+    eigenvalues = np.linalg.eigvalsh(block / np.outer(scale, scale))
+    return Certificate(
+        free=tuple(n for n, p in zip(names, positive, strict=True) if p),
+        bounded=tuple(n for n, p in zip(names, positive, strict=True) if not p),
+        bound_scores={
+            n: float(s)
+            for n, s, p in zip(names, found.score, positive, strict=True)
+            if not p
+        },
+        kkt_residual=found.kkt_residual,
+        newton_decrement=found.newton_decrement,
+        information_eigenvalues=tuple(float(e) for e in eigenvalues),
+        iterations=found.iterations,
+        evaluations=found.evaluations,
+    )
+
+
+def _status(found: Maximum, names: tuple[str, ...], max_iter: int) -> str:
+    if not found.converged:
+        reason = (
+            f"the limit of {max_iter} steps was reached; raise max_iter"
+            if found.iterations >= max_iter
+            else "no step raises the likelihood any more"
+        )
+        return f"Not converged: {reason} (Newton decrement {found.newton_decrement:.1e})."
+    at_zero = [
+        f"σ²({name}) is estimated at its bound 0 (score there {score:.3g})"
+        for name, value, score in zip(names, found.v, found.score, strict=True)
+        if value == 0.0
+    ]
+    return f"Converged; {'; '.join(at_zero)}." if at_zero else "Converged."
+
+
+def _no_variance(stats: CrossProducts, names: tuple[str, ...], *, reml: bool) -> Estimate:
+    """Return zeros for a response that the fixed part reproduces, a constant above all."""
+    k, p = len(names), stats.n_fixed
+    what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
+    beta = np.linalg.solve(stats.XX, stats.Xy) if p else np.zeros(0)
+    nothing = np.full((k, k), np.nan)
+    return Estimate(
+        method="reml" if reml else "ml",
+        names=names,
+        values=np.zeros(k),
+        covariances={kind: nothing for kind in ("observed", "expected", "average")},
+        beta=beta,
+        cov_beta=np.zeros((p, p)),
+        llf=np.inf,
+        converged=True,
+        status=f"{what}: all components are 0, and nothing can be said about their error.",
+        engine="none: there is nothing to estimate",
+        bounded=np.ones(k, dtype=bool),
+    )
