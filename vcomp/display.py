@@ -227,12 +227,12 @@ def simple_table(
     Examples
     --------
     >>> print(simple_table([["0.93"], ["0.965"]], ["Eρ²"], stubs=["50", "100"]))
-    ============
-           Eρ²
-    ------------
-    50      0.93
-    100    0.965
-    ------------
+    ===========
+            Eρ²
+    -----------
+    50     0.93
+    100   0.965
+    -----------
     """
     from statsmodels.iolib.table import SimpleTable
 

@@ -18,8 +18,8 @@ from vcomp.dstudy.plan import DStudyPlan
 __all__ = [
     "ARTEAGA",
     "FELDT",
-    "LOG_SCALE",
     "LOGIT_SCALE",
+    "LOG_SCALE",
     "arteaga_interval",
     "erho2_of",
     "feldt_interval",
@@ -56,8 +56,8 @@ def standard_errors(gradient: FloatArray, cov: FloatArray | None) -> FloatArray:
     """
     if cov is None:
         return np.full(len(gradient), np.nan)
-    variance = np.einsum("mk,kl,ml->m", gradient, cov, gradient)
-    return np.sqrt(variance, out=np.full_like(variance, np.nan), where=variance >= 0)
+    variance: FloatArray = np.einsum("mk,kl,ml->m", gradient, cov, gradient)
+    return np.sqrt(np.where(variance >= 0, variance, np.nan))
 
 
 def log_interval(value: FloatArray, se: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
@@ -73,7 +73,7 @@ def log_interval(value: FloatArray, se: FloatArray, alpha: float) -> tuple[Float
     --------
     >>> low, high = log_interval(np.array([2.0]), np.array([0.5]), 0.05)
     >>> low.round(4), high.round(4)
-    (array([1.2252]), array([3.2647]))
+    (array([1.2253]), array([3.2646]))
     """
     inside = value > 0
     safe = np.where(inside, value, 1.0)
@@ -98,7 +98,7 @@ def logit_interval(
     --------
     >>> low, high = logit_interval(np.array([0.9]), np.array([0.03]), 0.05)
     >>> low.round(4), high.round(4)
-    (array([0.824]), array([0.9454]))
+    (array([0.824]), array([0.9453]))
     """
     inside = (value > 0) & (value < 1)
     safe = np.where(inside, value, 0.5)

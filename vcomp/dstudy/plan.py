@@ -14,7 +14,7 @@ from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.notation import Design, parse_design
 from vcomp.exceptions import PlanError
 
-__all__ = ["DStudyPlan", "gstudy_design", "make_plans"]
+__all__ = ["DStudyPlan", "gstudy_design", "make_plans", "positive_size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def make_plans(
     ----------
     components : of the G-study
     design : in Brennan's notation, see :func:`~vcomp.dstudy.parse_design`; the G-study's if None
-    object : the object of measurement. If None, the first facet of `design` without a size; without
-        a `design` the only facet without a size, else the first facet of the G-study
+    object : the object of measurement. If None, the first facet of `design` without a size;
+        without a `design` the only facet without a size, else the first facet of the G-study
     n : one size or several for each facet
 
     Raises
@@ -106,7 +106,9 @@ def make_plans(
         facets=facets,
         sizes=tuple(
             tuple({**default, **row}[f] for f in facets)
-            for row in (dict(zip(given, r, strict=True)) for r in itertools.product(*given.values()))
+            for row in (
+                dict(zip(given, r, strict=True)) for r in itertools.product(*given.values())
+            )
         ),
         inverse_n=components.inverse_n.get(object) if same else None,
     )
@@ -186,16 +188,27 @@ def _sizes(facet: str, wanted: Any) -> tuple[float, ...]:
         values = [wanted]
     if not values:
         raise PlanError(f"no size is given for {facet!r}: its list is empty")
-    return tuple(_size(facet, value) for value in values)
+    return tuple(positive_size(facet, value) for value in values)
 
 
-def _size(facet: str, value: Any) -> float:
-    # bool is an Integral, and numpy's is not
+def positive_size(facet: str, value: Any) -> float:
+    """Return `value` as the size of `facet`: an int, or a float for an effective size.
+
+    Raises
+    ------
+    PlanError
+        It is not a positive number.
+
+    Examples
+    --------
+    >>> positive_size("topic", 50)
+    50
+    """
+    # Python's bool is a number, numpy's is not
     if isinstance(value, Real) and not isinstance(value, bool):
-        if isinstance(value, Integral) and value > 0:
-            return int(value)
-        if math.isfinite(value) and value > 0:
-            return float(value)
+        size = float(value)
+        if math.isfinite(size) and size > 0:
+            return int(value) if isinstance(value, Integral) else size
     raise PlanError(f"the size of {facet!r} must be a positive number, not {value!r}")
 
 

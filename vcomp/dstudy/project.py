@@ -110,10 +110,11 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
 def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     """Return how the variances of every plan are composed of the components.
 
-    A component of the G-study goes to the D-study's effect of its facets and of those that they are
-    nested in there; so σ²(a) and σ²(ai) of a crossed G-study add up to σ²(a:i) of a nested D-study.
-    It is divided by n' of the facets of that effect other than the object of measurement. Effects
-    with the object and other facets are relative error; all but the object's own, absolute error.
+    A component of the G-study goes to the D-study's effect of its facets and of those that they
+    are nested in there; so σ²(a) and σ²(ai) of a crossed G-study add up to σ²(a:i) of a nested
+    D-study. It is divided by n' of the facets of that effect other than the object of measurement.
+    Effects with the object and other facets are relative error; all but the object's own are
+    absolute error.
 
     Parameters
     ----------
@@ -256,9 +257,9 @@ def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
         outer = next(f for f in design.facets if f in facets & (large - small))
         inner = next(f for f in design.facets if f in innermost and outer in own.nested_in[f])
         raise PlanError(
-            f"the G-study cannot tell {_effect(small, design)} from {_effect(large, design)} apart "
-            f"({inner} is nested in {outer}), and the design '{design}' needs them separately; "
-            f"nest {inner} in {outer}, or collect data in which {inner} is crossed with {outer}"
+            f"the G-study cannot tell {_effect(small, design)} from {_effect(large, design)} "
+            f"apart ({inner} is nested in {outer}), and the design '{design}' needs them "
+            f"separately; nest {inner} in {outer}, or collect data in which {inner} is crossed with {outer}"
         )
 
 

@@ -10,7 +10,7 @@ from numbers import Real
 import numpy as np
 
 from vcomp import display
-from vcomp.components import REPLICATE, VarianceComponents
+from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
 from vcomp.dstudy import intervals
 from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.project import Taken, weights
@@ -138,18 +138,14 @@ def required_size(
     return Requirement(coefficient, target, facet, n, *ends, alpha, held, method, why)
 
 
-def _feldt_ends(
-    table: intervals.TwoWayMeanSquares, target: float, alpha: float
-) -> tuple[float, float]:
+def _feldt_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
     # a coefficient's lower limit needs the most levels
     zetas = reversed(intervals.feldt_interval(table, alpha))
     low, high = (_ceil(target / (z * (1 - target))) if z > 0 else math.inf for z in zetas)
     return low, high
 
 
-def _arteaga_ends(
-    table: intervals.TwoWayMeanSquares, target: float, alpha: float
-) -> tuple[float, float]:
+def _arteaga_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
     lambdas = reversed(intervals.arteaga_interval(table, alpha))
     low, high = (
         _ceil(target * (1 - v) / (v * (1 - target))) if v > 0 else math.inf for v in lambdas
@@ -167,7 +163,7 @@ def _ceil(n: float) -> float:
 
 def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
     if universe <= 0:
-        return f"the variance of {object_} is estimated as zero."
+        return f"the variance of {object_} is not estimated above zero."
     return (
         f"error variance {display.number(held_error)} does not fall with more {facet}; "
         "plan more of the other facets."

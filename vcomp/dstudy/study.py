@@ -15,7 +15,6 @@ from vcomp.dstudy import intervals
 from vcomp.dstudy.notes import study_notes
 from vcomp.dstudy.plan import DStudyPlan, make_plans
 from vcomp.dstudy.project import (
-    Taken,
     gradients,
     quantities,
     take_components,
@@ -68,13 +67,13 @@ class DStudy:
 
         The sizes of the facets under their names; ``universe_var``, ``rel_err_var`` σ²(δ),
         ``abs_err_var`` σ²(Δ), ``Erho2``, ``Phi``; of each of the last four its standard error
-        ``_se`` and the ends ``_low`` and ``_high`` of its interval, nan where not estimable. Limits
-        of coefficients below 0 are cut at 0.
+        ``_se`` and the ends ``_low`` and ``_high`` of its interval, nan where not estimable.
+        Limits of coefficients below 0 are cut at 0.
 
         Examples
         --------
         >>> from vcomp.dstudy import from_components
-        >>> list(from_components({"p": 0.5, "pi": 1.0}).dstudy(i=10).table.columns[:6])
+        >>> list(from_components({"p": 0.5, "i:p": 1.0}).dstudy(i=10).table.columns[:6])
         ['i', 'universe_var', 'rel_err_var', 'abs_err_var', 'Erho2', 'Phi']
         """
         import pandas as pd
@@ -135,7 +134,7 @@ class DStudy:
         >>> from vcomp.dstudy import from_components
         >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=10)
         >>> print(study.summary())  # doctest: +ELLIPSIS
-        D-study p × i: how well are p measured?
+        D-study p × i; object of measurement: p
         ...
         """
         from vcomp.dstudy.summary import summary
@@ -194,7 +193,7 @@ def dstudy(
     >>> study = dstudy(from_components(published).components, i=20, a=3)
     >>> study.table[["i", "a", "abs_err_var", "Erho2", "Phi"]].round(5)
         i  a  abs_err_var    Erho2      Phi
-    0  20  3      0.00149  0.91919  0.83464
+    0  20  3      0.00149  0.91865  0.83474
     """
     twice = [f for f in n if f in (sizes or {})]
     if twice:

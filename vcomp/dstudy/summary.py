@@ -31,7 +31,7 @@ def summary(study: DStudy) -> Any:
     >>> from vcomp.dstudy import from_components
     >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
     >>> print(str(summary(study)).splitlines()[0])
-    D-study p × i: how well are p measured?
+    D-study p × i; object of measurement: p
     """
     columns, confidence = study.columns, display.level(study.alpha)
     cells: dict[str, list[str]] = {}
@@ -45,12 +45,12 @@ def summary(study: DStudy) -> Any:
             # headers are keys here: a space more keeps those of Eρ² and Φ apart
             cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
     for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
-        cells[symbol] = display.fixed(columns[name])
+        cells[symbol] = display.fixed(columns[name], significant=3)
     design = str(study.plan.design).replace(" x ", " × ")
     table = display.simple_table(
         list(zip(*cells.values(), strict=True)),
         [header.rstrip() for header in cells],
-        title=f"D-study {design}: how well are {study.plan.object} measured?",
+        title=f"D-study {design}; object of measurement: {study.plan.object}",
     )
     return display.summary([table], [*_explanations(study), *study.notes])
 
@@ -59,14 +59,15 @@ def _explanations(study: DStudy) -> list[str]:
     object_ = study.plan.object
     universe = display.number(float(study.columns["universe_var"][0]))
     lines = [
-        f"Eρ²: differences between {object_}, with error variance σ²(δ); "
-        f"Φ: absolute scores of {object_}, with error variance σ²(Δ).",
+        f"Eρ²: how reliable differences between {object_} are (error variance σ²(δ)).",
+        f"Φ: how reliable absolute scores of {object_} are (error variance σ²(Δ)).",
         f"Universe-score variance σ²({object_}) = {universe}.",
     ]
     methods = study.interval_methods
-    told = [f"{s} {methods[c]}" for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods]
+    told = {methods[c]: s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods}
     if told:
-        lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(told)}.")
+        how = [m if len(told) == 1 else f"{s} {m}" for m, s in told.items()]
+        lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
     named = [f for f in study.plan.facets if f != REPLICATE]
     if len(named) == 1 and np.isfinite(study.columns["Erho2"]).all():
         lines += [str(study.required(0.95, c, named[0])) for c in ("Erho2", "Phi")]

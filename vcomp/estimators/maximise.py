@@ -92,8 +92,9 @@ def maximise(
     for iteration in range(max_iter + 1):
         here = likelihood.derivatives(v)
         counter.evaluations += 1
-        v, free = _active_set(v, here.score)
-        if not free.all() and (v[~free] == 0.0).all() and np.any(start[~free] != v[~free]):
+        bounded, free = _active_set(v, here.score)
+        if (bounded != v).any():
+            v = bounded
             here = likelihood.derivatives(v)
             counter.evaluations += 1
             v, free = _active_set(v, here.score)

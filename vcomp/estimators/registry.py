@@ -1,0 +1,47 @@
+"""The estimators by name."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from vcomp.estimators.anova import ANOVA
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.likelihood import ML, REML
+from vcomp.exceptions import EstimationError
+from vcomp.statistics import CrossProducts
+
+__all__ = ["METHODS", "Estimator", "get_estimator"]
+
+
+class Estimator(Protocol):
+    """A value with one method; its options are its fields."""
+
+    name: Any
+
+    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+        """Return components and fixed effects from the statistics alone."""
+
+
+METHODS: dict[str, Any] = {"reml": REML, "ml": ML, "anova": ANOVA}
+
+
+def get_estimator(method: str, **options: Any) -> Estimator:
+    """Return the estimator called `method`, with its options.
+
+    Raises
+    ------
+    EstimationError
+        If there is no such method, or it does not take such an option.
+    """
+    known = METHODS.get(str(method).lower())
+    if known is None:
+        raise EstimationError(
+            f"method={method!r} is not known; the methods are {', '.join(map(repr, METHODS))}"
+        )
+    fields = list(known.__dataclass_fields__)
+    for option in options:
+        if option not in fields:
+            allowed = f"takes {', '.join(fields)}" if fields else "takes no options"
+            raise EstimationError(f"method {method!r} {allowed}, not {option!r}")
+    estimator: Estimator = known(**options)
+    return estimator
