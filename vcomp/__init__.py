@@ -1,3 +1,86 @@
-"""Variance components, and what they mean for the test."""
+"""Variance components, and what they mean for the test.
+
+>>> import vcomp
+>>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+>>> res.dstudy(topic=50).table["Erho2"].round(2).item()
+0.99
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vcomp import ctt, datasets, ir
+    from vcomp.api import fit
+    from vcomp.components import VarianceComponents
+    from vcomp.ctt import cronbach_alpha
+    from vcomp.dstudy import DStudy, from_components
+    from vcomp.exceptions import (
+        DataError,
+        DesignError,
+        EstimationError,
+        FormulaError,
+        PlanError,
+        VcompError,
+        VcompWarning,
+    )
+    from vcomp.model import VarianceComponentsModel
+    from vcomp.results import VarianceComponentsResults
 
 __version__ = "0.1.0"
+
+# Names are imported when they are first used: `import vcomp` costs little more than Python itself.
+_HOME = {
+    "DStudy": "vcomp.dstudy",
+    "DataError": "vcomp.exceptions",
+    "DesignError": "vcomp.exceptions",
+    "EstimationError": "vcomp.exceptions",
+    "FormulaError": "vcomp.exceptions",
+    "PlanError": "vcomp.exceptions",
+    "VarianceComponents": "vcomp.components",
+    "VarianceComponentsModel": "vcomp.model",
+    "VarianceComponentsResults": "vcomp.results",
+    "VcompError": "vcomp.exceptions",
+    "VcompWarning": "vcomp.exceptions",
+    "cronbach_alpha": "vcomp.ctt",
+    "fit": "vcomp.api",
+    "from_components": "vcomp.dstudy",
+}
+_SUBPACKAGES = ("ctt", "datasets", "ir")
+
+__all__ = [
+    "DStudy",
+    "DataError",
+    "DesignError",
+    "EstimationError",
+    "FormulaError",
+    "PlanError",
+    "VarianceComponents",
+    "VarianceComponentsModel",
+    "VarianceComponentsResults",
+    "VcompError",
+    "VcompWarning",
+    "cronbach_alpha",
+    "ctt",
+    "datasets",
+    "fit",
+    "from_components",
+    "ir",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _SUBPACKAGES:
+        value = import_module(f"vcomp.{name}")
+    else:
+        raise AttributeError(f"module 'vcomp' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

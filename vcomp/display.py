@@ -23,6 +23,7 @@ __all__ = [
     "level",
     "number",
     "percent",
+    "plain_table",
     "simple_table",
     "summary",
 ]
@@ -246,6 +247,32 @@ def simple_table(
         txt_fmt={**look, "colsep": "   "},
         html_fmt=look,
     )
+
+
+def plain_table(rows: Sequence[tuple[str, str]]) -> Any:
+    """Return two columns of text, the second to the right: the head of a summary.
+
+    Parameters
+    ----------
+    rows : left and right text
+
+    Returns
+    -------
+    statsmodels.iolib.table.SimpleTable
+
+    Examples
+    --------
+    >>> print(plain_table([("by REML", "20 scores"), ("4 sys × 5 topic", "converged")]))
+    by REML           20 scores
+    4 sys × 5 topic   converged
+    ===========================
+    """
+    from statsmodels.iolib.table import SimpleTable
+
+    look = {"data_aligns": "lr"}
+    # The line below stays: a summary drops the last line of every table but the last.
+    lines = {"table_dec_above": "", "table_dec_below": "=", "header_dec_below": ""}
+    return SimpleTable(rows, txt_fmt={**look, **lines, "colsep": "   "}, html_fmt=look)
 
 
 def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:

@@ -18,7 +18,7 @@ from vcomp.io.source import nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Missing", "Rows", "select_rows"]
+__all__ = ["Missing", "Rows", "select_predictors", "select_rows"]
 
 Missing = Literal["drop", "raise"]
 
@@ -83,6 +83,28 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     return Rows(y, {f: frame[f] for f in formula.facets}, fixed, int((~keep).sum()))
 
 
+def select_predictors(
+    formula: Formula, data: Any, environment: Any
+) -> tuple[dict[str, pd.Series], dict[str, Any], int]:
+    """Read facets and columns of the fixed part for a prediction; the response may be absent.
+
+    Raises
+    ------
+    DataError
+        If a column is not there, or a value is missing.
+    """
+    source = open_source(data)
+    names = _used_columns(formula, source, environment, response=False)
+    frame = source.read(names)
+    missing = frame.isna().any()
+    if missing.any():
+        raise DataError(
+            f"cannot predict rows with missing values, which {missing.idxmax()!r} has"
+        )
+    fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
+    return {f: frame[f] for f in formula.facets}, fixed, len(frame)
+
+
 def _caller_source(formula: Formula, environment: Any) -> Source:
     """Return the variables of the calling scope that the formula may name."""
     variables = {}
@@ -135,15 +157,17 @@ def _factors(term: str) -> list[str]:
     return [*parts, term[start:]]
 
 
-def _all_names(formula: Formula) -> list[str]:
-    names = [*formula.facets, *names_in(formula.response), *sorted(_fixed_names(formula))]
-    return list(dict.fromkeys(names))
+def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
+    left = names_in(formula.response) if response else ()
+    return list(dict.fromkeys([*formula.facets, *left, *sorted(_fixed_names(formula))]))
 
 
-def _used_columns(formula: Formula, source: Source, environment: Any) -> list[str]:
+def _used_columns(
+    formula: Formula, source: Source, environment: Any, *, response: bool = True
+) -> list[str]:
     """Return the columns to read; what is no column must be a name of the caller."""
     used = list(formula.facets)
-    for name in _all_names(formula):
+    for name in _all_names(formula, response=response):
         if name in used:
             continue
         if name in source.columns:

@@ -68,7 +68,7 @@ class Structure:
 
     def report(self) -> str:
         """Return the design in words, with what each component holds."""
-        lines = [self.title(), f"{self.n_rows:,} scores, {self._cells()}"]
+        lines = [self.title(), f"{self.n_rows:,} scores, {self.cells()}"]
         for facet in self.facets:
             above = self.nested_in[facet]
             if above:
@@ -85,6 +85,9 @@ class Structure:
             if len(effects) > 1:
                 lines.append(f"{term} holds {_and(effects)}, which cannot be told apart")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.report()
 
     def _notation(self) -> str:
         """Return ``p × (doc:topic)`` with the sizes before the names."""
@@ -120,7 +123,8 @@ class Structure:
             words.append(f"not connected ({self.n_parts} parts)")
         return words
 
-    def _cells(self) -> str:
+    def cells(self) -> str:
+        """Return how many scores a cell holds: ``1 a cell``, ``1 to 3 a cell (120 cells)``."""
         if self.cell_min == self.cell_max:
             return f"{self.cell_max} a cell"
         return f"{self.cell_min} to {self.cell_max} a cell ({self.n_cells:,} cells)"

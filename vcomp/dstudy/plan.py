@@ -29,6 +29,12 @@ class DStudyPlan:
     sizes : a row for each plan, n' of `facets`; of a nested facet within those it is nested in
     inverse_n : for each component the exact 1/n of an unbalanced G-study, where the plan is the
         G-study's own; else None
+
+    Examples
+    --------
+    >>> plan = DStudyPlan("p", parse_design("p x (a:i)"), ("a", "i"), ((3, 20), (1, 60)))
+    >>> plan.sizes[0]
+    (3, 20)
     """
 
     object: str
@@ -49,7 +55,12 @@ def gstudy_design(components: VarianceComponents) -> Design:
     >>> print(gstudy_design(g))
     i:p
     """
-    names = components.facet_names
+    first: dict[str, int] = {}
+    for part in (p for name in components.names for p in name.split(":")):
+        first.setdefault(part, len(first))
+    names = sorted(
+        components.facet_names, key=lambda f: (f == REPLICATE, first.get(f, len(first)))
+    )
     above = {f: frozenset(components.nested_in.get(f, ())) for f in names}
     if REPLICATE in above:
         above[REPLICATE] = frozenset(names) - {REPLICATE}

@@ -40,6 +40,12 @@ class Weights:
     universe : (k,)
     relative : (m, k)
     absolute : (m, k)
+
+    Examples
+    --------
+    >>> w = Weights(np.array([1.0, 0.0]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
+    >>> w.relative @ np.array([0.5, 2.0])
+    array([0.2])
     """
 
     universe: FloatArray
@@ -57,6 +63,11 @@ class Taken:
     cov : (k, k) or None; zero for components that are taken as known
     zeroed : names of negative components that are taken as zero
     bounded : names of other components without a standard error
+
+    Examples
+    --------
+    >>> Taken(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
+    ('Residual',)
     """
 
     values: FloatArray
@@ -259,7 +270,8 @@ def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
         raise PlanError(
             f"the G-study cannot tell {_effect(small, design)} from {_effect(large, design)} "
             f"apart ({inner} is nested in {outer}), and the design '{design}' needs them "
-            f"separately; nest {inner} in {outer}, or collect data in which {inner} is crossed with {outer}"
+            f"separately; nest {inner} in {outer}, or collect data in which {inner} is crossed "
+            f"with {outer}"
         )
 
 

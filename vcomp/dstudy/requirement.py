@@ -37,6 +37,11 @@ class Requirement:
     held : the sizes at which the other facets are held
     method : how the interval was made
     why : a sentence where n is infinite
+
+    Examples
+    --------
+    >>> print(Requirement("Phi", 0.95, "topic", 259, 130, 487, alpha=0.05))
+    For Φ = 0.95, 259 levels of topic are needed (95 %: 130 to 487).
     """
 
     coefficient: str
@@ -56,7 +61,8 @@ class Requirement:
             return f"{symbol} = {display.number(self.target)} is out of reach: {self.why}"
         text = (
             f"For {symbol} = {display.number(self.target)}, {display.count(self.n)} "
-            f"{'level' if self.n == 1 else 'levels'} of {self.facet} are needed"
+            f"{'level' if self.n == 1 else 'levels'} of {self.facet} "
+            f"{'is' if self.n == 1 else 'are'} needed"
         )
         if not (math.isnan(self.low) or math.isnan(self.high)):
             ends = f"{display.count(self.low)} to {display.count(self.high)}"

@@ -1,0 +1,66 @@
+"""The functions that a user calls first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vcomp.design.rows import Missing
+from vcomp.model import VarianceComponentsModel
+from vcomp.results.results import VarianceComponentsResults
+
+__all__ = ["fit"]
+
+
+def fit(
+    formula: str,
+    data: Any = None,
+    *,
+    method: str = "reml",
+    missing: Missing = "drop",
+    eval_env: Any = 0,
+    **options: Any,
+) -> VarianceComponentsResults:
+    """Estimate the variance components of a model with random intercepts.
+
+    Parameters
+    ----------
+    formula : response, fixed part and random terms: ``"score ~ (1|sys) + (1|topic/doc)"``. Inside
+        a bar ``a:b`` are combinations of levels, ``a/b`` is ``a + a:b``, ``a*b`` is
+        ``a + b + a:b``; the residual is always there
+    data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
+        None takes the variables of the calling scope, as patsy does
+    method : ``"reml"`` (default), ``"ml"`` or ``"anova"`` (Henderson's Method I; for balanced data
+        the classical analysis of variance)
+    missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
+        ``EvalEnvironment``
+    **options : of the method: ``max_iter`` and ``tol`` for REML and ML
+
+    Returns
+    -------
+    VarianceComponentsResults
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError, EstimationError
+        All of them :class:`vcomp.VcompError`; the message names the column, term or level at fault
+        and says what to do.
+
+    Warns
+    -----
+    VcompWarning
+        If rows were dropped, the estimation did not converge, or the method is a poor one here.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("bodoff2007_alpha")
+    >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+    >>> res.vcomp.round(5).to_dict()
+    {'sys': 0.01015, 'topic': 0.00323, 'Residual': 0.00648}
+    """
+    from patsy import EvalEnvironment
+
+    environment = EvalEnvironment.capture(eval_env, reference=1)
+    model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
+    return model.fit(method, **options)

@@ -1,0 +1,61 @@
+"""Texts of the command line → values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vcomp.exceptions import PlanError
+
+__all__ = ["components_argument", "sizes_argument", "topic_counts"]
+
+
+def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
+    """Read ``topic=50,100``, several in one text or in several.
+
+    Examples
+    --------
+    >>> sizes_argument(["topic=50,100 judge=2"])
+    {'topic': [50, 100], 'judge': [2]}
+    """
+    sizes: dict[str, list[float]] = {}
+    for part in (p for text in texts for p in text.split()):
+        facet, equals, numbers = part.partition("=")
+        if not equals or not facet:
+            raise PlanError(f"{part!r} is not a size; write FACET=N or FACET=N,N such as topic=50")
+        if facet in sizes:
+            raise PlanError(f"the size of {facet!r} is given twice")
+        sizes[facet] = _numbers(numbers, part)
+    return sizes
+
+
+def topic_counts(text: str | None) -> list[float] | None:
+    """Read ``25,50``; None stays None."""
+    return None if text is None else _numbers(text, text)
+
+
+def components_argument(text: str) -> dict[str, float]:
+    """Read ``p=.00751 i=.01596``, apart by spaces, commas or semicolons.
+
+    Examples
+    --------
+    >>> components_argument("p=.0075, i:p=1e-2")
+    {'p': 0.0075, 'i:p': 0.01}
+    """
+    components = {}
+    for part in (p for p in re.split(r"[\s,;]+", text) if p):
+        name, _, number = part.partition("=")
+        try:
+            components[name] = float(number)
+        except ValueError:
+            message = f"{part!r} is not a component; write NAME=VARIANCE such as p=.0075"
+            raise PlanError(message) from None
+    return components
+
+
+def _numbers(text: str, part: str) -> list[float]:
+    try:
+        numbers = [float(number) for number in text.split(",")]
+    except ValueError:
+        raise PlanError(f"{part!r} has a size that is not a number") from None
+    return [int(x) if x.is_integer() else x for x in numbers]

@@ -1,0 +1,182 @@
+"""``vcomp``: the commands, and how a mistake ends."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcomp import __version__
+from vcomp.cli import output
+from vcomp.cli.arguments import components_argument, sizes_argument, topic_counts
+from vcomp.exceptions import VcompError, VcompWarning
+
+__all__ = ["cli", "main"]
+
+_EXAMPLES = """
+\b
+Examples:
+  vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv
+  vcomp fit "score ~ (1|sys*topic)" --dataset docsearch --dstudy topic=50,100 --tau
+  vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
+  vcomp dstudy fit.json run=2,3 day=20
+  vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
+      i=50,100 a=1,2
+  vcomp tau matrix.csv --topics 25,50,100
+  vcomp datasets
+"""
+
+
+@click.group(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vcomp")
+def cli() -> None:
+    """Variance components, and what they mean for the test.
+
+    How much of the variation in scores comes from systems, topics, judges or documents, how
+    reliable that makes the test, and how many of each would make it reliable enough.
+    """
+
+
+@cli.command(epilog=_EXAMPLES)
+@click.argument("formula")
+@click.argument("data", required=False, type=click.Path(path_type=Path))
+@click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp.")
+@click.option(
+    "--method",
+    default="reml",
+    show_default=True,
+    metavar="NAME",
+    help="reml, ml or anova (Henderson's Method I).",
+)
+@click.option(
+    "--missing",
+    default="drop",
+    show_default=True,
+    type=click.Choice(["drop", "raise"]),
+    help="What to do with rows that have a missing value.",
+)
+@click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study.")
+@click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
+@click.option("--object", "object_", metavar="FACET", help="The object of measurement.")
+@click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP.")
+@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option("--json", "json_file", metavar="FILE", help="Store the result; - for the screen.")
+def fit(
+    formula: str,
+    data: Path | None,
+    dataset: str | None,
+    method: str,
+    missing: str,
+    sizes: Sequence[str],
+    design: str | None,
+    object_: str | None,
+    tau: bool,
+    alpha: float,
+    json_file: str | None,
+) -> None:
+    """Estimate the variance components of FORMULA from DATA, a CSV or Parquet file."""
+    import vcomp
+
+    if (data is None) == (dataset is None):
+        raise click.UsageError("give one of DATA and --dataset")
+    source = data if dataset is None else vcomp.datasets.load(dataset)
+    n = sizes_argument(sizes)
+    res: Any = vcomp.fit(formula, source, method=method, missing=missing)  # type: ignore[arg-type]
+    study = None
+    if n or design or object_:
+        study = res.dstudy(design, object=object_, sizes=n, alpha=alpha)
+    ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
+    if json_file is not None:
+        output.write(output.as_json(res, study, ranks), json_file)
+    if json_file != "-":
+        click.echo(output.fit_text(res, study, ranks, alpha))
+
+
+@cli.command(epilog=_EXAMPLES)
+@click.argument("arguments", nargs=-1, metavar="[RESULT.json] [FACET=N,N…]…")
+@click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
+@click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
+@click.option("--object", "object_", metavar="FACET", help="The object of measurement.")
+@click.option("--target", type=float, help="Also say what a coefficient of this size needs.")
+@click.option("--facet", metavar="FACET", help="The facet whose size --target asks for.")
+@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+def dstudy(
+    arguments: Sequence[str],
+    components: str | None,
+    design: str | None,
+    object_: str | None,
+    target: float | None,
+    facet: str | None,
+    alpha: float,
+) -> None:
+    """Plan a test from a stored result or from published components."""
+    import vcomp
+
+    files = [a for a in arguments if "=" not in a]
+    if len(files) + (components is not None) != 1:
+        raise click.UsageError("give one of RESULT.json and --components")
+    source: Any
+    if components is not None:
+        source = vcomp.from_components(components_argument(components))
+    else:
+        source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
+    n = sizes_argument([a for a in arguments if "=" in a])
+    study = source.dstudy(design, object=object_, sizes=n, alpha=alpha)
+    click.echo(str(study.summary()))
+    if target is not None:
+        for coefficient in ("Erho2", "Phi"):
+            click.echo(str(study.required(target, coefficient, facet)))
+
+
+@cli.command(epilog=_EXAMPLES)
+@click.argument("matrix", type=click.Path(path_type=Path))
+@click.option("--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out.")
+@click.option("--drop-worst", default=0.0, show_default=True, help="Share of systems to leave out.")
+@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+def tau(matrix: Path, topics: str | None, drop_worst: float, alpha: float) -> None:
+    """Expected rank correlations from MATRIX, a file with a row a topic and a column a system."""
+    from vcomp import ir
+
+    scores = output.read_matrix(matrix)
+    n = topic_counts(topics)
+    frames = [
+        measure(scores, n, drop_worst=drop_worst, alpha=alpha)
+        for measure in (ir.expected_tau, ir.expected_tau_ap)
+    ]
+    click.echo(output.rank_text("topic", *frames, alpha))
+
+
+@cli.command()
+@click.argument("name", required=False)
+def datasets(name: str | None) -> None:
+    """List the data sets that come with vcomp, or print one as CSV."""
+    from vcomp.datasets import available, load
+
+    if name is not None:
+        click.echo(load(name).to_csv(index=False), nl=False)
+    else:
+        click.echo(output.dataset_text(available()))
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show Greek letters gets question marks, not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", VcompWarning)
+    try:
+        cli()
+    except VcompError as error:
+        click.echo(f"vcomp: error: {error}", err=True)
+        sys.exit(2)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    if issubclass(category, VcompWarning):
+        click.echo(f"vcomp: warning: {message}", err=True)

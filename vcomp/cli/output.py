@@ -1,0 +1,143 @@
+"""What the commands print and store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vcomp import display
+from vcomp.exceptions import DataError
+from vcomp.io import open_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "as_json",
+    "dataset_text",
+    "fit_text",
+    "rank_accuracy",
+    "rank_text",
+    "read_matrix",
+    "write",
+]
+
+Ranks = tuple[str, "pd.DataFrame", "pd.DataFrame"]
+
+
+def rank_accuracy(
+    res: Any, sizes: Mapping[str, Sequence[float]], object_: str | None, alpha: float
+) -> Ranks:
+    """Return the facet that is sampled and Eτ and Eτ_AP at the sizes of the D-study."""
+    facets = res.design.facets
+    sampled = next((f for f in facets if f in sizes), None)
+    if sampled is None:
+        others = [f for f in facets if f != (object_ or facets[0])]
+        sampled = others[0] if others else facets[0]
+    n = {sampled: sizes[sampled]} if sampled in sizes else {}
+    if not n and object_ is not None and sampled == facets[0]:
+        n = {sampled: [res.design.n_levels[0]]}
+    return (
+        sampled,
+        res.expected_tau(alpha=alpha, **n),
+        res.expected_tau_ap(alpha=alpha, **n),
+    )
+
+
+def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float) -> str:
+    """Return the summary of a fit, its D-study and its rank accuracy."""
+    parts = [str(res.summary(alpha))]
+    if study is not None:
+        parts.append(str(study.summary()))
+    if ranks is not None:
+        parts.append(rank_text(*ranks, alpha))
+    return "\n\n".join(parts)
+
+
+def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float) -> str:
+    """Return Eτ and Eτ_AP with their intervals as a table."""
+    interval = f"{display.level(alpha)} interval"
+    rows = [
+        (
+            display.count(a.n),
+            display.coefficient(a.estimate),
+            display.coefficient_interval(a.low, a.high),
+            display.coefficient(b.estimate),
+            display.coefficient_interval(b.low, b.high),
+        )
+        for a, b in zip(tau.itertuples(), tau_ap.itertuples(), strict=True)
+    ]
+    table = display.simple_table(
+        rows,
+        [facet, "Eτ", interval, "Eτ_AP", interval],
+        title=f"Would another test of n {facet} rank alike?  Expected rank correlations",
+    )
+    notes = [
+        "Eτ: Kendall's τ between the ranking found and the true one; Eτ_AP weighs the top more.",
+        "Their intervals take swaps as independent, which they are not.",
+    ]
+    return str(display.summary([table], notes))
+
+
+def dataset_text(frame: pd.DataFrame) -> str:
+    """Return the list of data sets, each with its formula and description."""
+    width = max(60, min(100, shutil.get_terminal_size().columns))
+    lines = []
+    for name, row in frame.iterrows():
+        lines.append(f"{name}  ({display.count(row['rows'])} rows: {row['columns']})")
+        if row["formula"]:
+            lines.append(f"    {row['formula']}")
+        lines += textwrap.wrap(
+            row["description"], width, initial_indent="    ", subsequent_indent="    "
+        )
+    return "\n".join(lines)
+
+
+def as_json(res: Any, study: Any, ranks: Ranks | None) -> str:
+    """Return the stored result with the tables of its D-study and rank accuracy beside it."""
+    stored = json.loads(res.to_json())
+    if study is not None:
+        stored["dstudy"] = {
+            "object": study.plan.object,
+            "design": str(study.plan.design),
+            "table": json.loads(study.table.to_json(orient="records", double_precision=15)),
+            "notes": list(study.notes),
+        }
+    if ranks is not None:
+        facet, tau, tau_ap = ranks
+        stored["rank_accuracy"] = {
+            "facet": facet,
+            "expected_tau": json.loads(tau.to_json(orient="records", double_precision=15)),
+            "expected_tau_ap": json.loads(tau_ap.to_json(orient="records", double_precision=15)),
+        }
+    return json.dumps(stored, ensure_ascii=False, indent=1)
+
+
+def write(text: str, file: str) -> None:
+    """Write to a file, or to the screen for ``-``."""
+    if file == "-":
+        click.echo(text)
+        return
+    try:
+        Path(file).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {file!r}: {error.strerror}") from None
+
+
+def read_matrix(path: Path) -> pd.DataFrame:
+    """Read a topic × system file; a first column of text, or called topic, names the topics."""
+    import pandas as pd
+
+    source = open_source(path)
+    frame = source.read(source.columns)
+    first = frame.columns[0]
+    named = str(first).lower() in ("topic", "topics", "query", "qid") or first.startswith("Unnamed")
+    if named or not pd.api.types.is_numeric_dtype(frame[first].dtype):
+        frame = frame.set_index(first)
+    return frame

@@ -1,0 +1,276 @@
+"""The model: formula and data, learned and summed once, ready for any estimator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.components import RESIDUAL
+from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
+from vcomp.design.rows import Missing
+from vcomp.estimators import Estimate, get_estimator
+from vcomp.estimators.anova import anova_table
+from vcomp.estimators.blocked import BlockedLikelihood, InformationKind
+from vcomp.estimators.identify import check_fixed_rank, check_terms
+from vcomp.exceptions import EstimationError, VcompWarning
+from vcomp.formula import parse
+from vcomp.results.label import label
+from vcomp.results.record import FitRecord
+from vcomp.results.results import VarianceComponentsResults
+from vcomp.results.rows import RowAccess
+from vcomp.results.scores import CellMeans
+from vcomp.statistics import CrossProducts, ScoreTable, accumulate, tabulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["VarianceComponentsModel"]
+
+_MAX_CELLS = 1_000_000
+"""Cell means travel with a result up to this many: 8 MB, a thousand systems by a thousand topics."""
+
+
+class VarianceComponentsModel:
+    """A linear model with random intercepts, after statsmodels' model protocol.
+
+    Rows are coded and summed when the model is made; every ``fit`` works on the sums, and changes
+    nothing in the model.
+
+    Parameters
+    ----------
+    formula : such as ``"score ~ x + (1|sys) + (1|topic/doc)"``
+    data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
+        None takes the variables of the calling scope, as patsy does
+    missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
+        ``EvalEnvironment``
+
+    Attributes
+    ----------
+    design : levels, origin and structure of the data
+    nobs : number of scores used
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError
+        What cannot be read, found or estimated; the message names it and says what to do.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> model = vcomp.VarianceComponentsModel(
+    ...     "score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha")
+    ... )
+    >>> model.component_names
+    ('sys', 'topic', 'Residual')
+    >>> round(model.loglike(model.fit().vcomp), 4) == round(model.fit().llf, 4)
+    True
+    """
+
+    def __init__(
+        self, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
+    ) -> None:
+        from patsy import EvalEnvironment
+
+        environment = EvalEnvironment.capture(eval_env, reference=1)
+        parsed = parse(formula)
+        self.environment: Any = environment
+        self.rows: Rows = select_rows(parsed, data, environment, missing)
+        self.design: Design = learn(parsed, self.rows, environment)
+        self.chunk: Chunk = encode(self.design, self.rows)
+        self.stats: CrossProducts = accumulate(self.chunk)
+        check_fixed_rank(self.stats, self.design.fixed.names, self.design.x_origin)
+        check_terms(self.stats, self.component_names[:-1])
+
+    @classmethod
+    def from_formula(
+        cls, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
+    ) -> VarianceComponentsModel:
+        """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name."""
+        from patsy import EvalEnvironment
+
+        environment = EvalEnvironment.capture(eval_env, reference=1)
+        return cls(formula, data, missing=missing, eval_env=environment)
+
+    # Statsmodels' protocol --------------------------------------------------------------------
+
+    @property
+    def formula(self) -> str:
+        """The formula as given."""
+        return self.design.formula.text
+
+    @property
+    def endog(self) -> FloatArray:
+        """The response, shape (nobs,)."""
+        return self.rows.y
+
+    @property
+    def exog(self) -> FloatArray:
+        """The fixed-effects matrix X, shape (nobs, p)."""
+        return self.design.fixed.matrix(self.rows.fixed, self.nobs)
+
+    @property
+    def endog_names(self) -> str:
+        """Name of the response."""
+        return self.design.formula.response
+
+    @property
+    def exog_names(self) -> list[str]:
+        """Names of the columns of X."""
+        return list(self.design.fixed.names)
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        """Names of the variance components, the residual last."""
+        return (*(term.name for term in self.design.terms), RESIDUAL)
+
+    @property
+    def nobs(self) -> int:
+        """Number of scores used."""
+        return len(self.rows)
+
+    def loglike(self, params: FloatArray | Mapping[str, float], *, reml: bool = True) -> float:
+        """Return the log-likelihood at given components, fixed effects profiled out.
+
+        Parameters
+        ----------
+        params : (k + 1,) components in the order of :attr:`component_names`, or a mapping or Series
+            by name; not negative, the residual positive
+        reml : the restricted likelihood, or the full one
+
+        Raises
+        ------
+        EstimationError
+            If the components are not of that form.
+        """
+        return BlockedLikelihood(self.stats, reml=reml).loglike(self._components(params))
+
+    def score(
+        self, params: FloatArray | Mapping[str, float], *, reml: bool = True
+    ) -> FloatArray:
+        """Return the gradient of :meth:`loglike`, (k + 1,)."""
+        likelihood = BlockedLikelihood(self.stats, reml=reml)
+        return likelihood.derivatives(self._components(params)).score
+
+    def information(
+        self,
+        params: FloatArray | Mapping[str, float],
+        *,
+        kind: InformationKind = "observed",
+        reml: bool = True,
+    ) -> FloatArray:
+        """Return an information matrix of the components, (k + 1, k + 1).
+
+        Parameters
+        ----------
+        kind : ``"observed"`` (less the Hessian), ``"expected"`` (Fisher) or ``"average"``
+        """
+        if kind not in ("observed", "expected", "average"):
+            raise EstimationError(
+                f"kind={kind!r} is not known; it is 'observed', 'expected' or 'average'"
+            )
+        likelihood = BlockedLikelihood(self.stats, reml=reml)
+        return likelihood.information(self._components(params), kind)
+
+    def hessian(
+        self, params: FloatArray | Mapping[str, float], *, reml: bool = True
+    ) -> FloatArray:
+        """Return the matrix of second derivatives of :meth:`loglike`."""
+        return -self.information(params, kind="observed", reml=reml)
+
+    def fit(self, method: str = "reml", **options: Any) -> VarianceComponentsResults:
+        """Estimate the components.
+
+        Parameters
+        ----------
+        method : ``"reml"``, ``"ml"`` or ``"anova"`` (Henderson's Method I)
+        **options : of the method: ``max_iter`` and ``tol`` for REML and ML
+
+        Raises
+        ------
+        EstimationError
+            If the method is not known, does not apply, or would need more memory than there is.
+
+        Warns
+        -----
+        VcompWarning
+            If the estimation did not converge, or the method is a poor one for these data.
+        """
+        estimator = get_estimator(method, **options)
+        if estimator.name == "anova":
+            self._check_anova()
+        estimate = estimator.estimate(self.stats, self.component_names)
+        if not estimate.converged:
+            warnings.warn(estimate.status, VcompWarning, stacklevel=2)
+        return VarianceComponentsResults(
+            self._record(self._uncentred(estimate)), RowAccess(self, estimate)
+        )
+
+    # Parts of a fit ---------------------------------------------------------------------------
+
+    def _check_anova(self) -> None:
+        formula, structure = self.design.formula, self.design.structure
+        if not formula.intercept_only:
+            raise EstimationError(
+                "method='anova' (Henderson's Method I) needs a mean that is one constant, and the "
+                f"fixed part is {' + '.join(formula.fixed) or '0'}; use method='reml' or 'ml'"
+            )
+        if structure.partly_crossed:
+            (a, b), *_ = structure.partly_crossed
+            warnings.warn(
+                f"{a} and {b} are not fully crossed: Henderson's Method I is unbiased here but "
+                "can be far off, as it does not adjust the terms for each other; "
+                "method='reml' is better",
+                VcompWarning,
+                stacklevel=4,
+            )
+
+    def _uncentred(self, estimate: Estimate) -> Estimate:
+        from dataclasses import replace
+
+        beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
+        return replace(estimate, beta=beta, cov_beta=cov_beta)
+
+    def _record(self, estimate: Estimate) -> FitRecord:
+        design, intercept_only = self.design, self.design.formula.intercept_only
+        table = self._score_table()
+        return FitRecord(
+            formula=self.formula,
+            response=self.endog_names,
+            exog_names=design.fixed.names,
+            structure=design.structure,
+            estimate=estimate,
+            components=label(design, self.stats, estimate, table),
+            table=anova_table(self.stats, self.component_names) if intercept_only else None,
+            cells=None if table is None else CellMeans.of(design, table),
+        )
+
+    def _score_table(self) -> ScoreTable | None:
+        """Return the cell sums of two crossed facets, unless there are too many."""
+        sizes, structure = self.design.n_levels, self.design.structure
+        crossed = len(sizes) == 2 and not any(structure.nested_in.values())
+        if not (crossed and self.design.formula.intercept_only):
+            return None
+        return tabulate(self.chunk, 0, 1) if np.prod(sizes) <= _MAX_CELLS else None
+
+    def _components(self, params: FloatArray | Mapping[str, float] | pd.Series) -> FloatArray:
+        names = self.component_names
+        if hasattr(params, "keys"):
+            absent = [n for n in names if n not in params.keys()]  # noqa: SIM118 - or a Series
+            if absent:
+                raise EstimationError(
+                    f"component {absent[0]!r} is missing; they are {', '.join(names)}"
+                )
+            params = np.array([params[n] for n in names], dtype=float)
+        v = np.asarray(params, dtype=float)
+        if v.shape != (len(names),):
+            raise EstimationError(
+                f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
+            )
+        if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
+            raise EstimationError("components are not negative, and the residual is positive")
+        return v

@@ -1,0 +1,114 @@
+"""What a result can say of rows, as long as its model is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.design import Chunk, Design, Rows
+from vcomp.design.encode import facet_codes, term_codes
+from vcomp.design.rows import select_predictors
+from vcomp.estimators.blocked import BlockedLikelihood, Solution
+from vcomp.estimators.estimate import Estimate
+from vcomp.exceptions import EstimationError
+from vcomp.statistics import CrossProducts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RowAccess"]
+
+
+class FittedModel(Protocol):
+    """What is needed of a model."""
+
+    design: Design
+    rows: Rows
+    chunk: Chunk
+    stats: CrossProducts
+    environment: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RowAccess:
+    """The model of a fit with its components: predicted effects, fitted values, predictions."""
+
+    model: FittedModel
+    estimate: Estimate
+
+    def random_effects(self) -> dict[str, pd.DataFrame]:
+        """Return a frame of predicted effects for every term."""
+        import pandas as pd
+
+        solution, design = self._solution(), self.model.design
+        return {
+            term.name: pd.DataFrame(
+                {
+                    "estimate": solution.effects[t],
+                    "se": np.sqrt(solution.prediction_var[t]),
+                    "conditional_se": np.sqrt(solution.conditional_var[t]),
+                },
+                index=design.group_index(t),
+            )
+            for t, term in enumerate(design.terms)
+        }
+
+    def response(self) -> pd.Series:
+        """Return the response of the rows that were used."""
+        import pandas as pd
+
+        return pd.Series(self.model.rows.y, name=self.model.design.formula.response)
+
+    def fitted_values(self) -> pd.Series:
+        """Return fixed part plus predicted effects of the rows that were used."""
+        import pandas as pd
+
+        chunk, solution = self.model.chunk, self._solution()
+        fitted = self.model.design.origin + chunk.X @ solution.beta
+        for codes, effects in zip(chunk.codes, solution.effects, strict=True):
+            fitted = fitted + effects[codes]
+        return pd.Series(fitted, name="fittedvalues")
+
+    def predict(self, data: Any) -> pd.Series:
+        """Return predictions for new rows, unseen levels contributing nothing."""
+        import pandas as pd
+
+        if data is None:
+            return self.fitted_values().rename("predicted")
+        design, solution = self.model.design, self._solution()
+        facets, fixed, n_rows = select_predictors(design.formula, data, self.model.environment)
+        X = design.fixed.matrix(fixed, n_rows) - design.x_origin
+        predicted = design.origin + X @ solution.beta
+        codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]
+        for term, effects in zip(design.terms, solution.effects, strict=True):
+            groups = term_codes(term, codes, design.n_levels)
+            predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
+        return pd.Series(predicted, name="predicted")
+
+    def augment(self) -> pd.DataFrame:
+        """Return response, facets, fitted values and residuals."""
+        import pandas as pd
+
+        y, fitted = self.response(), self.fitted_values()
+        facets = {name: column.to_numpy() for name, column in self.model.rows.facets.items()}
+        return pd.DataFrame({y.name: y, **facets, "fitted": fitted, "resid": y - fitted})
+
+    def _solution(self) -> Solution:
+        """Solve Henderson's equations at the estimates, negative ones as zero."""
+        v: FloatArray = np.maximum(self.estimate.values, 0.0)
+        if v[-1] == 0.0:
+            if (v == 0.0).all():
+                return self._nothing()
+            raise EstimationError(
+                "effects cannot be predicted where the residual variance is estimated at 0"
+            )
+        return BlockedLikelihood(self.model.stats, reml=True).solution(v)
+
+    def _nothing(self) -> Solution:
+        stats = self.model.stats
+        zeros = tuple(np.zeros(q) for q in stats.sizes)
+        beta = np.linalg.solve(stats.XX, stats.Xy) if stats.n_fixed else np.zeros(0)
+        return Solution(beta, np.zeros((beta.size, beta.size)), zeros, zeros, zeros)

@@ -1,0 +1,112 @@
+"""The result as a person reads it: design, components, fixed effects, and what to know of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.components import RESIDUAL
+
+if TYPE_CHECKING:
+    from vcomp.results.results import VarianceComponentsResults
+
+__all__ = ["summary"]
+
+_METHOD_NAMES = {"reml": "REML", "ml": "ML", "anova": "ANOVA (Henderson's Method I)"}
+
+
+def summary(res: VarianceComponentsResults, alpha: float) -> Any:
+    """Return a summary of a fit.
+
+    Parameters
+    ----------
+    res : the fit
+    alpha : intervals have confidence 1 − alpha
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    tables = [_head(res), _components(res, alpha)]
+    if len(res.fe_params):
+        tables.append(_fixed_effects(res, alpha))
+    return display.summary(tables, _notes(res, alpha))
+
+
+def _head(res: VarianceComponentsResults) -> Any:
+    design = res.design
+    left = [
+        f"Variance components by {_METHOD_NAMES[res.method]}",
+        design.title(),
+        res.formula,
+    ]
+    right = [f"{display.count(res.nobs)} scores, {design.cells()}"]
+    if res.method != "anova":
+        right.append(f"log-likelihood {display.number(res.llf, 8)}")
+    right.append("converged" if res.converged else "NOT CONVERGED")
+    right += [""] * (len(left) - len(right))
+    return display.plain_table(list(zip(left, right, strict=True)))
+
+
+def _components(res: VarianceComponentsResults, alpha: float) -> Any:
+    frame = res.gstudy(alpha)
+    intervals = _intervals(frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy())
+    rows = zip(
+        display.fixed(frame["estimate"]),
+        display.fixed(frame["se"], significant=3),
+        intervals,
+        [display.percent(p / 100.0) for p in frame["percent"]],
+        [display.bar(p / 100.0) for p in frame["percent"]],
+        strict=True,
+    )
+    headers = ["estimate", "std. err.", f"{display.level(alpha)} interval", "share", ""]
+    return display.simple_table(list(rows), headers, stubs=list(frame.index), align="rrrrl")
+
+
+def _intervals(low: Any, high: Any) -> list[str]:
+    """Format all ends with the decimals that the smallest of them needs."""
+    decimals = min(display.decimals_for([*low, *high], significant=3), 10)
+    return [display.interval(a, b, decimals) for a, b in zip(low, high, strict=True)]
+
+
+def _fixed_effects(res: VarianceComponentsResults, alpha: float) -> Any:
+    from scipy.special import ndtr
+
+    coef, se = res.fe_params.to_numpy(), res.bse_fe.to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(se > 0.0, coef / se, np.nan)
+    p = 2.0 * ndtr(-np.abs(z))
+    ends = res.conf_int(alpha).iloc[: coef.size]
+    rows = zip(
+        display.fixed(coef),
+        display.fixed(se, significant=3),
+        display.fixed(z, decimals=2),
+        display.fixed(p, decimals=3),
+        _intervals(ends[0].to_numpy(), ends[1].to_numpy()),
+        strict=True,
+    )
+    headers = ["coef", "std. err.", "z", "P>|z|", f"{display.level(alpha)} interval"]
+    return display.simple_table(list(rows), headers, stubs=list(res.fe_params.index))
+
+
+def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
+    notes = []
+    if res.status not in ("Converged.", "Closed form."):
+        notes.append(res.status)
+    held = res.design.terms[RESIDUAL]
+    if len(held) > 1:
+        notes.append(f"{RESIDUAL} holds {', '.join(held[:-1])} and {held[-1]}.")
+    confounded = [t for t, effects in res.design.terms.items() if len(effects) > 1 and t != RESIDUAL]
+    if confounded:
+        notes.append(
+            f"{', '.join(confounded)}: effects of nested facets, with what cannot be told from them "
+            "(print the design for more)."
+        )
+    if not res.design.connected:
+        notes.append(f"The design falls into {res.design.n_parts} parts that share no level.")
+    if (res.vcomp == 0.0).any() and res.vcomp.any():
+        notes.append("A component at its bound 0 has no standard error and no interval.")
+    notes.append("Intervals of components: Satterthwaite; share: of the total variance.")
+    return notes

@@ -1,0 +1,101 @@
+"""Frames with fixed columns: what plots, exports and other libraries read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.anova import AnovaTable
+from vcomp.results.intervals import component_intervals, wald_intervals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.results.results import VarianceComponentsResults
+
+__all__ = ["anova", "conf_int", "glance", "gstudy", "matrix", "series", "tidy"]
+
+
+def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
+    """Return a copy of the values under their names."""
+    import pandas as pd
+
+    return pd.Series(np.array(values), index=list(names), name=name, dtype=float)
+
+
+def matrix(values: FloatArray, names: Sequence[str]) -> pd.DataFrame:
+    """Return a copy of a square matrix with the names on both sides."""
+    import pandas as pd
+
+    return pd.DataFrame(np.array(values), index=list(names), columns=list(names))
+
+
+def conf_int(res: VarianceComponentsResults, alpha: float, method: str) -> pd.DataFrame:
+    """Return intervals of all parameters in columns 0 and 1."""
+    import pandas as pd
+
+    fixed = wald_intervals(res.fe_params.to_numpy(), res.bse_fe.to_numpy(), alpha)
+    components = component_intervals(
+        res.vcomp.to_numpy(), res.bse_vcomp.to_numpy(), alpha, method
+    )
+    low, high = (np.concatenate(ends) for ends in zip(fixed, components, strict=True))
+    return pd.DataFrame({0: low, 1: high}, index=res.params.index)
+
+
+def gstudy(res: VarianceComponentsResults, alpha: float) -> pd.DataFrame:
+    """Return estimate, se, interval and share of every component."""
+    import pandas as pd
+
+    values, se = res.vcomp.to_numpy(), res.bse_vcomp.to_numpy()
+    low, high = component_intervals(values, se, alpha, "satterthwaite")
+    positive = np.maximum(values, 0.0)
+    total = positive.sum()
+    # A constant response has no variance to share out.
+    percent = 100.0 * positive / total if total > 0.0 else np.full(values.size, np.nan)
+    columns = {"estimate": values, "se": se, "ci_low": low, "ci_high": high, "percent": percent}
+    return pd.DataFrame(columns, index=res.vcomp.index).rename_axis("component")
+
+
+def tidy(res: VarianceComponentsResults, alpha: float) -> pd.DataFrame:
+    """Return a row a parameter."""
+    import pandas as pd
+
+    intervals = res.conf_int(alpha)
+    names = [*res.fe_params.index, *res.vcomp.index]
+    kinds = ["fixed"] * len(res.fe_params) + ["variance"] * len(res.vcomp)
+    return pd.DataFrame(
+        {
+            "term": names,
+            "kind": kinds,
+            "estimate": res.params.to_numpy(),
+            "std_error": res.bse.to_numpy(),
+            "conf_low": intervals[0].to_numpy(),
+            "conf_high": intervals[1].to_numpy(),
+        }
+    )
+
+
+def glance(res: VarianceComponentsResults) -> pd.DataFrame:
+    """Return one row a fit."""
+    import pandas as pd
+
+    names = ("method", "nobs", "df_resid", "llf", "aic", "bic", "converged", "status")
+    return pd.DataFrame({name: [getattr(res, name)] for name in names})
+
+
+def anova(table: AnovaTable) -> pd.DataFrame:
+    """Return the analysis of variance with its expected mean squares."""
+    import pandas as pd
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_sq = np.where(table.df > 0, table.sum_sq / table.df, np.nan)
+    frame = pd.DataFrame(
+        {"df": table.df.astype(int), "sum_sq": table.sum_sq, "mean_sq": mean_sq},
+        index=pd.Index(table.names, name="term"),
+    )
+    for name, column in zip(table.names, table.expected.T, strict=True):
+        frame[f"E[{name}]"] = column
+    return frame
