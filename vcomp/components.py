@@ -1,7 +1,7 @@
 """What a G-study leaves behind: all that a D-study needs, and no rows.
 
-:class:`VarianceComponents` is the value that travels from an estimation, or from a published table,
-to the D-study. Which estimator made it is not known here.
+:class:`VarianceComponents` is the value that travels from an estimation, or from a published
+table, to the D-study. Which estimator made it is not known here.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class VarianceComponents:
 
     Attributes
     ----------
-    names : the components as written, the residual last (``"sys"``, ``"topic:doc"``, ``"Residual"``)
+    names : the components as written, ``"sys"`` or ``"topic:doc"``; the last is ``"Residual"``
     facets : for each component, the facets that its effect depends on, with those that they are
         nested in (``{"topic", "doc"}``); of the residual all facets, and ``"replicate"`` where
         cells hold several scores
@@ -82,11 +82,12 @@ class VarianceComponents:
     cov : (k, k) their covariance matrix, or None where it is not known; rows and columns of a
         component without a standard error (at its bound) are nan
     nested_in : for each facet of the G-study the facets that it is nested in (transitively)
-    sizes : for each facet the number of levels in the G-study *within* the facets that it is nested
-        in; the exact effective number where that differs from group to group. Empty when not known
-    inverse_n : for each possible object of measurement and each component, the exact divisor of the
-        G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over the
-        groups of the component (Brennan 2001, eq. 7.28). Empty when not known
+    sizes : for each facet the number of levels in the G-study *within* the facets that it is
+        nested in; the exact effective number where that differs from group to group. Empty when
+        not known
+    inverse_n : for each possible object of measurement and each component, the exact divisor of
+        the G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over
+        the groups of the component (Brennan 2001, eq. 7.28). Empty when not known
     mean_squares : of a complete two-way design, else None
     """
 

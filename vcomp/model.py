@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,13 +26,12 @@ from vcomp.results.rows import RowAccess
 from vcomp.results.scores import CellMeans
 from vcomp.statistics import CrossProducts, ScoreTable, accumulate, tabulate
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["VarianceComponentsModel"]
 
+Components: TypeAlias = FloatArray | Mapping[str, float]
+
 _MAX_CELLS = 1_000_000
-"""Cell means travel with a result up to this many: 8 MB, a thousand systems by a thousand topics."""
+"""Cell means travel with a result up to this many: a thousand systems by a thousand topics."""
 
 
 class VarianceComponentsModel:
@@ -133,13 +133,13 @@ class VarianceComponentsModel:
         """Number of scores used."""
         return len(self.rows)
 
-    def loglike(self, params: FloatArray | Mapping[str, float], *, reml: bool = True) -> float:
+    def loglike(self, params: Components, *, reml: bool = True) -> float:
         """Return the log-likelihood at given components, fixed effects profiled out.
 
         Parameters
         ----------
-        params : (k + 1,) components in the order of :attr:`component_names`, or a mapping or Series
-            by name; not negative, the residual positive
+        params : (k + 1,) components in the order of :attr:`component_names`, or a mapping or
+            Series by name; not negative, the residual positive
         reml : the restricted likelihood, or the full one
 
         Raises
@@ -149,16 +149,14 @@ class VarianceComponentsModel:
         """
         return BlockedLikelihood(self.stats, reml=reml).loglike(self._components(params))
 
-    def score(
-        self, params: FloatArray | Mapping[str, float], *, reml: bool = True
-    ) -> FloatArray:
+    def score(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the gradient of :meth:`loglike`, (k + 1,)."""
         likelihood = BlockedLikelihood(self.stats, reml=reml)
         return likelihood.derivatives(self._components(params)).score
 
     def information(
         self,
-        params: FloatArray | Mapping[str, float],
+        params: Components,
         *,
         kind: InformationKind = "observed",
         reml: bool = True,
@@ -176,9 +174,7 @@ class VarianceComponentsModel:
         likelihood = BlockedLikelihood(self.stats, reml=reml)
         return likelihood.information(self._components(params), kind)
 
-    def hessian(
-        self, params: FloatArray | Mapping[str, float], *, reml: bool = True
-    ) -> FloatArray:
+    def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the matrix of second derivatives of :meth:`loglike`."""
         return -self.information(params, kind="observed", reml=reml)
 
@@ -230,8 +226,6 @@ class VarianceComponentsModel:
             )
 
     def _uncentred(self, estimate: Estimate) -> Estimate:
-        from dataclasses import replace
-
         beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
         return replace(estimate, beta=beta, cov_beta=cov_beta)
 
@@ -257,16 +251,9 @@ class VarianceComponentsModel:
             return None
         return tabulate(self.chunk, 0, 1) if np.prod(sizes) <= _MAX_CELLS else None
 
-    def _components(self, params: FloatArray | Mapping[str, float] | pd.Series) -> FloatArray:
+    def _components(self, params: Components) -> FloatArray:
         names = self.component_names
-        if hasattr(params, "keys"):
-            absent = [n for n in names if n not in params.keys()]  # noqa: SIM118 - or a Series
-            if absent:
-                raise EstimationError(
-                    f"component {absent[0]!r} is missing; they are {', '.join(names)}"
-                )
-            params = np.array([params[n] for n in names], dtype=float)
-        v = np.asarray(params, dtype=float)
+        v = np.asarray(_by_name(params, names), dtype=np.float64)
         if v.shape != (len(names),):
             raise EstimationError(
                 f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
@@ -274,3 +261,15 @@ class VarianceComponentsModel:
         if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
             raise EstimationError("components are not negative, and the residual is positive")
         return v
+
+
+def _by_name(params: Components, names: tuple[str, ...]) -> Any:
+    """Return the components of a mapping or Series in order; anything else as it is."""
+    if not hasattr(params, "keys"):
+        return params
+    known = set(params.keys())
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise EstimationError(f"component {absent[0]!r} is missing; they are {', '.join(names)}")
+    by_name: Any = params
+    return [by_name[name] for name in names]

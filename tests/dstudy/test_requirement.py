@@ -113,3 +113,11 @@ def test_errors():
     for target in (0, 1, 1.5, np.nan, "0.9"):
         with pytest.raises(PlanError, match="between 0 and 1"):
             study.required(target)
+
+
+def test_a_target_that_is_only_approached():
+    # τ/(τ + A) is .9 itself: no size of a gets there, and rounding must not invent one
+    g = from_components(
+        {"p": 0.9, "i": 0.0, "a": 0.0, "pi": 0.3, "pa": 0.7, "ia": 0.0, "pia": 0.2}
+    )
+    assert g.dstudy(i=3, a=2).required(0.9, facet="a").n == np.inf

@@ -132,22 +132,24 @@ def dstudy(
             click.echo(str(study.required(target, coefficient, facet)))
 
 
-@cli.command(epilog=_EXAMPLES)
+@cli.command("tau", epilog=_EXAMPLES)
 @click.argument("matrix", type=click.Path(path_type=Path))
-@click.option("--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out.")
-@click.option("--drop-worst", default=0.0, show_default=True, help="Share of systems to leave out.")
+@click.option(
+    "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
+)
+@click.option(
+    "--drop-worst", default=0.0, show_default=True, help="Share of systems to leave out."
+)
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
-def tau(matrix: Path, topics: str | None, drop_worst: float, alpha: float) -> None:
-    """Expected rank correlations from MATRIX, a file with a row a topic and a column a system."""
+def tau_command(matrix: Path, topics: str | None, drop_worst: float, alpha: float) -> None:
+    """Rank accuracy of MATRIX, a file with a row a topic and a column a system."""
     from vcomp import ir
 
     scores = output.read_matrix(matrix)
     n = topic_counts(topics)
-    frames = [
-        measure(scores, n, drop_worst=drop_worst, alpha=alpha)
-        for measure in (ir.expected_tau, ir.expected_tau_ap)
-    ]
-    click.echo(output.rank_text("topic", *frames, alpha))
+    tau = ir.expected_tau(scores, n, drop_worst=drop_worst, alpha=alpha)
+    tau_ap = ir.expected_tau_ap(scores, n, drop_worst=drop_worst, alpha=alpha)
+    click.echo(output.rank_text("topic", tau, tau_ap, alpha))
 
 
 @cli.command()
@@ -168,7 +170,7 @@ def main() -> None:
         # A terminal that cannot show Greek letters gets question marks, not a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     warnings.simplefilter("always", VcompWarning)
     try:
         cli()

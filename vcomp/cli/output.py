@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float)
             display.coefficient(b.estimate),
             display.coefficient_interval(b.low, b.high),
         )
-        for a, b in zip(tau.itertuples(), tau_ap.itertuples(), strict=True)
+        for a, b in zip(_rows(tau), _rows(tau_ap), strict=True)
     ]
     table = display.simple_table(
         rows,
@@ -85,12 +85,16 @@ def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float)
     return str(display.summary([table], notes))
 
 
+def _rows(frame: pd.DataFrame) -> Iterator[Any]:
+    return iter(frame.itertuples())
+
+
 def dataset_text(frame: pd.DataFrame) -> str:
     """Return the list of data sets, each with its formula and description."""
     width = max(60, min(100, shutil.get_terminal_size().columns))
     lines = []
     for name, row in frame.iterrows():
-        lines.append(f"{name}  ({display.count(row['rows'])} rows: {row['columns']})")
+        lines.append(f"{name}  ({display.count(float(row['rows']))} rows: {row['columns']})")
         if row["formula"]:
             lines.append(f"    {row['formula']}")
         lines += textwrap.wrap(
@@ -137,7 +141,9 @@ def read_matrix(path: Path) -> pd.DataFrame:
     source = open_source(path)
     frame = source.read(source.columns)
     first = frame.columns[0]
-    named = str(first).lower() in ("topic", "topics", "query", "qid") or first.startswith("Unnamed")
+    named = str(first).lower() in ("topic", "topics", "query", "qid") or first.startswith(
+        "Unnamed"
+    )
     if named or not pd.api.types.is_numeric_dtype(frame[first].dtype):
         frame = frame.set_index(first)
     return frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,13 +96,11 @@ class Design:
         facets = [self.facets[f] for f in design.facets]
         if len(facets) == 1:
             return facets[0].levels.rename(facets[0].name)
-        return pd.MultiIndex(
-            levels=[f.levels for f in facets], codes=codes, names=[f.name for f in facets]
-        )
+        levels: list[Any] = [f.levels for f in facets]
+        level_codes: list[Any] = list(codes)
+        return pd.MultiIndex(levels=levels, codes=level_codes, names=[f.name for f in facets])
 
-    def uncentre(
-        self, beta: FloatArray, cov_beta: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def uncentre(self, beta: FloatArray, cov_beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coefficients of X and their covariance from those of the centred X and y.
 
         With X_c = X − 1 x₀' = X T and 1 = X a:  y = X_c b + c 1 = X (T b + c a).

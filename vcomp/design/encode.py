@@ -62,9 +62,7 @@ def _known_codes(facet: Facet, column: pd.Series) -> IntArray:
     return codes
 
 
-def term_codes(
-    term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int, ...]
-) -> IntArray:
+def term_codes(term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int, ...]) -> IntArray:
     """Return the group of each row, −1 where a level or the combination is not known."""
     groups = codes[term.facets[0]]
     for facet, keys in zip(term.facets[1:], term.keys, strict=True):

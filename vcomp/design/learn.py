@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -72,17 +72,21 @@ def _sorted_levels(column: pd.Series) -> pd.Index:
     """Return the distinct values in an order that does not depend on the rows."""
     import pandas as pd
 
+    levels: Any
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return pd.Index(column.array.remove_unused_categories().categories)
-    levels = pd.Index(column.unique())
-    if levels.dtype.kind == "f" and (levels == np.floor(levels)).all():
-        # Whole numbers that a missing value elsewhere in the column had turned into floats.
-        levels = levels.astype(np.int64)
-    try:
-        return levels.sort_values()
-    except TypeError:
-        # Values of several types have no order among them; their names do.
-        return pd.Index(sorted(levels, key=lambda v: (type(v).__name__, str(v))), dtype=object)
+        levels = column.array.remove_unused_categories().categories
+    else:
+        levels = pd.Index(column.unique())
+        if levels.dtype.kind == "f" and (levels == np.floor(levels)).all():
+            # Whole numbers that a missing value elsewhere in the column had turned into floats.
+            levels = levels.astype(np.int64)
+        try:
+            levels = levels.sort_values()
+        except TypeError:
+            # Values of several types have no order among them; their names do.
+            by_name = sorted(levels, key=lambda v: (type(v).__name__, str(v)))
+            levels = pd.Index(by_name, dtype=object)
+    return cast("pd.Index", levels)
 
 
 def _learn_term(

@@ -71,10 +71,10 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     columns = _plain_columns(frame)
     y = _response(formula.response, columns, environment, len(frame))
     incomplete[f"response {formula.response}"] = np.isnan(y)
-    keep = ~incomplete.to_numpy().any(axis=1)
+    keep: BoolArray = ~np.any(incomplete.to_numpy(dtype=bool), axis=1)
     if not keep.all():
         _report_missing(formula, incomplete, keep, missing)
-        frame, y = frame[keep].reset_index(drop=True), y[keep]
+        frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
     if np.isinf(y).any():
         raise DataError(
             f"the response {formula.response!r} has {int(np.isinf(y).sum())} infinite values"
@@ -98,9 +98,7 @@ def select_predictors(
     frame = source.read(names)
     missing = frame.isna().any()
     if missing.any():
-        raise DataError(
-            f"cannot predict rows with missing values, which {missing.idxmax()!r} has"
-        )
+        raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
     fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
     return {f: frame[f] for f in formula.facets}, fixed, len(frame)
 

@@ -210,7 +210,7 @@ def _join(
     n_levels: Sequence[int],
     codes: Sequence[IntArray],
 ) -> tuple[IntArray, int]:
-    """Number the combinations of some facets that occur: (n,) codes and their number."""
+    """Return the number of each row's combination of some facets, and how many there are."""
     first, *others = (facets.index(name) for name in names)
     groups, size = codes[first], n_levels[first]
     for facet in others:
@@ -226,7 +226,8 @@ def _crossings(
     units: Mapping[str, tuple[IntArray, int]],
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Sort the pairs of facets without nesting into fully and partly crossed ones."""
-    fully, partly = [], []
+    fully: list[tuple[str, str]] = []
+    partly: list[tuple[str, str]] = []
     for a, b in combinations(facets, 2):
         if a in nested_in[b] or b in nested_in[a] or nested_in[a] & nested_in[b]:
             continue
@@ -263,9 +264,7 @@ def _join_units(
     return _join(ordered, ordered, [units[f][1] for f in ordered], [units[f][0] for f in ordered])
 
 
-def _count_parts(
-    top: Sequence[str], units: Mapping[str, tuple[IntArray, int]]
-) -> int:
+def _count_parts(top: Sequence[str], units: Mapping[str, tuple[IntArray, int]]) -> int:
     """Return the number of connected parts of the graph whose edges are the rows.
 
     Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
@@ -296,9 +295,7 @@ def _effects(
     An effect that the model has no term for is in the residual when all its facets are.
     """
     facets = formula.facets
-    subsets = [
-        frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)
-    ]
+    subsets = [frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)]
     by_closure: dict[frozenset[str], list[str]] = {}
     for s in subsets:
         label = ":".join(f for f in facets if f in s)
@@ -315,4 +312,3 @@ def _effects(
 
 def _and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-

@@ -10,6 +10,7 @@ from numbers import Real
 import numpy as np
 
 from vcomp import display
+from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
 from vcomp.dstudy import intervals
 from vcomp.dstudy.plan import DStudyPlan
@@ -119,29 +120,47 @@ def required_size(
     _check(target, coefficient)
     facet = _facet(facet, plan)
     held = {f: n for f, n in zip(plan.facets, plan.sizes[0], strict=True) if f != facet}
-    ends, method, why = (math.nan, math.nan), "", ""
-    one = replace(plan, sizes=(tuple(held.get(f, 1) for f in plan.facets),), inverse_n=None)
-    w = weights(components, one)
-    error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
-    falls = np.array([facet in plan.design.closure(f) for f in components.facets])
-    a, b = np.where(falls, 0.0, error), np.where(falls, error, 0.0)
-    room = w.universe * (1 - target) / target - a
-    A, B, D = float(a @ taken.values), float(b @ taken.values), float(room @ taken.values)
-    if D > 0:
-        n = _ceil(B / D)
-    else:
-        n, why = math.inf, _why(float(w.universe @ taken.values), A, facet, plan.object)
+    universe, a, b = _split(components, plan, coefficient, facet, held)
+    room = universe * (1 - target) / target - a
+    tau, A, B, D = (float(form @ taken.values) for form in (universe, a, b, room))
+    # what cancels to the last digits is no room
+    if D <= 1e-12 * A:
+        D = 0.0
+    n = _ceil(B / D) if D > 0 else math.inf
+    why = "" if D > 0 else _why(tau, A, facet, plan.object)
     table = intervals.two_way_table(components, plan)
+    ends, method = (math.nan, math.nan), ""
     if table and facet == table.columns and intervals.two_way_plans(table, plan)[0]:
         two_way = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
         method = intervals.FELDT if coefficient == "Erho2" else intervals.ARTEAGA
         ends = two_way(table, target, alpha)
     elif taken.cov is not None and D > 0 and B > 0:
-        gradient = (b / B - room / D)[None, :]
-        reach = intervals.standard_errors(gradient, taken.cov)
-        low, high = intervals.log_interval(np.array([B / D]), reach * (B / D), alpha)
-        ends, method = (_ceil(float(low[0])), _ceil(float(high[0]))), intervals.LOG_SCALE
+        method = intervals.LOG_SCALE
+        ends = _delta_ends(B / D, b / B - room / D, taken.cov, alpha)
     return Requirement(coefficient, target, facet, n, *ends, alpha, held, method, why)
+
+
+def _split(
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    coefficient: str,
+    facet: str,
+    held: Mapping[str, float],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the weights of τ, A and B."""
+    one = replace(plan, sizes=(tuple(held.get(f, 1) for f in plan.facets),), inverse_n=None)
+    w = weights(components, one)
+    error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
+    falls = np.array([facet in plan.design.closure(f) for f in components.facets])
+    return w.universe, np.where(falls, 0.0, error), np.where(falls, error, 0.0)
+
+
+def _delta_ends(
+    n: float, log_gradient: FloatArray, cov: FloatArray, alpha: float
+) -> tuple[float, float]:
+    se = n * intervals.standard_errors(log_gradient[None, :], cov)
+    low, high = intervals.log_interval(np.array([n]), se, alpha)
+    return _ceil(float(low[0])), _ceil(float(high[0]))
 
 
 def _feldt_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:

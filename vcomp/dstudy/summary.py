@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vcomp import display
 from vcomp.components import REPLICATE
 
@@ -69,6 +67,6 @@ def _explanations(study: DStudy) -> list[str]:
         how = [m if len(told) == 1 else f"{s} {m}" for m, s in told.items()]
         lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
     named = [f for f in study.plan.facets if f != REPLICATE]
-    if len(named) == 1 and np.isfinite(study.columns["Erho2"]).all():
+    if len(named) == 1 and study.columns["universe_var"][0] > 0:
         lines += [str(study.required(0.95, c, named[0])) for c in ("Erho2", "Phi")]
     return lines

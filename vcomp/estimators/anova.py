@@ -1,4 +1,4 @@
-"""Henderson's Method I: analysis of variance for any data (Henderson 1953; Searle et al. 1992, 5.3).
+"""Henderson's Method I: analysis of variance for any data (Henderson 1953).
 
 With T_α = Σ_g S_g²/n_g over the groups of term α and T_μ = S²/N (MATHS 2):
 
@@ -6,7 +6,8 @@ With T_α = Σ_g S_g²/n_g over the groups of term α and T_μ = S²/N (MATHS 2)
     E Σy² = N μ² + N Σ_β σ²_β + N σ²_e
 
 Balanced data give the classical estimates. The T terms are quadratic forms y'A_α y with
-A_α = Z_α D_α⁻¹ Z_α', so that their covariance under normality is 2 tr(A_α V A_β V): sparse products.
+A_α = Z_α D_α⁻¹ Z_α', so that their covariance under normality is 2 tr(A_α V A_β V), which sparse
+products give. See also Searle, Casella & McCulloch (1992), section 5.3.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.blocked import BlockedLikelihood
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve
 from vcomp.linalg.memory import available_bytes
 from vcomp.statistics import CrossProducts
 
@@ -111,7 +113,9 @@ def anova_table(stats: CrossProducts, names: tuple[str, ...]) -> AnovaTable:
             df[row] -= df[coarser]
             expected[row] -= expected[coarser]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return AnovaTable(names, df, sums, np.where(df[:, None] > 0, expected / df[:, None], np.nan))
+        return AnovaTable(
+            names, df, sums, np.where(df[:, None] > 0, expected / df[:, None], np.nan)
+        )
 
 
 def _groups(stats: CrossProducts) -> list[tuple[FloatArray, FloatArray]]:
@@ -131,13 +135,12 @@ def _finer(stats: CrossProducts) -> Any:
 
 def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:
     try:
-        solution: FloatArray = np.linalg.solve(coefficients, T)
+        return solve(coefficients, T)
     except np.linalg.LinAlgError:
         raise EstimationError(
             "Henderson's Method I cannot tell these components apart: its expected sums of "
             "squares are linearly dependent; use method='reml'"
         ) from None
-    return solution
 
 
 def _covariance(
@@ -149,8 +152,7 @@ def _covariance(
         nothing = np.full((values.size, values.size), np.nan)
         return nothing, " No standard errors: the covariance of its sums of squares is too large."
     quadratic = _quadratic_covariance(stats, values)
-    half = np.linalg.solve(coefficients, quadratic)
-    covariance: FloatArray = np.linalg.solve(coefficients, half.T)
+    covariance = solve(coefficients, solve(coefficients, quadratic).T)
     return 0.5 * (covariance + covariance.T), ""
 
 

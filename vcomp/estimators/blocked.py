@@ -13,8 +13,10 @@ Terms with σ²_t = 0 are not in the equations; their scores come from Z_t'P Z_t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -375,7 +377,7 @@ def _build_layout(stats: CrossProducts, active: tuple[int, ...]) -> _Layout:
 
     p, tail_terms = stats.n_fixed, active[1:]
     ends = np.cumsum([0, *(stats.sizes[t] for t in tail_terms)])
-    slices = tuple(slice(int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))
+    slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
     m = int(ends[-1])
     tail = np.empty((m + p, m + p))
     for t, rows in zip(tail_terms, slices, strict=True):
@@ -406,7 +408,9 @@ def _build_layout(stats: CrossProducts, active: tuple[int, ...]) -> _Layout:
     return _Layout(active, slices, matrix, lead_y, tail_y)
 
 
-def _cross_columns(stats: CrossProducts, layout: _Layout, term: int):  # type: ignore[no-untyped-def]
+def _cross_columns(
+    stats: CrossProducts, layout: _Layout, term: int
+) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield [Z X]'Z_t in dense slabs of columns, split into eliminated block and tail."""
     blocks = [stats.gram(u, term).tocsc() for u in layout.active]
     X = stats.ZX[term].T
@@ -437,7 +441,7 @@ def _dense_squares(
             W[ends[t] : ends[t + 1], ends[u] : ends[u + 1]] = stats.gram(t, u).toarray()
         slabs += list(_cross_columns(stats, point.layout, t))
     lead = np.concatenate([s[0] for s in slabs], axis=1)
-    half = np.concatenate([point.factor.half_solve(*s, order) for s in slabs], axis=1)
+    half = np.concatenate([point.factor.half_solve(s[0], s[1], order) for s in slabs], axis=1)
     W -= lead.T @ (lead / point.factor.a[:, None]) + half.T @ half
     W /= point.residual
     squares = np.add.reduceat(np.add.reduceat(np.square(W), ends[:-1], axis=0), ends[:-1], axis=1)

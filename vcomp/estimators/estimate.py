@@ -24,7 +24,8 @@ class Certificate:
         from zero on
     kkt_residual : the largest violation of the first-order conditions, with every score multiplied
         by its component (for a bounded one by the total variance), so that it has no unit
-    newton_decrement : √(s' I⁻¹ s) on the free components: how far the maximum is, in standard errors
+    newton_decrement : √(s' I⁻¹ s) on the free components: how far the maximum is, in standard
+        errors
     information_eigenvalues : of the observed information of the free components scaled to a unit
         diagonal; all positive at a proper maximum
     iterations, evaluations : steps taken, and evaluations of the likelihood

@@ -14,6 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.components import RESIDUAL
 from vcomp.exceptions import DesignError
+from vcomp.linalg.dense import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = ["check_fixed_rank", "check_terms", "mivque0", "residual_sum_of_squares"]
@@ -35,9 +36,7 @@ def check_fixed_rank(stats: CrossProducts, names: Sequence[str], x_origin: Float
     scale = np.diagonal(XX) + stats.n * x_origin**2
     kept: list[int] = []
     for j, name in enumerate(names):
-        coefficients = np.zeros(len(kept))
-        if kept:
-            coefficients = np.linalg.solve(XX[np.ix_(kept, kept)], XX[kept, j])
+        coefficients = solve_positive(XX[np.ix_(kept, kept)], XX[kept, j])
         rest = XX[j, j] - coefficients @ XX[kept, j]
         if rest > _DEPENDENT * scale[j]:
             kept.append(j)
@@ -89,10 +88,7 @@ def check_terms(stats: CrossProducts, names: Sequence[str]) -> None:
 
 def residual_sum_of_squares(stats: CrossProducts) -> float:
     """Return y'Qy, what is left of y after ordinary least squares on X."""
-    if stats.n_fixed == 0:
-        return stats.yy
-    beta = np.linalg.solve(stats.XX, stats.Xy)
-    return float(stats.yy - beta @ stats.Xy)
+    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
 
 
 def mivque0(stats: CrossProducts) -> FloatArray:
@@ -101,11 +97,10 @@ def mivque0(stats: CrossProducts) -> FloatArray:
     They solve Σ_u tr(Q V_t Q V_u) σ²_u = y'Q V_t Q y (Rao 1972, with weight on the residual only).
     """
     forms = _quadratic_forms(stats)
-    beta = np.linalg.solve(stats.XX, stats.Xy) if stats.n_fixed else np.zeros(0)
+    beta = solve_positive(stats.XX, stats.Xy)
     sums = [Zy - ZX @ beta for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
     right = np.array([*(s @ s for s in sums), residual_sum_of_squares(stats)])
-    solution: FloatArray = np.linalg.solve(forms, right)
-    return solution
+    return solve(forms, right)
 
 
 def _quadratic_forms(stats: CrossProducts) -> FloatArray:

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.blocked import BlockedLikelihood
 from vcomp.estimators.estimate import Certificate, Estimate
 from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.maximise import Maximum, maximise
 from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = ["ML", "REML"]
@@ -110,7 +111,7 @@ def _start(stats: CrossProducts, rss: float) -> FloatArray:
     return np.maximum(mivque0(stats), 0.01 * total / (stats.n_terms + 1))
 
 
-def _covariance(information: FloatArray, positive: FloatArray) -> FloatArray:
+def _covariance(information: FloatArray, positive: BoolArray) -> FloatArray:
     """Invert on the components above zero; nan where one is at its bound or it is not positive."""
     covariance = np.full_like(information, np.nan)
     block = information[np.ix_(positive, positive)]
@@ -124,7 +125,7 @@ def _covariance(information: FloatArray, positive: FloatArray) -> FloatArray:
 
 
 def _certificate(
-    found: Maximum, names: tuple[str, ...], observed: FloatArray, positive: FloatArray
+    found: Maximum, names: tuple[str, ...], observed: FloatArray, positive: BoolArray
 ) -> Certificate:
     block = observed[np.ix_(positive, positive)]
     scale = np.sqrt(np.abs(np.diagonal(block)))
@@ -133,9 +134,7 @@ def _certificate(
         free=tuple(n for n, p in zip(names, positive, strict=True) if p),
         bounded=tuple(n for n, p in zip(names, positive, strict=True) if not p),
         bound_scores={
-            n: float(s)
-            for n, s, p in zip(names, found.score, positive, strict=True)
-            if not p
+            n: float(s) for n, s, p in zip(names, found.score, positive, strict=True) if not p
         },
         kkt_residual=found.kkt_residual,
         newton_decrement=found.newton_decrement,
@@ -165,13 +164,13 @@ def _no_variance(stats: CrossProducts, names: tuple[str, ...], *, reml: bool) ->
     """Return zeros for a response that the fixed part reproduces, a constant above all."""
     k, p = len(names), stats.n_fixed
     what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
-    beta = np.linalg.solve(stats.XX, stats.Xy) if p else np.zeros(0)
+    beta = solve_positive(stats.XX, stats.Xy)
     nothing = np.full((k, k), np.nan)
     return Estimate(
         method="reml" if reml else "ml",
         names=names,
         values=np.zeros(k),
-        covariances={kind: nothing for kind in ("observed", "expected", "average")},
+        covariances=dict.fromkeys(("observed", "expected", "average"), nothing),
         beta=beta,
         cov_beta=np.zeros((p, p)),
         llf=np.inf,

@@ -1,7 +1,7 @@
 """Maximise a log-likelihood over components that cannot be negative, and show that it was done.
 
-Average-information steps projected on σ² ≥ 0 with an active set; near the maximum Newton steps with
-the observed information, which converge quadratically; EM steps where a line search fails.
+Average-information steps projected on σ² ≥ 0 with an active set; near the maximum Newton steps
+with the observed information, which converge quadratically; EM steps where a line search fails.
 """
 
 from __future__ import annotations
@@ -154,14 +154,14 @@ def _solve(
     except np.linalg.LinAlgError:
         direction = s / scale
     step[free] = direction / scale
-    return step, float(np.sqrt(max(direction @ (s / scale), 0.0)))
+    return step, float(np.sqrt(max(float(direction @ (s / scale)), 0.0)))
 
 
 def _is_positive(matrix: FloatArray) -> bool:
     scale = np.diagonal(matrix)
     if (scale <= 0.0).any():
         return False
-    return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale)))[0] > 1e-10)
+    return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale))).min() > 1e-10)
 
 
 def _line_search(
@@ -192,5 +192,3 @@ def _kkt_residual(v: FloatArray, score: FloatArray, free: BoolArray) -> float:
     interior = np.abs(v * score)[free].max(initial=0.0)
     at_bound = (v.sum() * np.maximum(score, 0.0))[~free | (v == 0.0)].max(initial=0.0)
     return float(max(interior, at_bound))
-
-

@@ -59,8 +59,9 @@ def parse(text: str) -> Formula:
 
     Parameters
     ----------
-    text : response, ``~``, a fixed part as patsy understands it, and random intercepts. Inside the
-        bar ``a:b`` are combinations, ``a/b`` stands for ``a + a:b`` and ``a*b`` for ``a + b + a:b``.
+    text : response, ``~``, a fixed part as patsy understands it, and random intercepts. Inside
+        the bar ``a:b`` are combinations, ``a/b`` stands for ``a + a:b`` and ``a*b`` for
+        ``a + b + a:b``.
 
     Raises
     ------

@@ -14,6 +14,7 @@ the size of C is formed. MATHS: Henderson's mixed-model equations, "blocked elim
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,14 +53,15 @@ class Arrowhead:
 
     def coupling_transposed_times(self, x: FloatArray) -> FloatArray:
         """Return ``B' x`` for x of shape (q, c)."""
-        return np.concatenate([self._csr().T @ x, self.dense.T @ x])
+        product: FloatArray = np.concatenate([self._csr().T @ x, self.dense.T @ x])
+        return product
 
     def coupling_gram(self, weights: FloatArray, order: int) -> FloatArray:
         """Return ``B' diag(w) B`` for the first `order` columns (m, or m + p)."""
         m = self.n_sparse
         sparse = weighted_gram(self.indptr, self.indices, self.data, weights, m)
         if order == m:
-            return sparse
+            return np.asarray(sparse, dtype=np.float64)
         weighted = self.dense * weights[:, None]
         gram = np.empty((order, order))
         gram[:m, :m] = sparse
@@ -78,7 +80,7 @@ class Arrowhead:
             values += np.einsum("ij,ij->i", mixed, self.dense)
         return values
 
-    def _csr(self):  # type: ignore[no-untyped-def]
+    def _csr(self) -> Any:
         from scipy.sparse import csr_array
 
         shape = (self.lead.size, self.n_sparse)

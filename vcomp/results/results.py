@@ -107,7 +107,7 @@ class VarianceComponentsResults:
 
     @property
     def llf(self) -> float:
-        """Log-likelihood (restricted for REML), constants kept: lme4's ``logLik``; nan for ANOVA."""
+        """Log-likelihood (restricted for REML), constants kept as in lme4; nan for ANOVA."""
         return self._record.estimate.llf
 
     @property
@@ -118,7 +118,7 @@ class VarianceComponentsResults:
     @property
     def bic(self) -> float:
         """−2 llf + log(nobs) (fixed effects + components), as in lme4."""
-        return -2.0 * self.llf + np.log(self.nobs) * self._n_parameters
+        return float(-2.0 * self.llf + np.log(self.nobs) * self._n_parameters)
 
     @property
     def _n_parameters(self) -> int:
@@ -177,17 +177,19 @@ class VarianceComponentsResults:
         """Fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
         import pandas as pd
 
-        return pd.concat([self.fe_params, self._as_params(self.vcomp)]).rename("params")
+        both: pd.Series = pd.concat([self.fe_params, self._as_params(self.vcomp)])
+        return both.rename("params")
 
     @property
     def bse(self) -> pd.Series:
         """Standard errors of :attr:`params`."""
         import pandas as pd
 
-        return pd.concat([self.bse_fe, self._as_params(self.bse_vcomp)]).rename("bse")
+        both: pd.Series = pd.concat([self.bse_fe, self._as_params(self.bse_vcomp)])
+        return both.rename("bse")
 
     def cov_params(self) -> pd.DataFrame:
-        """Return the covariance matrix of :attr:`params`; fixed effects and components are apart."""
+        """Return the covariance matrix of :attr:`params`: fixed effects and components apart."""
         estimate, p = self._record.estimate, len(self._record.exog_names)
         k = len(estimate.names)
         covariance = np.zeros((p + k, p + k))
@@ -270,7 +272,7 @@ class VarianceComponentsResults:
 
     @property
     def components(self) -> VarianceComponents:
-        """The components with facets, nesting, sizes and covariance: what a D-study starts from."""
+        """Components with facets, nesting, sizes and covariance: what a D-study starts from."""
         return self._record.components
 
     def dstudy(
@@ -298,8 +300,8 @@ class VarianceComponentsResults:
         Raises
         ------
         PlanError
-            If a facet is not known, a size is not positive, or the design needs components that the
-            G-study cannot tell apart.
+            If a facet is not known, a size is not positive, or the design needs components that
+            the G-study cannot tell apart.
 
         Examples
         --------
@@ -336,7 +338,8 @@ class VarianceComponentsResults:
         Raises
         ------
         PlanError
-            If the design does not have exactly two crossed facets, or the facet is not one of them.
+            If the design does not have exactly two crossed facets, or the facet is not one of
+            them.
 
         References
         ----------
@@ -396,9 +399,9 @@ class VarianceComponentsResults:
 
         Parameters
         ----------
-        data : rows with the columns of the formula (the response may be absent), in any container
-            that :func:`vcomp.fit` takes; None for the rows that were used. A level that the fit has
-            not seen contributes nothing: the best prediction of its effect is zero
+        data : rows with the columns of the formula (the response may be absent), in any
+            container that :func:`vcomp.fit` takes; None for the rows that were used. A level that
+            the fit has not seen contributes nothing: the best prediction of its effect is zero
 
         Raises
         ------
@@ -442,4 +445,3 @@ class VarianceComponentsResults:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_record": self._record, "_rows": None}
-

@@ -14,6 +14,7 @@ from vcomp.design.rows import select_predictors
 from vcomp.estimators.blocked import BlockedLikelihood, Solution
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve_positive
 from vcomp.statistics import CrossProducts
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class RowAccess:
 
         y, fitted = self.response(), self.fitted_values()
         facets = {name: column.to_numpy() for name, column in self.model.rows.facets.items()}
-        return pd.DataFrame({y.name: y, **facets, "fitted": fitted, "resid": y - fitted})
+        columns: dict[str, Any] = {str(y.name): y, **facets}
+        return pd.DataFrame({**columns, "fitted": fitted, "resid": y - fitted})
 
     def _solution(self) -> Solution:
         """Solve Henderson's equations at the estimates, negative ones as zero."""
@@ -110,5 +112,5 @@ class RowAccess:
     def _nothing(self) -> Solution:
         stats = self.model.stats
         zeros = tuple(np.zeros(q) for q in stats.sizes)
-        beta = np.linalg.solve(stats.XX, stats.Xy) if stats.n_fixed else np.zeros(0)
+        beta = solve_positive(stats.XX, stats.Xy)
         return Solution(beta, np.zeros((beta.size, beta.size)), zeros, zeros, zeros)

@@ -98,11 +98,13 @@ def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
     held = res.design.terms[RESIDUAL]
     if len(held) > 1:
         notes.append(f"{RESIDUAL} holds {', '.join(held[:-1])} and {held[-1]}.")
-    confounded = [t for t, effects in res.design.terms.items() if len(effects) > 1 and t != RESIDUAL]
+    confounded = [
+        t for t, effects in res.design.terms.items() if len(effects) > 1 and t != RESIDUAL
+    ]
     if confounded:
         notes.append(
-            f"{', '.join(confounded)}: effects of nested facets, with what cannot be told from them "
-            "(print the design for more)."
+            f"{', '.join(confounded)}: effects of nested facets, with what cannot be told from "
+            "them (print the design for more)."
         )
     if not res.design.connected:
         notes.append(f"The design falls into {res.design.n_parts} parts that share no level.")

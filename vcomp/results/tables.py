@@ -38,9 +38,7 @@ def conf_int(res: VarianceComponentsResults, alpha: float, method: str) -> pd.Da
     import pandas as pd
 
     fixed = wald_intervals(res.fe_params.to_numpy(), res.bse_fe.to_numpy(), alpha)
-    components = component_intervals(
-        res.vcomp.to_numpy(), res.bse_vcomp.to_numpy(), alpha, method
-    )
+    components = component_intervals(res.vcomp.to_numpy(), res.bse_vcomp.to_numpy(), alpha, method)
     low, high = (np.concatenate(ends) for ends in zip(fixed, components, strict=True))
     return pd.DataFrame({0: low, 1: high}, index=res.params.index)
 

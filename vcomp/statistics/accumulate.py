@@ -26,9 +26,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     sums = [group_sums(c, columns, q) for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
     return CrossProducts(
         n=y.size,
-        group_n=tuple(
-            group_counts(c, q) for c, q in zip(chunk.codes, chunk.sizes, strict=True)
-        ),
+        group_n=tuple(group_counts(c, q) for c, q in zip(chunk.codes, chunk.sizes, strict=True)),
         pairs={
             (t, u): _pairs(chunk.codes[t], chunk.codes[u], chunk.sizes[t], chunk.sizes[u])
             for u in range(len(chunk.codes))

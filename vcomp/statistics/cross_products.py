@@ -88,7 +88,7 @@ class CrossProducts:
     @property
     def n_fixed(self) -> int:
         """Number of columns of X."""
-        return self.XX.shape[0]
+        return int(self.XX.shape[0])
 
     def gram(self, t: int, u: int) -> Any:
         """Return Z_t'Z_u as a sparse matrix, in either order and on the diagonal."""
