@@ -68,7 +68,7 @@ class TwoWayMeanSquares:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class VarianceComponents:
     """Variance components with the design that they belong to.
 
@@ -103,15 +103,13 @@ class VarianceComponents:
     @property
     def facet_names(self) -> tuple[str, ...]:
         """All facets in the order in which the components first name them, ``replicate`` last."""
-        seen: dict[str, None] = {}
-        for facets in sorted(self.facets, key=len):
-            seen.update(dict.fromkeys(sorted(facets - seen.keys())))
-        order = {name: k for k, name in enumerate(self._names_in_order())}
-        return tuple(sorted(seen, key=lambda f: (f == REPLICATE, order.get(f, len(order)), f)))
-
-    def _names_in_order(self) -> list[str]:
-        known = frozenset().union(*self.facets)
-        return [part for name in self.names for part in name.split(":") if part in known]
+        everything: frozenset[str] = frozenset().union(*self.facets)
+        mentioned = (part for name in self.names for part in name.split(":"))
+        first = {part: None for part in mentioned if part in everything - {REPLICATE}}
+        # Names of published terms ("pia") need not be facets joined by colons.
+        others = sorted(everything - first.keys() - {REPLICATE})
+        last = [REPLICATE] if REPLICATE in everything else []
+        return (*first, *others, *last)
 
     def to_json(self) -> Json:
         """Return plain lists and dicts that :meth:`from_json` reads again."""

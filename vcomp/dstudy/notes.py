@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.components import VarianceComponents
+from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.project import Taken, weights
 
@@ -44,6 +44,7 @@ def study_notes(
             "The G-study is unbalanced: each component is divided by its exact effective size, of "
             "which n shows the facet's."
         )
+    notes += _on_omitted_interaction(components, plan)
     if taken.cov is None:
         notes.append(
             "The covariance matrix of the components is not known: there are no standard errors, "
@@ -68,6 +69,20 @@ def _on_negative(components: VarianceComponents, taken: Taken) -> list[str]:
         elif value < 0:
             notes.append(f'{symbol} is negative and taken as estimated (negative="keep").')
     return notes
+
+
+def _on_omitted_interaction(components: VarianceComponents, plan: DStudyPlan) -> list[str]:
+    """Warn that the residual of repeated scores hides an interaction, and is divided too much."""
+    facets = frozenset(components.facet_names)
+    if REPLICATE not in facets or facets - {REPLICATE} in components.facets:
+        return []
+    named = ":".join(f for f in components.facet_names if f != REPLICATE)
+    note = (
+        f"The cells hold several scores and the model has no term {named}: what varies from cell "
+        f"to cell is taken as error of single scores, which {REPLICATE} averages out. Errors are "
+        f"too small if there is such variation; add (1|{named}) to the formula."
+    )
+    return [note]
 
 
 def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> list[str]:

@@ -55,12 +55,7 @@ def gstudy_design(components: VarianceComponents) -> Design:
     >>> print(gstudy_design(g))
     i:p
     """
-    first: dict[str, int] = {}
-    for part in (p for name in components.names for p in name.split(":")):
-        first.setdefault(part, len(first))
-    names = sorted(
-        components.facet_names, key=lambda f: (f == REPLICATE, first.get(f, len(first)))
-    )
+    names = components.facet_names
     above = {f: frozenset(components.nested_in.get(f, ())) for f in names}
     if REPLICATE in above:
         above[REPLICATE] = frozenset(names) - {REPLICATE}

@@ -91,11 +91,11 @@ def names_in(code: str) -> tuple[str, ...]:
     >>> names_in("np.log(score) - Q('base line')")
     ('np', 'score', 'base line')
     """
-    names: dict[str, None] = {}
+    places: dict[str, int] = {}
     for node in ast.walk(ast.parse(code.strip(), mode="eval")):
         match node:
             case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
-                names[name] = None
+                places.setdefault(name, node.col_offset)
             case ast.Name(id=name) if name not in ("Q", "I", "C"):
-                names[name] = None
-    return tuple(names)
+                places.setdefault(name, node.col_offset)
+    return tuple(sorted(places, key=places.__getitem__))

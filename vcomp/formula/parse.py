@@ -200,6 +200,8 @@ def _column(leaf: Any) -> str:
             "a column first (a name with spaces or dots is written Q('the name'))",
             leaf,
         )
+    if ":" in name:
+        raise _fault("the name of a facet cannot hold ':', which joins facets; rename it", leaf)
     return name
 
 

@@ -59,9 +59,9 @@ class Arrowhead:
     def coupling_gram(self, weights: FloatArray, order: int) -> FloatArray:
         """Return ``B' diag(w) B`` for the first `order` columns (m, or m + p)."""
         m = self.n_sparse
-        sparse = weighted_gram(self.indptr, self.indices, self.data, weights, m)
+        sparse: FloatArray = weighted_gram(self.indptr, self.indices, self.data, weights, m)
         if order == m:
-            return np.asarray(sparse, dtype=np.float64)
+            return sparse
         weighted = self.dense * weights[:, None]
         gram = np.empty((order, order))
         gram[:m, :m] = sparse
