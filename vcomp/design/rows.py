@@ -181,9 +181,9 @@ def _used_columns(
 def _is_known(name: str, environment: Any) -> bool:
     import builtins
 
-    from patsy.builtins import builtins as patsy_builtins
+    from patsy import builtins as patsy_builtins
 
-    if name in patsy_builtins or hasattr(builtins, name):
+    if name in patsy_builtins.__all__ or hasattr(builtins, name):
         return True
     try:
         environment.namespace[name]

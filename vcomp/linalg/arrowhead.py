@@ -74,7 +74,7 @@ class Arrowhead:
         """Return ``b'Mb`` for every row b of the coupling; M has order m or m + p."""
         m = self.n_sparse
         sparse_part = np.ascontiguousarray(matrix[:m, :m])
-        values = row_quadratics(self.indptr, self.indices, self.data, sparse_part)
+        values: FloatArray = row_quadratics(self.indptr, self.indices, self.data, sparse_part)
         if matrix.shape[0] > m:
             mixed = 2.0 * (self._csr() @ matrix[:m, m:]) + self.dense @ matrix[m:, m:]
             values += np.einsum("ij,ij->i", mixed, self.dense)

@@ -39,7 +39,9 @@ def component_intervals(
     with np.errstate(divide="ignore", invalid="ignore"):
         usable = (values > 0.0) & (se > 0.0)
         df = np.where(usable, 2.0 * np.square(values / se), np.nan)
-    return df * values / chdtri(df, alpha / 2.0), df * values / chdtri(df, 1.0 - alpha / 2.0)
+        # With almost no degrees of freedom the lower quantile of χ² underflows: no upper limit.
+        ends = [df * values / chdtri(df, tail) for tail in (alpha / 2.0, 1.0 - alpha / 2.0)]
+    return ends[0], ends[1]
 
 
 def wald_intervals(

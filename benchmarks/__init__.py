@@ -1,0 +1,10 @@
+"""Benchmarks: one a stage of the pipe, each timed beside a peer that gives the same answer.
+
+``python -m benchmarks --help`` in the folder above.
+"""
+
+import os
+
+# Before numpy is imported: two BLAS threads on a core that is shared vary a hundredfold.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,0 +1,204 @@
+"""What all benchmarks share: timing, simulated data, and the table of ratios."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from patsy import EvalEnvironment
+
+from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
+from vcomp.formula import Formula, parse
+from vcomp.statistics import CrossProducts, accumulate
+
+__all__ = [
+    "FULL_MODEL",
+    "Piped",
+    "Report",
+    "agree",
+    "best_of",
+    "crossed",
+    "memory_pass",
+    "nested",
+    "pipe",
+    "score_matrix",
+]
+
+FULL_MODEL = "score ~ " + " + ".join(
+    f"(1|{term})"
+    for term in ("p", "a", "i", "d", "p:a", "p:i", "a:i", "p:d", "a:d", "p:a:i")
+)  # fmt: skip
+"""All 11 components of p × a × (d:i): participants, assessors, documents within topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two programs that did the same work, in seconds."""
+
+    name: str
+    seconds: float
+    peer_name: str
+    peer_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """Time relative to the peer's: 0.1 is ten times as fast."""
+        return self.seconds / self.peer_seconds
+
+
+@dataclass(slots=True)
+class Report:
+    """Prints comparisons as they come, and keeps them for a JSON file."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+
+    def __call__(self, name: str, seconds: float, peer_name: str, peer_seconds: float) -> None:
+        """Print one comparison."""
+        one = Comparison(name, seconds, peer_name, peer_seconds)
+        self.comparisons.append(one)
+        print(
+            f"  {name:<44} {_duration(seconds):>9}   {peer_name:<37} "
+            f"{_duration(peer_seconds):>9} {one.ratio:>9.3g}",
+            flush=True,
+        )
+
+    def section(self, title: str) -> None:
+        """Print the head of a table."""
+        print(f"\n{title:<46} {'vcomp':>9}   {'peer':<37} {'':>9} {'ratio':>9}", flush=True)
+
+    def omit(self, name: str, reason: str) -> None:
+        """Say in one line what was not compared."""
+        print(f"  {name:<44} omitted: {reason}", flush=True)
+
+    def write(self, path: Path) -> None:
+        """Store the comparisons as JSON."""
+        rows = [{**asdict(one), "ratio": one.ratio} for one in self.comparisons]
+        path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def best_of(function: Callable[[], Any], repeat: int) -> float:
+    """Return the least of `repeat` times in seconds, after one call that is not timed."""
+    function()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def memory_pass(arrays: Iterable[NDArray[Any]], repeat: int) -> float:
+    """Return the seconds of adding up arrays once: what reading them from memory costs."""
+    held = list(arrays)
+    return best_of(lambda: [array.sum() for array in held], repeat)
+
+
+def agree(ours: Any, theirs: Any, *, rtol: float = 1e-9, atol: float = 0.0) -> None:
+    """Stop if two programs that are about to be compared do not give the same answer."""
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=rtol, atol=atol)
+
+
+def crossed(
+    n_rows: int, n_a: int, n_b: int, *, kind: str = "integer", seed: int = 1
+) -> pd.DataFrame:
+    """Return scores of levels of a and b that meet at random.
+
+    Parameters
+    ----------
+    kind : of the columns a and b: ``"integer"``, ``"text"`` or ``"category"``
+    """
+    rng = np.random.default_rng(seed)
+    a, b = _every_level(rng, n_rows, n_a), _every_level(rng, n_rows, n_b)
+    y = 5.0 + _effects(rng, 1.0, a) + _effects(rng, 0.5, b) + rng.normal(size=n_rows)
+    return pd.DataFrame({"y": y, "a": _as_kind(a, "a", kind), "b": _as_kind(b, "b", kind)})
+
+
+def nested(
+    n_p: int, n_a: int, n_i: int, n_d: int, *, balanced: bool = False, seed: int = 1
+) -> pd.DataFrame:
+    """Return scores of the design p × a × (d:i): one for each of the n_p·n_a·n_d combinations.
+
+    Topics i differ in their number of documents d, unless they are to be balanced.
+    """
+    rng = np.random.default_rng(seed)
+    topic_of = np.arange(n_d) % n_i if balanced else _every_level(rng, n_d, n_i)
+    p, a, d = (axis.ravel() for axis in np.indices((n_p, n_a, n_d), dtype=np.int32))
+    i = topic_of[d]
+    sds = (
+        (1.0, p), (0.3, a), (1.2, i), (0.8, d), (0.3, p, a), (0.7, p, i), (0.25, a, i),
+        (0.5, p, d), (0.35, a, d), (0.4, p, a, i),
+    )  # fmt: skip
+    score = 3.0 + rng.normal(size=p.size) + sum(_effects(rng, sd, *codes) for sd, *codes in sds)
+    return pd.DataFrame({"score": score, "p": p, "a": a, "i": i, "d": d})
+
+
+def score_matrix(n_topics: int, n_systems: int, *, seed: int = 1) -> NDArray[np.float64]:
+    """Return scores of every system (columns) on every topic (rows), between 0 and 1."""
+    rng = np.random.default_rng(seed)
+    systems, topics = rng.normal(size=n_systems), rng.normal(size=n_topics)
+    noise = rng.normal(size=(n_topics, n_systems))
+    scores: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-(0.3 * systems + topics[:, None] + noise)))
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Piped:
+    """A frame on its way down the pipe, at every stage."""
+
+    formula: Formula
+    rows: Rows
+    environment: Any
+    design: Design
+    chunk: Chunk
+    stats: CrossProducts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The components, the residual last."""
+        return (*(term.name for term in self.design.terms), "Residual")
+
+
+def pipe(formula: str, data: Any) -> Piped:
+    """Take data through the stages from text to statistics."""
+    parsed, environment = parse(formula), EvalEnvironment.capture(0)
+    rows = select_rows(parsed, data, environment, "drop")
+    design = learn(parsed, rows, environment)
+    chunk = encode(design, rows)
+    return Piped(parsed, rows, environment, design, chunk, accumulate(chunk))
+
+
+def _every_level(rng: np.random.Generator, n: int, n_levels: int) -> NDArray[np.int32]:
+    """Return n random levels, each of them at least once."""
+    rest = rng.integers(0, n_levels, n - n_levels)
+    return rng.permutation(np.concatenate([np.arange(n_levels), rest])).astype(np.int32)
+
+
+def _effects(
+    rng: np.random.Generator, sd: float, *codes: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Return one normal effect for each combination of levels, spread over the rows."""
+    shape = tuple(int(c.max()) + 1 for c in codes)
+    effects: NDArray[np.float64] = rng.normal(scale=sd, size=shape)[codes]
+    return effects
+
+
+def _as_kind(codes: NDArray[np.int32], prefix: str, kind: str) -> Any:
+    if kind == "integer":
+        return codes
+    names = [f"{prefix}{level:06d}" for level in range(int(codes.max()) + 1)]
+    if kind == "category":
+        return pd.Categorical.from_codes(codes, names)
+    return pd.Series(np.array(names, dtype=object)[codes]).astype("str")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1.0 else f"{seconds:.2f} s"

@@ -1,0 +1,118 @@
+"""REML and ML against lme4, refined to about 1e-10 by Newton steps on the analytic likelihood.
+
+The values were computed in R and in independent code (reference/README.md); dataEP05A2_1 has a
+component so near zero that its last digits there are uncertain at 1.4e-10.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from frames import by_name, formula_of, frame_of
+
+import vcomp
+
+NAMES = [
+    "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "MLrepro", "adhoc3",
+    "adhoc3_drop25", "adhoc3_unbal", "brennan_missing_pxi", "brennan_synthetic1",
+    "brennan_synthetic1_unbal", "brennan_synthetic2", "brennan_synthetic2_unbal",
+    "brennan_synthetic3", "brennan_synthetic4", "brennan_synthetic4_missing", "dataEP05A2_1",
+    "dataEP05A2_1_unbal", "dataEP05A2_2", "dataEP05A2_2_unbal", "dataEP05A3_MS_1",
+    "dataEP05A3_MS_1_unbal", "dyestuff", "dyestuff2", "enterprise2006", "genomics2004", "insteval",
+    "insteval_service", "narayanan2010", "novelty_small", "novelty_small_missing", "orthodont_ri",
+    "pastes", "penicillin", "penicillin_unbal", "sleepstudy_ri", "web2010ap", "web2010p20",
+]  # fmt: skip
+RTOL = 1e-9
+_cached_model = cache(lambda text, key: vcomp.VarianceComponentsModel(text, _FRAMES[key]))
+_FRAMES: dict[str, object] = {}
+
+
+@pytest.fixture(
+    params=[(name, method) for name in NAMES for method in ("REML", "ML")], ids="-".join
+)
+def case(request, reference, shared_data):
+    name, method = request.param
+    stored = reference(f"lme4_{name}")
+    if name not in _FRAMES:
+        _FRAMES[name] = frame_of(stored, shared_data)
+    model = _cached_model(formula_of(stored), name)
+    return stored["values"][method], model.fit(method.lower()), stored["values"]["n"]
+
+
+def test_components_fixed_effects_and_likelihood(case):
+    expected, res, n = case
+    components = by_name(expected["vc"], list(res.vcomp.index))
+    # A component that the reference has at zero must be exactly there.
+    np.testing.assert_allclose(res.vcomp, components, rtol=RTOL, atol=0)
+    assert list(res.vcomp.index[res.vcomp == 0.0]) == expected["zero_components"]
+    assert res.llf == pytest.approx(expected["logLik"], rel=1e-12)
+    assert res.aic == pytest.approx(expected["AIC"], rel=1e-12)
+    assert res.bic == pytest.approx(expected["BIC"], rel=1e-12)
+    assert res.nobs == n
+    assert res.converged
+    np.testing.assert_allclose(res.fe_params, list(expected["fixef"].values()), rtol=RTOL)
+    np.testing.assert_allclose(res.bse_fe, list(expected["se_fixef"].values()), rtol=RTOL)
+
+
+def test_standard_errors_of_components(case):
+    expected, res, _ = case
+    for kind in ("observed", "expected"):
+        stored = expected.get(f"se_vc_{kind}")
+        if stored is None:
+            continue
+        variances = np.diagonal(res.cov_vcomp(kind))
+        # Components at zero have no standard error, here or there.
+        se = by_name({n: stored.get(n) for n in res.vcomp.index}, list(res.vcomp.index))
+        np.testing.assert_allclose(np.sqrt(variances), se, rtol=1e-8)
+    np.testing.assert_allclose(res.bse_vcomp, np.sqrt(np.diagonal(res.cov_vcomp("observed"))))
+
+
+def test_certificate_shows_a_maximum(case):
+    _, res, _ = case
+    shown = res.certificate
+    # Scores are sums of squares over all rows: their rounding error grows with the sample.
+    assert shown.kkt_residual < 1e-11 * res.nobs
+    assert shown.newton_decrement < 1e-9
+    assert min(shown.information_eigenvalues) > 0.0
+    assert all(score < 0.0 for score in shown.bound_scores.values())
+    assert set(shown.free) | set(shown.bounded) == set(res.vcomp.index)
+
+
+def test_predicted_effects(case):
+    expected, res, _ = case
+    if "blup" not in expected:
+        return
+    effects = res.random_effects
+    for term, values in expected["blup"].items():
+        frame = effects[term]
+        frame.index = _as_lme4_writes(frame.index)
+        at = list(values)
+        assert set(at) == set(frame.index)
+        scale = np.abs(list(values.values())).max()
+        stored = np.array(list(values.values()))
+        # Effects near zero have no digits of their own: compare with the largest of the term.
+        np.testing.assert_allclose(frame.loc[at, "estimate"], stored, atol=1e-9 * scale, rtol=1e-9)
+        for ours, theirs in (("conditional_se", "condvar_given_beta"), ("se", "pev")):
+            if expected.get(theirs, {}).get(term) is None:
+                continue
+            variances = by_name(expected[theirs][term], at)
+            np.testing.assert_allclose(frame.loc[at, ours] ** 2, variances, rtol=1e-8, atol=1e-16)
+
+
+def _as_lme4_writes(index):
+    return [":".join(map(str, k)) if isinstance(k, tuple) else str(k) for k in index]
+
+
+def test_random_slopes_are_refused_with_a_caret(reference, shared_data):
+    stored = reference("lme4_sleepstudy_zcp")
+    with pytest.raises(vcomp.FormulaError, match="only random intercepts") as error:
+        vcomp.fit(stored["formula"], frame_of(stored, shared_data))
+    assert str(error.value).splitlines()[-1].strip() == "^^^^"
+
+
+def test_insteval_on_the_numbers_of_the_issue(shared_data):
+    # REML criterion at convergence, lme4: 237774.862417
+    res = vcomp.fit("y ~ (1|s) + (1|d) + (1|dept)", shared_data("InstEval.csv"))
+    assert -2.0 * res.llf == pytest.approx(237774.862417, abs=1e-6)
