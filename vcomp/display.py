@@ -33,6 +33,7 @@ MISSING = "–"
 
 _MOST_DECIMALS = 10
 _MOST_DECADES = 6
+_LONG = 1e10
 _LINE = 92
 
 
@@ -159,13 +160,14 @@ def interval(low: float, high: float, decimals: int) -> str:
 
     Examples
     --------
-    >>> interval(0.00171, 0.00512, 4), interval(0.0, float("inf"), 1)
-    ('[0.0017, 0.0051]', '[0.0, ∞]')
+    >>> interval(0.00171, 0.00512, 4), interval(0.0, float("inf"), 1), interval(0.1, 2.5e40, 1)
+    ('[0.0017, 0.0051]', '[0.0, ∞]', '[0.1, 2.5e+40]')
     """
     if math.isnan(low) or math.isnan(high):
         return ""
-    form = f".{decimals}f"
-    return f"[{_written(low, form, '')}, {_written(high, form, '')}]"
+    # The upper limit of an estimate that says little may have dozens of digits.
+    forms = [f".{decimals}f" if abs(end) < _LONG else ".1e" for end in (low, high)]
+    return f"[{_written(low, forms[0], '')}, {_written(high, forms[1], '')}]"
 
 
 def percent(share: float, decimals: int = 1) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,16 +31,31 @@ class FixedPart:
         Raises
         ------
         DataError
-            If a column of the fixed part is missing, or has a level that was not there before.
+            If a column of the fixed part is missing, has a level that was not there before, or is
+        not one finite number a row.
         """
         if self.design_info is None:
             return np.ones((n_rows, len(self.names)))
         from patsy import PatsyError, build_design_matrices
 
         try:
-            (X,) = build_design_matrices([self.design_info], columns, NA_action="raise")
+            with np.errstate(all="ignore"):  # what is not finite is refused below, by name
+                (X,) = build_design_matrices([self.design_info], columns, NA_action="raise")
         except PatsyError as error:
-            raise DataError(f"the fixed part: {error}") from None
+            raise DataError(_from_patsy(error)) from None
+        if X.shape[0] != n_rows:
+            terms = ", ".join(self.design_info.term_names)
+            raise DataError(
+                f"the fixed part ({terms}) gives {X.shape[0]} rows where the data have {n_rows}; "
+                "each of its terms needs one value a row"
+            )
+        infinite = ~np.isfinite(X).all(axis=0)
+        if infinite.any():
+            j = int(np.argmax(infinite))
+            n_infinite = int((~np.isfinite(X[:, j])).sum())
+            raise DataError(
+                f"{self.names[j]!r} of the fixed part is infinite in {n_infinite} of {n_rows} rows"
+            )
         return np.ascontiguousarray(X, dtype=float)
 
 
@@ -58,12 +74,29 @@ def build_fixed(formula: Formula, columns: Mapping[str, Any], environment: Any) 
     from patsy import PatsyError, incr_dbuilder
 
     try:
-        info = incr_dbuilder(
-            patsy_description(formula), lambda: iter([columns]), environment, NA_action="raise"
-        )
+        with np.errstate(all="ignore"):
+            info = incr_dbuilder(
+                patsy_description(formula), lambda: iter([columns]), environment, NA_action="raise"
+            )
     except PatsyError as error:
-        raise FormulaError(f"the fixed part of the formula: {error}") from None
-    return FixedPart(tuple(info.column_names), info)
+        raise FormulaError(_from_patsy(error)) from None
+    return FixedPart(tuple(map(_plain_name, info.column_names)), info)
+
+
+def _from_patsy(error: Any) -> str:
+    message = str(error).replace("Error evaluating factor: ", "", 1).replace("\n", "\n\n", 1)
+    if message.startswith("factor contains missing values"):
+        message = message.replace(
+            "factor contains missing values",
+            "it makes a missing value of one that is there, as the logarithm of a negative "
+            "number; mend the column, or make those values missing",
+        )
+    return f"the fixed part of the formula: {message}"
+
+
+def _plain_name(name: str) -> str:
+    """Return ``C(g)[T.1]`` for patsy's ``C(g)[T.np.float64(1.0)]``."""
+    return re.sub(r"\bnp\.\w+\(([^()]*?)(?:\.0)?\)(?=\])", r"\1", name)
 
 
 def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
@@ -76,9 +109,12 @@ def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
     """
     if code in columns:
         return columns[code]
-    namespace = {**columns, "I": lambda x: x, "Q": columns.__getitem__}
+    from patsy.builtins import builtins as patsy_builtins
+
+    own = {"I": lambda x: x, "Q": columns.__getitem__}
     try:
-        return environment.eval(code, inner_namespace=namespace)
+        with np.errstate(all="ignore"):  # who asks counts what is not finite
+            return environment.eval(code, inner_namespace={**patsy_builtins, **own, **columns})
     except Exception as error:
         raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
 
@@ -92,10 +128,17 @@ def names_in(code: str) -> tuple[str, ...]:
     ('np', 'score', 'base line')
     """
     places: dict[str, int] = {}
+    bound: set[str] = set()
+    functions: set[int] = set()
     for node in ast.walk(ast.parse(code.strip(), mode="eval")):
         match node:
-            case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
+            case ast.Call(func=ast.Name(id="Q") as function, args=[ast.Constant(value=str(name))]):
                 places.setdefault(name, node.col_offset)
-            case ast.Name(id=name) if name not in ("Q", "I", "C"):
+                functions.add(id(function))
+            case ast.Call(func=ast.Name(id="Q" | "I" | "C") as function):
+                functions.add(id(function))
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                bound.add(name)
+            case ast.Name(id=name) if id(node) not in functions:
                 places.setdefault(name, node.col_offset)
-    return tuple(sorted(places, key=places.__getitem__))
+    return tuple(sorted(places.keys() - bound, key=places.__getitem__))

@@ -7,6 +7,7 @@ then expands ``a/b``, ``a*b`` and ``(a + b)**2`` inside the bar and everything i
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +68,8 @@ def parse(text: str) -> Formula:
     ------
     FormulaError
         If the text cannot be parsed, has no response or no random term, asks for random slopes,
-        groups by something that is not a column, or names a term twice. The message shows the
-        formula with a caret under the fault.
+        groups by something that is not a column, names a term twice, or has the response on both
+        sides. The message shows the formula with a caret under the fault.
 
     Examples
     --------
@@ -76,14 +77,14 @@ def parse(text: str) -> Formula:
     ['sys', 'topic', 'topic:doc']
     """
     tree = _tree(text)
-    if len(tree.args) != 2:
-        raise FormulaError(
-            f"the formula needs a response on the left of ~: 'score ~ {text.strip().lstrip('~ ')}'"
-        )
+    _check_sides(tree, text)
     left, right = tree.args
+    bars = list(_bars(right))
+    _check_expressions(tree)
+    _check_response(left, right)
     description = _describe(left, right)
     random: dict[frozenset[str], RandomTerm] = {}
-    for bar in _bars(right):
+    for bar in bars:
         for term in _random_terms(bar):
             key = frozenset(term.facets)
             if key in random:
@@ -122,14 +123,60 @@ def _tree(text: str) -> Any:
 
     if not isinstance(text, str):
         raise FormulaError(f"the formula is text such as 'score ~ (1|sys)', not {text!r}")
-    if "\n" in text:
-        text = " ".join(text.split())
+    # One line, so that the caret stands under the fault; names within it keep their spaces.
+    text = re.sub(r"\s*[\r\n]\s*", " ", text)
     # The unary bar is there for `||` alone: it lets the parser reach the place to complain about.
     operators = [Operator("|", 2, 50), Operator("|", 1, 60)]
     try:
         return parse_formula(text, extra_operators=operators)
     except PatsyError as error:
         raise _from_patsy(error, text) from None
+
+
+def _check_sides(tree: Any, text: str) -> None:
+    """Refuse a formula that is not ``response ~ right-hand side``, with one ~."""
+    if len(tree.args) != 2:
+        right = text.strip().lstrip("~ ")
+        example = f"score ~ {right}" if "~" in text and right else "score ~ (1|sys) + (1|topic)"
+        raise FormulaError(f"the formula needs a response on the left of ~: {example!r}")
+    for side in tree.args:
+        tilde = next((node for node in _nodes(side) if node.type == "~"), None)
+        if tilde is not None:
+            raise _fault("a formula has one ~, between response and terms", tilde.token)
+
+
+def _check_expressions(tree: Any) -> None:
+    """Refuse leaves that Python cannot read, before something else trips over them."""
+    for leaf in _leaves(tree):
+        if leaf.type != "PYTHON_EXPR":
+            continue
+        code = leaf.token.extra
+        if code == ".":
+            raise _fault("'.' does not stand for the other columns here; write out terms", leaf)
+        try:
+            ast.parse(code.strip(), mode="eval")
+        except SyntaxError:
+            raise _fault(
+                f"{code!r} is neither a column nor an expression of Python", leaf
+            ) from None
+
+
+def _check_response(left: Any, right: Any) -> None:
+    """Refuse a response of several terms, and one that stands on the right as well."""
+    if left.type != "PYTHON_EXPR" or isinstance(_parsed(left), ast.Constant):
+        raise _fault("the response is one column or one expression, such as I(a + b)", left)
+    response = _column_name(left.token.extra)
+    for leaf in _leaves(right):
+        if (
+            response is not None
+            and leaf.type == "PYTHON_EXPR"
+            and _column_name(leaf.token.extra) == response
+        ):
+            raise _fault(f"the response {response!r} cannot stand on the right of ~ as well", leaf)
+
+
+def _parsed(leaf: Any) -> ast.expr:
+    return ast.parse(leaf.token.extra.strip(), mode="eval").body
 
 
 def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
@@ -167,10 +214,13 @@ def _check_bar(bar: Any) -> None:
 
 
 def _leaves(node: Any) -> Iterator[Any]:
-    if not node.args:
-        yield node
+    return (inner for inner in _nodes(node) if not inner.args)
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
     for child in node.args:
-        yield from _leaves(child)
+        yield from _nodes(child)
 
 
 def _random_terms(bar: Any) -> Iterator[RandomTerm]:
@@ -225,8 +275,6 @@ def _describe(left: Any, right: Any) -> Any:
         response = Evaluator().eval(left)
     except PatsyError as error:
         raise _from_patsy(error, left.origin.code) from None
-    if response.intercept or len(response.terms) != 1 or len(response.terms[0].factors) != 1:
-        raise _fault("the response is one column or one expression, such as I(a + b)", left)
     fixed = _without_bars(right)
     terms = _evaluate_fixed(fixed) if fixed is not None else _evaluate_fixed_text("1")
     return ModelDesc(list(response.terms), terms)
@@ -271,7 +319,9 @@ def _fault(message: str, place: Any) -> FormulaError:
 
 
 def _from_patsy(error: Any, text: str) -> FormulaError:
-    message = error.message[:1].lower() + error.message[1:]
+    message = error.message.replace("a noun", "a column or a term")
+    if not message.startswith("I "):
+        message = message[:1].lower() + message[1:]
     if error.origin is None:
         return FormulaError(f"{message}\n\n    {text}")
     return _fault(message, error.origin)

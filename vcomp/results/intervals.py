@@ -20,7 +20,8 @@ def component_intervals(
     """Return intervals of variance components, nan where there is no standard error.
 
     ``"satterthwaite"`` takes ν σ̂²/σ² as χ² with ν = 2 (σ̂²/se)² degrees of freedom (Satterthwaite
-    1946), which is exact for the residual of balanced data; a negative estimate has none.
+    1946), which is exact for the residual of balanced data; a negative estimate has none, and one
+    with a standard error several times its size gets [0, ∞].
     ``"wald"`` is σ̂² ± z se, which may reach below zero.
 
     Raises
@@ -39,9 +40,11 @@ def component_intervals(
     with np.errstate(divide="ignore", invalid="ignore"):
         usable = (values > 0.0) & (se > 0.0)
         df = np.where(usable, 2.0 * np.square(values / se), np.nan)
-        # With almost no degrees of freedom the lower quantile of χ² underflows: no upper limit.
-        ends = [df * values / chdtri(df, tail) for tail in (alpha / 2.0, 1.0 - alpha / 2.0)]
-    return ends[0], ends[1]
+        low, high = (df * values / chdtri(df, tail) for tail in (alpha / 2.0, 1.0 - alpha / 2.0))
+    # With a small fraction of a degree of freedom even the upper quantile of χ² is below ν, and
+    # both limits above the estimate: such an estimate says nothing.
+    useless = low > values
+    return np.where(useless, 0.0, low), np.where(useless, np.inf, high)
 
 
 def wald_intervals(

@@ -1,0 +1,281 @@
+"""The public contract of a result, against formulas written out here."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import balanced, unbalanced
+from scipy import stats
+
+import vcomp
+
+
+@pytest.fixture(scope="module")
+def two_way():
+    formula, data = balanced("crossed", seed=1)
+    return data, vcomp.fit(formula, data)
+
+
+def mean_squares(data):
+    """Return the classical mean squares of a two-way table with one score a cell."""
+    table = data.pivot(index="a", columns="b", values="y").to_numpy()
+    n_a, n_b = table.shape
+    rows, columns, mean = table.mean(axis=1), table.mean(axis=0), table.mean()
+    rest = table - rows[:, None] - columns + mean
+    ms_a = n_b * np.sum((rows - mean) ** 2) / (n_a - 1)
+    ms_b = n_a * np.sum((columns - mean) ** 2) / (n_b - 1)
+    return ms_a, ms_b, np.sum(rest**2) / ((n_a - 1) * (n_b - 1)), n_a, n_b
+
+
+def test_components_of_a_balanced_design(two_way):
+    data, res = two_way
+    ms_a, ms_b, ms_e, n_a, n_b = mean_squares(data)
+    expected = [(ms_a - ms_e) / n_b, (ms_b - ms_e) / n_a, ms_e]
+    np.testing.assert_allclose(res.vcomp, expected, rtol=1e-9)
+    assert list(res.vcomp.index) == ["a", "b", "Residual"]
+    # Var(MS) = 2 E(MS)²/df; independent mean squares.
+    var_a, var_b = 2 * ms_a**2 / (n_a - 1), 2 * ms_b**2 / (n_b - 1)
+    var_e = 2 * ms_e**2 / ((n_a - 1) * (n_b - 1))
+    by_anova = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
+    expected_se = [np.sqrt(var_a + var_e) / n_b, np.sqrt(var_b + var_e) / n_a, np.sqrt(var_e)]
+    np.testing.assert_allclose(by_anova.bse_vcomp, expected_se, rtol=1e-9)
+
+
+def test_params_bse_and_covariance_go_together(two_way):
+    _, res = two_way
+    assert list(res.params.index) == ["Intercept", "var(a)", "var(b)", "var(Residual)"]
+    np.testing.assert_allclose(np.sqrt(np.diagonal(res.cov_params())), res.bse)
+    np.testing.assert_allclose(res.params.iloc[1:], res.vcomp)
+    assert (res.cov_params().loc["Intercept", "var(a)":] == 0.0).all()
+    assert res.df_resid == res.nobs - 1
+    n_parameters = 4
+    assert res.aic == pytest.approx(-2 * res.llf + 2 * n_parameters)
+    assert res.bic == pytest.approx(-2 * res.llf + n_parameters * np.log(res.nobs))
+
+
+def test_intervals(two_way):
+    _, res = two_way
+    interval = res.conf_int(0.1)
+    assert list(interval.columns) == [0, 1]
+    estimate, se = res.vcomp["a"], res.bse_vcomp["a"]
+    df = 2 * (estimate / se) ** 2
+    expected = df * estimate / stats.chi2.ppf([0.95, 0.05], df)
+    np.testing.assert_allclose(interval.loc["var(a)"], expected, rtol=1e-10)
+    z = stats.norm.ppf(0.95)
+    mean, se_mean = res.fe_params["Intercept"], res.bse_fe["Intercept"]
+    np.testing.assert_allclose(interval.loc["Intercept"], [mean - z * se_mean, mean + z * se_mean])
+    wald = res.conf_int(0.1, method="wald").loc["var(a)"]
+    np.testing.assert_allclose(wald, [estimate - z * se, estimate + z * se])
+    with pytest.raises(vcomp.EstimationError, match="'bootstrap' is not known"):
+        res.conf_int(method="bootstrap")
+    with pytest.raises(vcomp.EstimationError, match="between 0 and 1, not at 5"):
+        res.conf_int(5)
+
+
+def test_satterthwaite_is_exact_for_the_residual(two_way):
+    """ν σ̂²/σ² is χ² with the residual's own degrees of freedom in balanced data."""
+    data, _ = two_way
+    *_, ms_e, n_a, n_b = mean_squares(data)
+    df = (n_a - 1) * (n_b - 1)
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
+    expected = df * ms_e / stats.chi2.ppf([0.975, 0.025], df)
+    np.testing.assert_allclose(res.conf_int().loc["var(Residual)"], expected, rtol=1e-9)
+
+
+def test_an_estimate_that_says_nothing():
+    """With next to no degrees of freedom Satterthwaite's limits would both lie above it."""
+    from vcomp.results.intervals import component_intervals
+
+    values, se = np.array([0.01, 0.1, 1.0, -1.0]), np.array([1.0, 1.0, 0.5, 0.5])
+    low, high = component_intervals(values, se, 0.05, "satterthwaite")
+    assert (low[0], high[0]) == (0.0, np.inf)
+    assert 0.0 < low[1] < 0.1 < 1e30 < high[1]
+    assert 0.0 < low[2] < 1.0 < high[2] < np.inf
+    assert np.isnan([low[3], high[3]]).all()
+
+
+def test_gstudy_shares(two_way):
+    _, res = two_way
+    table = res.gstudy()
+    assert list(table.columns) == ["estimate", "se", "ci_low", "ci_high", "percent"]
+    np.testing.assert_allclose(table["percent"], 100 * res.vcomp / res.vcomp.sum())
+
+
+def test_shares_with_a_negative_component(shared_data):
+    res = vcomp.fit("Yield ~ (1|Batch)", shared_data("Dyestuff2.csv"), method="anova")
+    assert res.vcomp["Batch"] < 0.0
+    assert res.gstudy()["percent"].tolist() == [0.0, 100.0]
+    assert "σ²(Batch) is estimated below zero and kept as estimated" in res.status
+    assert np.isnan(res.llf)
+
+
+def test_tables_have_fixed_columns(two_way):
+    _, res = two_way
+    assert list(res.tidy()) == ["term", "kind", "estimate", "std_error", "conf_low", "conf_high"]
+    assert res.tidy()["kind"].tolist() == ["fixed", "variance", "variance", "variance"]
+    assert list(res.glance()) == [
+        "method", "nobs", "df_resid", "llf", "aic", "bic", "converged", "status",
+    ]  # fmt: skip
+    assert list(res.augment()) == ["y", "a", "b", "fitted", "resid"]
+    assert list(res.anova_table())[:3] == ["df", "sum_sq", "mean_sq"]
+
+
+def test_covariance_kinds(two_way):
+    _, res = two_way
+    pd.testing.assert_frame_equal(res.cov_vcomp(), res.cov_vcomp("observed"))
+    np.testing.assert_allclose(
+        np.linalg.inv(res.cov_vcomp("expected")),
+        res.model.information(res.vcomp, kind="expected"),
+        rtol=1e-8,
+        atol=1e-15,
+    )
+    with pytest.raises(vcomp.EstimationError, match="no 'sampling' covariance; it has 'observed'"):
+        res.cov_vcomp("sampling")
+
+
+def test_predicted_effects_have_the_levels_as_index():
+    formula, data = unbalanced("nested")
+    res = vcomp.fit(formula, data)
+    effects = res.random_effects
+    assert list(effects) == ["a", "a:b"]
+    assert effects["a"].index.name == "a"
+    assert effects["a:b"].index.names == ["a", "b"]
+    assert set(effects["a:b"].index) == set(zip(data["a"], data["b"], strict=True))
+    assert list(effects["a"]) == ["estimate", "se", "conditional_se"]
+
+
+def test_prediction_for_new_rows():
+    formula, data = unbalanced("crossed")
+    data["x"] = np.random.default_rng(0).normal(size=len(data))
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
+    new = pd.DataFrame({"a": [0, 99, 99], "b": [3, 3, 99], "x": [0.0, 1.0, 2.0]})
+    fixed = res.fe_params["Intercept"] + res.fe_params["x"] * new["x"]
+    a, b = res.random_effects["a"]["estimate"], res.random_effects["b"]["estimate"]
+    expected = [fixed[0] + a[0] + b[3], fixed[1] + b[3], fixed[2]]
+    np.testing.assert_allclose(res.predict(new), expected)
+    with pytest.raises(vcomp.DataError, match="no column 'x'"):
+        res.predict(new.drop(columns="x"))
+    with pytest.raises(vcomp.DataError, match="missing values, which 'x' has"):
+        res.predict(new.assign(x=np.nan))
+
+
+def test_stateful_transforms_are_remembered():
+    _, data = unbalanced("crossed")
+    data["x"] = np.random.default_rng(0).normal(size=len(data)) + 5.0
+    res = vcomp.fit("y ~ center(x) + (1|a) + (1|b)", data)
+    few = data.iloc[:5]
+    np.testing.assert_allclose(res.predict(few), res.fittedvalues.iloc[:5])
+
+
+def test_anova_table_needs_a_constant_mean():
+    _, data = unbalanced("crossed")
+    data["x"] = np.arange(len(data))
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
+    with pytest.raises(vcomp.EstimationError, match=r"one constant.*Intercept \+ x"):
+        res.anova_table()
+    with pytest.raises(vcomp.EstimationError, match="use method='reml' or 'ml'"):
+        vcomp.fit("y ~ x + (1|a) + (1|b)", data, method="anova")
+
+
+def test_stored_results(two_way, tmp_path):
+    _, res = two_way
+    path = tmp_path / "fit.json"
+    text = res.to_json(path)
+    assert json.loads(text)["format"] == 1
+    for source in (text, path, str(path)):
+        loaded = vcomp.VarianceComponentsResults.from_json(source)
+        pd.testing.assert_series_equal(loaded.vcomp, res.vcomp, check_exact=True)
+        pd.testing.assert_frame_equal(loaded.expected_tau(b=5), res.expected_tau(b=5))
+        assert loaded.model is None
+    broken = {
+        "this is not JSON": "{nonsense",
+        "not a result that vcomp stored": '{"a": 1}',
+        "cannot read": str(tmp_path / "absent.json"),
+        "format 99, and this version": json.dumps(json.loads(text) | {"format": 99}),
+    }
+    for message, source in broken.items():
+        with pytest.raises(vcomp.DataError, match=message):
+            vcomp.VarianceComponentsResults.from_json(source)
+
+
+def test_stored_results_are_small(two_way):
+    formula, data = balanced("three facets")
+    res = vcomp.fit(formula, data)
+    # Components, two covariances, a table: no rows, however many there were.
+    assert len(res.to_json()) < 10_000
+
+
+def test_what_rank_accuracy_needs(two_way):
+    data, res = two_way
+    matrix = data.pivot(index="b", columns="a", values="y")
+    pd.testing.assert_frame_equal(
+        res.expected_tau(b=[5, 9]), vcomp.ir.expected_tau(matrix, [5, 9]), rtol=1e-10
+    )
+    # Without a size the first facet of the formula is ranked over the other, as many as there were.
+    pd.testing.assert_frame_equal(res.expected_tau(), res.expected_tau(b=9))
+    # The other way round.
+    pd.testing.assert_frame_equal(
+        res.expected_tau_ap(a=7), vcomp.ir.expected_tau_ap(matrix.T, 7), rtol=1e-10
+    )
+    with pytest.raises(vcomp.PlanError, match="give one size of 'a' or of 'b'"):
+        res.expected_tau(c=5)
+    formula, data = balanced("three facets")
+    with pytest.raises(vcomp.PlanError, match=r"this result has a, b, c; average the scores"):
+        vcomp.fit(formula, data).expected_tau(b=5)
+
+
+def test_rank_accuracy_of_replicated_cells_uses_their_means():
+    formula, data = balanced("crossed, replicated")
+    res = vcomp.fit(formula, data)
+    means = data.pivot_table(index="b", columns="a", values="y", aggfunc="mean")
+    pd.testing.assert_frame_equal(
+        res.expected_tau(b=4), vcomp.ir.expected_tau(means, 4), rtol=1e-10
+    )
+
+
+def test_feldts_interval_of_replicated_cells():
+    """The mean squares of the cell means give the exact interval when n' replicates are the same."""
+    formula, data = balanced("crossed, replicated", scale=3.0)
+    res = vcomp.fit(formula, data)
+    means = data.groupby(["a", "b"], as_index=False)["y"].mean()
+    ms_a, _, ms_e, n_a, n_b = mean_squares(means)
+    row = res.dstudy(object="a", b=n_b).table.iloc[0]
+    ratio = ms_a / ms_e / stats.f.ppf([0.975, 0.025], n_a - 1, (n_a - 1) * (n_b - 1))
+    np.testing.assert_allclose([row["Erho2_low"], row["Erho2_high"]], np.maximum(1 - 1 / ratio, 0))
+
+
+def test_the_model_follows_statsmodels_protocol():
+    _, data = unbalanced("crossed")
+    data["x"] = np.arange(len(data)) % 5
+    model = vcomp.VarianceComponentsModel.from_formula("y ~ x + (1|a) + (1|b)", data)
+    np.testing.assert_array_equal(model.endog, data["y"])
+    np.testing.assert_array_equal(model.exog, np.column_stack([np.ones(len(data)), data["x"]]))
+    assert model.endog_names == "y"
+    assert model.exog_names == ["Intercept", "x"]
+    assert model.nobs == len(data)
+    res = model.fit()
+    assert res.model is model
+    assert res.method == "reml"
+    assert model.loglike(res.vcomp) == pytest.approx(res.llf)
+    np.testing.assert_allclose(model.score(res.vcomp), 0.0, atol=1e-6)
+
+
+def test_statsmodels_mixedlm_agrees(shared_data):
+    """One grouping factor with a covariate: the case that MixedLM fits as well."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import statsmodels.formula.api as smf
+
+        data = pd.read_csv(shared_data("sleepstudy.csv"))
+        theirs = smf.mixedlm("Reaction ~ Days", data, groups="Subject").fit(reml=True)
+    ours = vcomp.fit("Reaction ~ Days + (1|Subject)", data)
+    assert ours.llf == pytest.approx(theirs.llf, abs=1e-6)
+    # MixedLM's optimiser stops at about 1e-5.
+    assert ours.vcomp["Subject"] == pytest.approx(theirs.cov_re.iloc[0, 0], rel=1e-4)
+    assert ours.vcomp["Residual"] == pytest.approx(theirs.scale, rel=1e-4)
+    np.testing.assert_allclose(ours.bse_fe, theirs.bse_fe, rtol=1e-4)
