@@ -45,7 +45,9 @@ def _head(res: VarianceComponentsResults) -> Any:
     right = [f"{display.count(res.nobs)} scores, {design.cells()}"]
     if res.method != "anova":
         right.append(f"log-likelihood {display.number(res.llf, 8)}")
-    right.append("converged" if res.converged else "NOT CONVERGED")
+        right.append("converged" if res.converged else "NOT CONVERGED")
+    else:
+        right.append("closed form")
     right += [""] * (len(left) - len(right))
     return display.plain_table(list(zip(left, right, strict=True)))
 

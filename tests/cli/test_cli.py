@@ -1,0 +1,181 @@
+"""The command line as a shell sees it: text, files, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from designs import balanced
+
+import vcomp
+
+FORMULA = "y ~ (1|a) + (1|b)"
+
+
+def run(*arguments, check=True):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            "from vcomp.cli.main import main; main()",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**__import__("os").environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "scores.csv"
+    _, data = balanced("crossed", seed=1)
+    data.to_csv(path, index=False)
+    return path
+
+
+def test_the_main_job():
+    done = run(
+        "fit", "score ~ (1|sys) + (1|topic)", "--dataset", "docsearch",
+        "--dstudy", "topic=50,100,150", "--tau",
+    )  # fmt: skip
+    for line in (
+        "Variance components by REML",
+        "44 sys × 150 topic, fully crossed, balanced",
+        "D-study sys × topic; object of measurement: sys",
+        "For Eρ² = 0.95",
+        "Would another test of n topic rank alike?",
+    ):
+        assert line in done.stdout
+    assert done.stderr == ""
+
+
+def test_fit_prints_what_python_prints(scores):
+    res = vcomp.fit(FORMULA, scores)
+    done = run("fit", FORMULA, str(scores), "--dstudy", "b=5,10", "--object", "a")
+    assert str(res.summary()) in done.stdout
+    assert str(res.dstudy(object="a", b=[5, 10]).summary()) in done.stdout
+
+
+@pytest.mark.parametrize("method", ["reml", "ml", "anova"])
+def test_methods_and_parquet(scores, tmp_path, method):
+    path = tmp_path / "scores.parquet"
+    pd.read_csv(scores).to_parquet(path)
+    done = run("fit", FORMULA, str(path), "--method", method)
+    assert str(vcomp.fit(FORMULA, scores, method=method).summary()) in done.stdout
+
+
+def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
+    path = tmp_path / "fit.json"
+    run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--tau", "--json", str(path))
+    res = vcomp.fit(FORMULA, scores)
+    loaded = vcomp.VarianceComponentsResults.from_json(path)
+    pd.testing.assert_series_equal(loaded.vcomp, res.vcomp)
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert stored["dstudy"]["table"][0]["Erho2"] == pytest.approx(
+        res.dstudy(b=5).table["Erho2"].item()
+    )
+    assert stored["rank_accuracy"]["expected_tau"][0]["estimate"] == pytest.approx(
+        res.expected_tau(b=5)["estimate"].item()
+    )
+    done = run("dstudy", str(path), "b=20", "--target", "0.9")
+    assert str(res.dstudy(b=20).summary()) in done.stdout
+    assert "For Eρ² = 0.9" in done.stdout
+
+
+def test_json_on_the_screen_is_json_alone(scores):
+    done = run("fit", FORMULA, str(scores), "--json", "-")
+    assert json.loads(done.stdout)["formula"] == FORMULA
+
+
+def test_dstudy_of_published_components():
+    done = run(
+        "dstudy", "--components", "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176",
+        "i=20", "a=3",
+    )  # fmt: skip
+    row = next(line for line in done.stdout.splitlines() if line.split()[:2] == ["20", "3"])
+    assert row.split()[2:4] == ["0.919", "0.835"]  # Bodoff & Li (2007), p. 371
+
+
+def test_tau_of_a_matrix(scores, tmp_path):
+    matrix = pd.read_csv(scores).pivot(index="b", columns="a", values="y")
+    matrix.columns = [f"s{c}" for c in matrix.columns]
+    expected = vcomp.ir.expected_tau(matrix, [5, 50])["estimate"]
+    with_names = tmp_path / "matrix.csv"
+    matrix.rename_axis("topic").to_csv(with_names)
+    without = tmp_path / "plain.csv"
+    matrix.to_csv(without, index=False)
+    for path in (with_names, without):
+        done = run("tau", str(path), "--topics", "5,50")
+        assert f"{expected[0]:.3f}" in done.stdout
+        assert f"{expected[1]:.3f}" in done.stdout
+
+
+def test_datasets():
+    listed = run("datasets").stdout
+    assert "docsearch" in listed
+    assert "digits" in listed
+    printed = run("datasets", "bodoff2007_alpha").stdout.splitlines()
+    assert printed[0] == "sys,topic,score"
+    assert len(printed) == 16
+
+
+def test_help_shows_examples():
+    for command in ([], ["fit"], ["dstudy"], ["tau"]):
+        text = run(*command, "--help").stdout
+        assert 'vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv' in text
+    assert run("--version").stdout.strip() == f"vcomp, version {vcomp.__version__}"
+
+
+MISTAKES = {
+    "there is no column 'aa' in the data (did you mean 'a'?)": ["fit", "y ~ (1|aa)", "FILE"],
+    "only random intercepts are supported": ["fit", "y ~ (x|a)", "FILE"],
+    "there is no file": ["fit", FORMULA, "absent.csv"],
+    "give one of DATA and --dataset": ["fit", FORMULA],
+    "did you mean 'docsearch'?": ["fit", FORMULA, "--dataset", "docserch"],
+    "method='remel' is not known": ["fit", FORMULA, "FILE", "--method", "remel"],
+    "'b5' is not a size; write FACET=N": ["fit", FORMULA, "FILE", "--dstudy", "b5"],
+    "a size that is not a number": ["fit", FORMULA, "FILE", "--dstudy", "b=x"],
+    "'c'": ["fit", FORMULA, "FILE", "--dstudy", "c=5"],
+    "must be a positive number": ["fit", FORMULA, "FILE", "--dstudy", "b=0"],
+    "'p' is not a component": ["dstudy", "--components", "p", "i=5"],
+    "give one of RESULT.json and --components": ["dstudy", "i=5"],
+    "cannot write": ["fit", FORMULA, "FILE", "--json", "absent/folder/fit.json"],
+    "No such option": ["fit", FORMULA, "FILE", "--nonsense"],
+    "not a result that vcomp stored": ["dstudy", "JSON", "i=5"],
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_mistake_is_one_message_and_exit_code_2(message, scores, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    given = {"FILE": str(scores), "JSON": str(other)}
+    done = run(*(given.get(a, a) for a in MISTAKES[message]), check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_warnings_are_one_line(scores, tmp_path):
+    data = pd.read_csv(scores)
+    data.loc[3, "y"] = None
+    path = tmp_path / "missing.csv"
+    data.to_csv(path, index=False)
+    done = subprocess.run(
+        [sys.executable, "-c", "from vcomp.cli.main import main; main()", "fit", FORMULA, str(path)],
+        capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("vcomp: warning: 1 of 63 rows have a missing value (y 1)")

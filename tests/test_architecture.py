@@ -1,0 +1,71 @@
+"""What the package promises as a package: cheap import, types, layers, names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+import vcomp
+
+ROOT = Path(vcomp.__file__).parent
+HEAVY = ("pandas", "scipy", "statsmodels", "numba", "patsy", "pyarrow", "click", "matplotlib")
+
+
+def modules_after(statement):
+    code = f"import sys; {statement}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import vcomp", "import vcomp; vcomp.VcompError; vcomp.datasets; vcomp.ir; vcomp.ctt"],
+)
+def test_import_is_cheap(statement):
+    loaded = modules_after(statement)
+    assert not loaded & set(HEAVY)
+
+
+def test_a_fit_imports_no_more_than_it_needs():
+    loaded = modules_after(
+        "import vcomp; vcomp.fit('y ~ (1|a)', {'a': [1, 1, 2, 2, 3, 3], 'y': [1., 2, 4, 5, 9, 7]})"
+    )
+    assert not loaded & {"statsmodels", "scipy.stats", "matplotlib", "click"}
+
+
+def test_every_public_name_is_there():
+    for name in vcomp.__all__:
+        assert getattr(vcomp, name).__doc__, name
+    assert set(vcomp.__all__) <= set(dir(vcomp))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = vcomp.nonsense
+
+
+def test_errors_are_value_errors():
+    for name in ("FormulaError", "DataError", "DesignError", "EstimationError", "PlanError"):
+        assert issubclass(getattr(vcomp, name), vcomp.VcompError)
+    assert issubclass(vcomp.VcompError, ValueError)
+    assert issubclass(vcomp.VcompWarning, UserWarning)
+
+
+def test_the_package_is_typed():
+    assert resources.files("vcomp").joinpath("py.typed").is_file()
+
+
+@pytest.mark.parametrize("folder", ["cli", "ctt", "dstudy", "ir", "results"])
+def test_only_display_formats_numbers(folder):
+    """A format specification for numbers elsewhere would let two pages show one number twice."""
+    specification = re.compile(r"\{[^{}]*:[^{}]*\.\d+[efg%]\}")
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not specification.findall(path.read_text(encoding="utf-8")), path.name
+
+
+def test_version_is_one():
+    from importlib.metadata import version
+
+    assert version("vcomp") == vcomp.__version__
