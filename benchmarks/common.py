@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import resource
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from patsy import EvalEnvironment
 
 from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
+from vcomp.exceptions import VcompError
 from vcomp.formula import Formula, parse
 from vcomp.statistics import CrossProducts, accumulate
 
@@ -22,7 +25,9 @@ __all__ = [
     "FULL_MODEL",
     "Piped",
     "Report",
+    "Settings",
     "agree",
+    "attempt",
     "best_of",
     "crossed",
     "memory_pass",
@@ -31,11 +36,34 @@ __all__ = [
     "score_matrix",
 ]
 
+Answer = TypeVar("Answer")
+
+_LONG = 2.0
+_MEMORY = 8 * 2**30
+_FORK = multiprocessing.get_context("fork")
+
 FULL_MODEL = "score ~ " + " + ".join(
     f"(1|{term})"
     for term in ("p", "a", "i", "d", "p:a", "p:i", "a:i", "p:d", "a:d", "p:a:i")
 )  # fmt: skip
 """All 11 components of p × a × (d:i): participants, assessors, documents within topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How large and how long."""
+
+    quick: bool = False
+    limit: float = 60.0
+
+    @property
+    def repeat(self) -> int:
+        """How often to time a call."""
+        return 3 if self.quick else 7
+
+    def rows(self, full: int) -> int:
+        """Return a number of rows, a tenth where it has to be quick."""
+        return full // 10 if self.quick else full
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +112,36 @@ class Report:
 
 
 def best_of(function: Callable[[], Any], repeat: int) -> float:
-    """Return the least of `repeat` times in seconds, after one call that is not timed."""
-    function()
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    """Return the least time of a call in seconds.
+
+    The first call of `repeat` + 1 warms up. It counts only where it takes longer than
+    two seconds, and is then the only one.
+    """
+    first = _seconds(function)
+    return first if first > _LONG else min(_seconds(function) for _ in range(repeat))
+
+
+def attempt(work: Callable[[], Answer], limit: float) -> Answer | str:
+    """Do `work` in a child process that is ended after `limit` seconds or 8 GiB.
+
+    Returns
+    -------
+    its answer, or why there is none, in a few words
+    """
+    receive, send = _FORK.Pipe(duplex=False)
+    child = _FORK.Process(target=_answer, args=(work, send))
+    child.start()
+    send.close()
+    try:
+        if not receive.poll(limit):
+            return f"not done in {limit:.0f} s (--limit)"
+        answer: Answer | str = receive.recv()
+        return answer
+    except EOFError:
+        return f"ended with exit code {child.exitcode}"
+    finally:
+        child.kill()
+        child.join()
 
 
 def memory_pass(arrays: Iterable[NDArray[Any]], repeat: int) -> float:
@@ -196,6 +246,20 @@ def _as_kind(codes: NDArray[np.int32], prefix: str, kind: str) -> Any:
     if kind == "category":
         return pd.Categorical.from_codes(codes, names)
     return pd.Series(np.array(names, dtype=object)[codes]).astype("str")
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _answer(work: Callable[[], Any], send: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    try:
+        send.send(work())
+    except (VcompError, MemoryError) as error:
+        send.send(f"{type(error).__name__}: {error}"[:110])
 
 
 def _duration(seconds: float) -> str:

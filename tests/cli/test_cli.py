@@ -53,7 +53,7 @@ def test_the_main_job():
         "44 sys × 150 topic, fully crossed, balanced",
         "D-study sys × topic; object of measurement: sys",
         "For Eρ² = 0.95",
-        "Would another test of n topic rank alike?",
+        "How near is a ranking by n topic to the true one?",
     ):
         assert line in done.stdout
     assert done.stderr == ""

@@ -76,10 +76,10 @@ def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float)
     table = display.simple_table(
         rows,
         [facet, "Eτ", interval, "Eτ_AP", interval],
-        title=f"Would another test of n {facet} rank alike?  Expected rank correlations",
+        title=f"How near is a ranking by n {facet} to the true one?",
     )
     notes = [
-        "Eτ: Kendall's τ between the ranking found and the true one; Eτ_AP weighs the top more.",
+        "Eτ: expected Kendall correlation with the true ranking; Eτ_AP weighs its top more.",
         "Their intervals take swaps as independent, which they are not.",
     ]
     return str(display.summary([table], notes))

@@ -51,13 +51,14 @@ def facet_codes(facet: Facet, column: pd.Series) -> IntArray:
         of_category = facet.levels.get_indexer(column.cat.categories)
         codes = column.cat.codes.to_numpy()
         return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
-    return facet.levels.get_indexer(pd.Index(column)).astype(np.int32)
+    rows = pd.Index(column, tupleize_cols=False)
+    return facet.levels.get_indexer(rows).astype(np.int32)
 
 
 def _known_codes(facet: Facet, column: pd.Series) -> IntArray:
     codes = facet_codes(facet, column)
     if (codes < 0).any():
-        unknown = column[int(np.argmax(codes < 0))]
+        unknown = column.iloc[int(np.argmax(codes < 0))]
         raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
     return codes
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
+from vcomp.components import REPLICATE, RESIDUAL
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import Rows
@@ -26,12 +27,16 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     Raises
     ------
     DataError
-        If there are fewer rows than parameters.
+        If there are fewer rows than parameters, a facet holds what cannot be a level, or numbers
+        are so large or small that their squares are not.
     DesignError
-        If a facet has one level only, or a term has one row in every group (that is the residual).
+        If a facet has one level only, or a name that components have, or a term has one row in
+        every group (that is the residual).
     FormulaError
         If the fixed part cannot be evaluated.
     """
+    if RESIDUAL in formula.facets:
+        raise DesignError(f"{RESIDUAL!r} is the name of the last component; rename the facet")
     facets = tuple(_learn_facet(name, rows.facets[name]) for name in formula.facets)
     codes = tuple(facet_codes(facet, rows.facets[facet.name]) for facet in facets)
     n_levels = tuple(facet.size for facet in facets)
@@ -46,21 +51,34 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         )
     X = fixed.matrix(rows.fixed, len(rows))
     constant = _constant_combination(fixed.names, X)
+    origin = _origin(rows.y) if constant.any() else 0.0
+    x_origin = _x_origin(fixed.names, X)
+    _check_range(f"the response {formula.response!r}", rows.y - origin)
+    for name, column in zip(fixed.names, (X - x_origin).T, strict=True):
+        _check_range(f"column {name!r} of the fixed part", column)
     structure = describe_structure(formula, n_levels, codes, len(rows))
+    if structure.replicated and REPLICATE in formula.facets:
+        raise DesignError(
+            f"{REPLICATE!r} is the name of the facet of repeated scores in a cell, which these "
+            "data have; rename the column"
+        )
     return Design(
         formula=formula,
         facets=facets,
         terms=terms,
         fixed=fixed,
-        origin=_origin(rows.y) if constant.any() else 0.0,
-        x_origin=_x_origin(fixed.names, X),
+        origin=origin,
+        x_origin=x_origin,
         constant=constant,
         structure=structure,
     )
 
 
 def _learn_facet(name: str, column: pd.Series) -> Facet:
-    levels = _sorted_levels(column)
+    try:
+        levels = _sorted_levels(column)
+    except TypeError as error:  # unhashable
+        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
     if len(levels) == 1:
         raise DesignError(
             f"facet {name!r} has one level only ({levels[0]!r}); a variance needs at least two"
@@ -76,8 +94,9 @@ def _sorted_levels(column: pd.Series) -> pd.Index:
     if isinstance(column.dtype, pd.CategoricalDtype):
         levels = column.array.remove_unused_categories().categories
     else:
-        levels = pd.Index(column.unique())
-        if levels.dtype.kind == "f" and (levels == np.floor(levels)).all():
+        # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
+        levels = pd.Index(column.unique(), tupleize_cols=False)
+        if _are_whole(levels):
             # Whole numbers that a missing value elsewhere in the column had turned into floats.
             levels = levels.astype(np.int64)
         try:
@@ -85,8 +104,14 @@ def _sorted_levels(column: pd.Series) -> pd.Index:
         except TypeError:
             # Values of several types have no order among them; their names do.
             by_name = sorted(levels, key=lambda v: (type(v).__name__, str(v)))
-            levels = pd.Index(by_name, dtype=object)
+            levels = pd.Index(by_name, dtype=object, tupleize_cols=False)
     return cast("pd.Index", levels)
+
+
+def _are_whole(levels: Any) -> bool:
+    if levels.dtype.kind != "f":
+        return False
+    return bool((levels == np.floor(levels)).all() and np.abs(levels).max() < 2.0**53)
 
 
 def _learn_term(
@@ -111,6 +136,15 @@ def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
                 f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
                 f"residual, which every model has; leave (1|{term.name}) out of the formula"
             )
+
+
+def _check_range(what: str, centred: FloatArray) -> None:
+    """Refuse numbers whose fourth powers, which the information holds, overflow or vanish."""
+    spread = float(np.abs(centred).max())
+    if spread != 0.0 and not 1e-70 < spread < 1e70:
+        raise DataError(
+            f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
+        )
 
 
 def _origin(y: FloatArray) -> float:

@@ -13,7 +13,6 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.formula import Formula, evaluate, names_in
 from vcomp.io import Source, open_source
-from vcomp.io.source import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +67,7 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     if len(frame) == 0:
         raise DataError("the data have no rows")
     incomplete = frame.isna()
-    columns = _plain_columns(frame)
+    columns = _plain_columns(frame[[n for n in names if n in names_in(formula.response)]])
     y = _response(formula.response, columns, environment, len(frame))
     incomplete[f"response {formula.response}"] = np.isnan(y)
     keep: BoolArray = ~np.any(incomplete.to_numpy(dtype=bool), axis=1)
@@ -77,7 +76,8 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
         frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
     if np.isinf(y).any():
         raise DataError(
-            f"the response {formula.response!r} has {int(np.isinf(y).sum())} infinite values"
+            f"the response {formula.response!r} is infinite in {int(np.isinf(y).sum())} of "
+            f"{y.size} rows"
         )
     fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
     return Rows(y, {f: frame[f] for f in formula.facets}, fixed, int((~keep).sum()))
@@ -118,8 +118,8 @@ def _caller_source(formula: Formula, environment: Any) -> Source:
             f"no data were given, and there is no variable {absent[0]!r} where fit was called"
         )
     arrays = {k: v for k, v in variables.items() if _is_column(v)}
-    for name in formula.facets:
-        if name not in arrays:
+    for name in (*formula.facets, formula.response):
+        if name in variables and name not in arrays:
             raise DataError(
                 f"no data were given, and the variable {name!r} where fit was called is "
                 f"{type(variables[name]).__name__}, not a column of values"
@@ -165,31 +165,27 @@ def _used_columns(
 ) -> list[str]:
     """Return the columns to read; what is no column must be a name of the caller."""
     used = list(formula.facets)
+    alone = {formula.response, *formula.fixed}
     for name in _all_names(formula, response=response):
         if name in used:
             continue
         if name in source.columns:
             used.append(name)
-        elif name == formula.response or not _is_known(name, environment):
-            raise DataError(
-                f"there is no column {name!r} in the data{nearest(name, source.columns)}; "
-                f"the columns are {', '.join(map(repr, source.columns[:20]))}"
-            )
+        elif not _is_known(name, environment, as_column=name in alone):
+            raise source.no_column(name)
     return used
 
 
-def _is_known(name: str, environment: Any) -> bool:
+def _is_known(name: str, environment: Any, *, as_column: bool) -> bool:
+    """Return whether the caller has something of this name; as a term of its own, a column."""
     import builtins
 
     from patsy import builtins as patsy_builtins
 
-    if name in patsy_builtins.__all__ or hasattr(builtins, name):
-        return True
-    try:
-        environment.namespace[name]
-    except KeyError:
-        return False
-    return True
+    here = name in environment.namespace
+    if as_column:
+        return here and _is_column(environment.namespace[name])
+    return here or name in patsy_builtins.__all__ or hasattr(builtins, name)
 
 
 def _plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
@@ -201,13 +197,28 @@ def _plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
         column = frame[name]
         if isinstance(column.dtype, pd.CategoricalDtype):
             columns[name] = column.array.remove_unused_categories()
+        elif pd.api.types.is_complex_dtype(column.dtype):
+            raise DataError(f"column {name!r} holds complex numbers")
         elif pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
             columns[name] = column.to_numpy(dtype=bool)
-        elif pd.api.types.is_numeric_dtype(column.dtype):
+        elif pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
             columns[name] = column.to_numpy(dtype=float, na_value=np.nan)
         else:
-            columns[name] = pd.Categorical(column)
+            try:
+                columns[name] = pd.Categorical(column)
+            except TypeError as error:  # unhashable
+                raise DataError(
+                    f"column {name!r} holds neither numbers nor levels: {error}"
+                ) from None
     return columns
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    """Return whether a column of Python objects has numbers only, such as ``Decimal``."""
+    from pandas.api.types import infer_dtype
+
+    numbers = ("floating", "integer", "mixed-integer-float", "decimal", "integer-na")
+    return column.dtype == object and infer_dtype(column, skipna=True) in numbers
 
 
 def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:
@@ -222,12 +233,32 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
             f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})"
         )
     if array.dtype.kind not in "biuf":
-        sample = next((repr(v) for v in array if isinstance(v, str)), str(array.dtype))
-        raise DataError(f"the response {code!r} is not numeric: it holds {sample}")
+        raise DataError(f"the response {code!r} is not numeric: it holds {_sample(array)}")
     y = array.astype(float)
     if np.isnan(y).all():
         raise DataError(f"the response {code!r} is missing in every row")
     return y
+
+
+def _sample(array: Any) -> str:
+    """Return a value that is not a number, in words; the first text that is none, if there is."""
+    texts = [value for value in array if isinstance(value, str)]
+    if not texts:
+        return str(array.dtype)
+    words = [text for text in texts if not _is_number(text)]
+    if not words:
+        return f"text, such as {texts[0]!r}; convert it with pandas.to_numeric"
+    if _is_number(words[0].replace(",", ".", 1)):
+        return f"{words[0]!r}; read it with pandas.read_csv(path, decimal=',') and give the frame"
+    return repr(words[0])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _report_missing(

@@ -88,8 +88,8 @@ def _from_patsy(error: Any) -> str:
     if message.startswith("factor contains missing values"):
         message = message.replace(
             "factor contains missing values",
-            "it makes a missing value of one that is there, as the logarithm of a negative "
-            "number; mend the column, or make those values missing",
+            "a term makes missing values of values that are there, as the logarithm does of "
+            "negative numbers; mend the column, or make those values missing",
         )
     return f"the fixed part of the formula: {message}"
 
@@ -109,12 +109,13 @@ def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
     """
     if code in columns:
         return columns[code]
-    from patsy.builtins import builtins as patsy_builtins
+    from patsy import builtins as patsy_builtins
 
-    own = {"I": lambda x: x, "Q": columns.__getitem__}
+    names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
+    names |= {"Q": columns.__getitem__, **columns}
     try:
         with np.errstate(all="ignore"):  # who asks counts what is not finite
-            return environment.eval(code, inner_namespace={**patsy_builtins, **own, **columns})
+            return environment.eval(code, inner_namespace=names)
     except Exception as error:
         raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
 

@@ -176,7 +176,8 @@ def _check_response(left: Any, right: Any) -> None:
 
 
 def _parsed(leaf: Any) -> ast.expr:
-    return ast.parse(leaf.token.extra.strip(), mode="eval").body
+    code: str = leaf.token.extra
+    return ast.parse(code.strip(), mode="eval").body
 
 
 def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:

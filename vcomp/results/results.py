@@ -323,7 +323,7 @@ class VarianceComponentsResults:
         )
 
     def expected_tau(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
-        """Return Eτ, the expected rank correlation of two tests with n topics each.
+        """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.
 
         Parameters
         ----------

@@ -1,0 +1,61 @@
+"""Chunk → cross-products, against one pass over the same memory and against pandas."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.common import (
+    FULL_MODEL,
+    Piped,
+    Report,
+    Settings,
+    agree,
+    best_of,
+    crossed,
+    memory_pass,
+    nested,
+    pipe,
+)
+from vcomp.statistics import accumulate
+
+
+def run(report: Report, settings: Settings) -> None:
+    report.section("accumulate")
+    n = settings.rows(1_000_000)
+    _compare(report, settings, "a + b", pipe("y ~ (1|a) + (1|b)", crossed(n, 1_000, 20_000)))
+    data = nested(60, 2, 50, 959 if not settings.quick else 67)
+    _compare(report, settings, "p × a × (d:i), 10 terms", pipe(FULL_MODEL, data))
+
+
+def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> None:
+    _check(piped)
+    chunk, repeat = piped.chunk, settings.repeat
+    seconds = best_of(lambda: accumulate(chunk), repeat)
+    name = f"{name}, {len(piped.rows):,} rows"
+    report(name, seconds, "numpy.sum of y and all codes", memory_pass((chunk.y, *chunk.codes), repeat))
+    report(name, seconds, "pandas groupby sums and sizes", best_of(lambda: _sums(piped), repeat))
+
+
+def _check(piped: Piped) -> None:
+    sums, pairs = _sums(piped)
+    for t, theirs in enumerate(sums):
+        agree(piped.stats.Zy[t], theirs["sum"], rtol=1e-9, atol=1e-9 * piped.stats.yy**0.5)
+        agree(piped.stats.group_n[t], theirs["size"])
+    for key, theirs in pairs.items():
+        agree(piped.stats.pairs[key].counts, theirs)
+
+
+def _sums(piped: Piped) -> tuple[list[pd.DataFrame], dict[tuple[int, int], Any]]:
+    """Return sums and sizes of the groups of every term, and sizes for every pair of terms."""
+    codes = piped.chunk.codes
+    y = pd.Series(piped.chunk.y, copy=False)
+    return (
+        [y.groupby(c).agg(["sum", "size"]) for c in codes],
+        {
+            (t, u): y.groupby([codes[t], codes[u]]).size().to_numpy()
+            for t, u in combinations(range(len(codes)), 2)
+        },
+    )

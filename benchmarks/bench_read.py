@@ -1,0 +1,58 @@
+"""Container or file → Rows, against the library that reads the container."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from patsy import EvalEnvironment
+
+from benchmarks.common import Report, Settings, agree, best_of, crossed
+from vcomp.design import Rows, select_rows
+from vcomp.formula import parse
+
+_FORMULA = parse("y ~ (1|a) + (1|b)")
+_COLUMNS = ["a", "b", "y"]
+
+
+def run(report: Report, settings: Settings) -> None:
+    n = settings.rows(1_000_000)
+    report.section(f"read, {n:,} rows")
+    for kind in ("integer", "text", "category"):
+        data = crossed(n, 1_000, 20_000, kind=kind).assign(other=0.0)
+        data.loc[::1000, "y"] = np.nan
+        peer = lambda data=data: data[_COLUMNS].dropna()  # noqa: E731
+        _compare(report, settings, f"pandas, {kind} levels", data, "pandas dropna", peer)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.parquet"
+        data.to_parquet(path)
+        peer = lambda: pq.read_table(path, columns=_COLUMNS).to_pandas().dropna()  # noqa: E731
+        _compare(report, settings, "Parquet", path, "pyarrow, to pandas, dropna", peer)
+        path = path.with_suffix(".csv")
+        data.to_csv(path, index=False)
+        peer = lambda: pd.read_csv(path, usecols=_COLUMNS).dropna()  # noqa: E731
+        _compare(report, settings, "CSV", path, "pandas read_csv, dropna", peer)
+
+
+def _compare(
+    report: Report,
+    settings: Settings,
+    name: str,
+    data: Any,
+    peer_name: str,
+    peer: Callable[[], pd.DataFrame],
+) -> None:
+    theirs, ours = peer(), _read(data)
+    agree(ours.y, theirs["y"], rtol=0.0)
+    assert (np.asarray(ours.facets["b"]) == np.asarray(theirs["b"])).all()
+    seconds = best_of(lambda: _read(data), settings.repeat)
+    report(name, seconds, peer_name, best_of(peer, settings.repeat))
+
+
+def _read(data: Any) -> Rows:
+    return select_rows(_FORMULA, data, EvalEnvironment.capture(0), "drop")

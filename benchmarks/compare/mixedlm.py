@@ -1,0 +1,52 @@
+"""statsmodels' MixedLM: one grouping factor, or crossed ones as variance components of one group."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.compare.fit import PeerFit
+
+__all__ = ["fit_mixedlm_crossed", "fit_mixedlm_one_way"]
+
+
+def fit_mixedlm_one_way(response: str, group: str, data: pd.DataFrame, *, reml: bool) -> PeerFit:
+    """Fit ``response ~ (1|group)``."""
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    fitted, seconds = _timed(
+        lambda: MixedLM.from_formula(f"{response} ~ 1", data, groups=group), reml=reml
+    )
+    components = {group: float(fitted.cov_re.iloc[0, 0]), "Residual": float(fitted.scale)}
+    return PeerFit(components, float(fitted.llf), seconds)
+
+
+def fit_mixedlm_crossed(
+    response: str, groups: list[str], data: pd.DataFrame, *, reml: bool
+) -> PeerFit:
+    """Fit ``response ~ (1|a) + (1|b) …``: all rows are one group, and its matrix is dense."""
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    whole = np.zeros(len(data), dtype=int)
+    indicators = {group: f"0 + C({group})" for group in groups}
+    fitted, seconds = _timed(
+        lambda: MixedLM.from_formula(
+            f"{response} ~ 1", data, groups=whole, re_formula="0", vc_formula=indicators
+        ),
+        reml=reml,
+    )
+    by_name = dict(zip(fitted.model.exog_vc.names, fitted.vcomp, strict=True))
+    components = {group: float(by_name[group]) for group in groups}
+    return PeerFit({**components, "Residual": float(fitted.scale)}, float(fitted.llf), seconds)
+
+
+def _timed(make: Any, *, reml: bool) -> tuple[Any, float]:
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = make().fit(reml=reml)
+    return fitted, time.perf_counter() - start

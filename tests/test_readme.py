@@ -1,0 +1,45 @@
+"""The README: its examples run, its page is what the command prints, and CI calls its command."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_examples():
+    flags = doctest.NORMALIZE_WHITESPACE
+    failed, tried = doctest.testfile(
+        str(ROOT / "README.md"), module_relative=False, optionflags=flags, encoding="utf-8"
+    )
+    assert tried >= 10
+    assert failed == 0
+
+
+def test_the_first_page():
+    command = re.search(r"\$ vcomp (.*)", README)[1]
+    page = re.search(r"```text\n(.*?)```", README, re.DOTALL)[1]
+    main = "from vcomp.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", main, *shlex.split(command)],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    assert printed.strip() == page.strip()
+    # The command that installs and runs it is the same one.
+    assert f".venv/bin/vcomp {command}" in README
+
+
+def test_ci_calls_the_test_command_of_the_readme():
+    section = README.partition("## Test")[2]
+    command = re.search(r"```sh\n(.*?)\n```", section, re.DOTALL)[1]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert command in script
