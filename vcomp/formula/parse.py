@@ -260,8 +260,8 @@ def _column_name(code: str) -> str | None:
     """Return the column that `code` names, ``g`` or ``Q("any name")``; None for an expression."""
     expression = ast.parse(code.strip(), mode="eval").body
     match expression:
-        case ast.Name(id=name):
-            return name
+        case ast.Name():
+            return code.strip()  # as written: Python would normalise its letters
         case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))], keywords=[]):
             return name
     return None

@@ -1,0 +1,157 @@
+"""patsy's part of a formula: names, values, memory, and errors in the words of vcomp."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from patsy import EvalEnvironment
+
+import vcomp
+from vcomp.formula import build_fixed, evaluate, names_in, parse
+
+X = np.array([1.0, 2.0, 4.0, 8.0])
+G = pd.Categorical(["a", "b", "c", "a"])
+
+
+def scope(**variables):
+    return EvalEnvironment([{"np": np, **variables}])
+
+
+def fixed(right, columns, environment=None):
+    return build_fixed(parse(f"y ~ {right} + (1|s)"), columns, environment or scope())
+
+
+@pytest.mark.parametrize(
+    ("right", "names", "matrix"),
+    [
+        ("1", ["Intercept"], [[1], [1], [1], [1]]),
+        ("x", ["Intercept", "x"], [[1, 1], [1, 2], [1, 4], [1, 8]]),
+        ("0 + x", ["x"], [[1], [2], [4], [8]]),
+        ("0", [], [[], [], [], []]),
+        ("I(x**2)", ["Intercept", "I(x ** 2)"], [[1, 1], [1, 4], [1, 16], [1, 64]]),
+        ("np.log2(x)", ["Intercept", "np.log2(x)"], [[1, 0], [1, 1], [1, 2], [1, 3]]),
+        ("Q('x')", ["Intercept", "Q('x')"], [[1, 1], [1, 2], [1, 4], [1, 8]]),
+        (
+            "C(g)",
+            ["Intercept", "C(g)[T.b]", "C(g)[T.c]"],
+            [[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 0, 0]],
+        ),
+        ("0 + g", ["g[a]", "g[b]", "g[c]"], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]),
+        ("C(x > 3)", ["Intercept", "C(x > 3)[T.True]"], [[1, 0], [1, 0], [1, 1], [1, 1]]),
+        # Names of numeric levels are the numbers, whatever numpy's repr says.
+        (
+            "C(x)",
+            ["Intercept", "C(x)[T.2]", "C(x)[T.4]", "C(x)[T.8]"],
+            [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]],
+        ),
+        ("C(x / 4)", ["Intercept", "C(x / 4)[T.0.5]", "C(x / 4)[T.1]", "C(x / 4)[T.2]"], None),
+    ],
+)
+def test_columns_of_x(right, names, matrix):
+    part = fixed(right, {"x": X, "g": G})
+    assert list(part.names) == names
+    X_built = part.matrix({"x": X, "g": G}, 4)
+    assert X_built.shape == (4, len(names))
+    if matrix is not None:
+        np.testing.assert_array_equal(X_built, matrix)
+
+
+def test_transforms_remember_the_rows_that_they_saw():
+    part = fixed("center(x) + standardize(x)", {"x": X})
+    mean, sd = 3.75, np.std(X)
+    np.testing.assert_allclose(
+        part.matrix({"x": np.array([10.0])}, 1), [[1.0, 10.0 - mean, (10.0 - mean) / sd]]
+    )
+    spline = fixed("bs(x, df=4)", {"x": X})
+    np.testing.assert_allclose(
+        spline.matrix({"x": X[1:3]}, 2), spline.matrix({"x": X}, 4)[1:3], atol=1e-15
+    )
+
+
+def test_levels_are_remembered_and_new_ones_refused():
+    part = fixed("g", {"g": G})
+    np.testing.assert_array_equal(part.matrix({"g": ["c"]}, 1), [[1.0, 0.0, 1.0]])
+    with pytest.raises(vcomp.DataError, match=r"fixed part.*'z'"):
+        part.matrix({"g": ["z"]}, 1)
+
+
+def test_functions_of_the_caller():
+    def double(x):
+        return 2.0 * x
+
+    part = fixed("double(x)", {"x": X}, scope(double=double))
+    np.testing.assert_array_equal(part.matrix({"x": X}, 4)[:, 1], 2.0 * X)
+
+
+@pytest.mark.parametrize(
+    ("right", "words"),
+    [
+        ("I(1/0)", ["ZeroDivisionError", "^^^^^^"]),
+        ("x['a']", ["IndexError", "^^^^^^"]),
+        ("missing_name(x)", ["NameError", "missing_name"]),
+        ("C(g, Treatment('zz'))", ["'zz'"]),
+        ("x ^ 2", ["TypeError", "^^^^^"]),
+    ],
+)
+def test_what_python_cannot_evaluate(right, words):
+    with pytest.raises(vcomp.FormulaError, match="the fixed part of the formula") as caught:
+        fixed(right, {"x": X, "g": G})
+    assert "Error evaluating factor" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("right", ["np.mean(x)", "'text'", "x[:3]", "len(x)"])
+def test_a_term_has_a_value_for_every_row(right):
+    with pytest.raises(vcomp.DataError, match=r"gives [13] rows where the data have 4"):
+        fixed(right, {"x": X}).matrix({"x": X}, 4)
+
+
+@pytest.mark.parametrize(
+    ("right", "words"),
+    [
+        ("np.log(x - 1)", r"'np.log\(x - 1\)' of the fixed part is infinite in 1 of 4 rows"),
+        ("np.log(x - 3)", r"missing values of values that are there"),
+    ],
+)
+def test_what_is_not_finite_is_named_and_numpy_is_silent(right, words):
+    with pytest.raises(vcomp.DataError, match=words) as caught:
+        fixed(right, {"x": X}).matrix({"x": X}, 4)
+    assert right.split("(")[0] in str(caught.value)
+
+
+def test_evaluate_looks_among_the_columns_first():
+    environment = scope(y=np.zeros(4), k=3.0)
+    assert evaluate("y", {"y": X}, environment) is X
+    np.testing.assert_array_equal(evaluate("k * y", {"y": X}, environment), 3.0 * X)
+    np.testing.assert_array_equal(evaluate("Q('y')", {"y": X}, environment), X)
+    np.testing.assert_array_equal(evaluate("I(y)", {"y": X}, environment), X)
+    np.testing.assert_allclose(evaluate("center(y)", {"y": X}, environment), X - 3.75)
+    # A column may be called like one of patsy's functions.
+    assert evaluate("C", {"C": X}, environment) is X
+    np.testing.assert_array_equal(evaluate("C + 1", {"C": X}, environment), X + 1)
+
+
+def test_evaluate_says_what_python_said():
+    with pytest.raises(vcomp.FormulaError, match=r"'y \+ z'.*NameError.*'z'"):
+        evaluate("y + z", {"y": X}, scope())
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("x", ("x",)),
+        ("np.log(score) - Q('base line')", ("np", "score", "base line")),
+        ("I(a + b)", ("a", "b")),
+        ("C(g, Treatment('z'))", ("g", "Treatment")),
+        ("C + I(Q)", ("C", "Q")),
+        ("a + b + a", ("a", "b")),
+        ("[i + a for i in x]", ("a", "x")),
+        ("f(lambda t: t + a)", ("f", "a")),
+        ("x['a']", ("x",)),
+        ("x.a.b", ("x",)),
+        ("1 + 2", ()),
+    ],
+)
+def test_names_in(code, names):
+    assert set(names_in(code)) == set(names)
+    assert len(names_in(code)) == len(names)

@@ -1,0 +1,258 @@
+"""What a formula says, and where an error points."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.formula import parse
+from vcomp.formula.parse import RandomTerm
+
+
+def random_terms(text):
+    return [term.name for term in parse(text).random]
+
+
+def fault(text):
+    """Return the message of the error, and what its caret stands under."""
+    with pytest.raises(vcomp.FormulaError) as caught:
+        parse(text)
+    message, _, drawing = str(caught.value).partition("\n\n")
+    if not drawing:
+        return message, None
+    line, carets = drawing.split("\n")
+    start = len(carets) - len(carets.lstrip())
+    assert line.startswith("    ")
+    assert set(carets.strip()) == {"^"}
+    return message, (start - 4, line[start : len(carets)])
+
+
+@pytest.mark.parametrize(
+    ("inside", "terms"),
+    [
+        ("a", ["a"]),
+        ("a:b", ["a:b"]),
+        ("a/b", ["a", "a:b"]),
+        ("a/b/c", ["a", "a:b", "a:b:c"]),
+        ("a*b", ["a", "b", "a:b"]),
+        ("a + b", ["a", "b"]),
+        ("(a + b)**2", ["a", "b", "a:b"]),
+        ("(a+b+c)**2", ["a", "b", "c", "a:b", "a:c", "b:c"]),
+        ("a/(b + c)", ["a", "a:b", "a:c"]),
+        ("a:b/c", ["a:b", "a:b:c"]),
+        ("a*b - a:b", ["a", "b"]),
+        ("(a)", ["a"]),
+        ("Q('a name')", ["a name"]),
+        ("Q('x.y')/b", ["x.y", "x.y:b"]),
+        ("système:β", ["système:β"]),
+    ],
+)
+def test_what_stands_behind_the_bar(inside, terms):
+    # R's rules for a formula: x/y is x + x:y, x*y is x + y + x:y (help page of `formula`).
+    assert random_terms(f"y ~ (1|{inside})") == terms
+    assert random_terms(f"y ~ x + (1 | {inside}) + z") == terms
+
+
+def test_random_terms_keep_the_order_in_which_they_are_written():
+    assert random_terms("y ~ (1|c) + x + (1|a:b) + ((1|a) + (1|b))") == ["c", "a:b", "a", "b"]
+    formula = parse("y ~ (1|c) + (1|a:c) + (1|b)")
+    assert formula.facets == ("c", "a", "b")
+    assert formula.random[1] == RandomTerm("a:c", ("a", "c"))
+
+
+@pytest.mark.parametrize(
+    ("right", "fixed"),
+    [
+        ("(1|a)", ("Intercept",)),
+        ("1 + (1|a)", ("Intercept",)),
+        ("(1|a) + x", ("Intercept", "x")),
+        ("x + (1|a) + z", ("Intercept", "x", "z")),
+        ("x + x + (1|a)", ("Intercept", "x")),
+        ("0 + x + (1|a)", ("x",)),
+        ("x - 1 + (1|a)", ("x",)),
+        ("x + (1|a) - 1", ("x",)),
+        ("(1|a) - 1", ()),
+        ("-1 + (1|a)", ()),
+        ("0 + (1|a)", ()),
+        ("(1|a) + 0", ()),
+        ("x + C(g) + (1|a)", ("Intercept", "x", "C(g)")),
+        ("x*z + (1|a)", ("Intercept", "x", "z", "x:z")),
+        ("(x + z)**2 + (1|a)", ("Intercept", "x", "z", "x:z")),
+        ("(x + (1|a))", ("Intercept", "x")),
+        ("np.log(x) + I(x**2) + (1|a)", ("Intercept", "np.log(x)", "I(x ** 2)")),
+        ("Q('a name') + (1|a)", ("Intercept", "Q('a name')")),
+        ("f(1|a) + (1|a)", ("Intercept", "f(1 | a)")),  # a bar of Python, within a call
+        ("größe + (1|a)", ("Intercept", "größe")),
+    ],
+)
+def test_fixed_part(right, fixed):
+    formula = parse(f"y ~ {right}")
+    assert formula.fixed == fixed
+    assert formula.intercept_only == (fixed == ("Intercept",))
+    assert [term.name for term in formula.random] == ["a"]
+
+
+@pytest.mark.parametrize("response", ["y", "np.log(y)", "I(a + b)", "Q('a name')", "größe", "y[0]"])
+def test_response(response):
+    assert parse(f"{response} ~ (1|g)").response == response
+
+
+@pytest.mark.parametrize("breaks", ["\n", "\n    ", "\r\n", "\n\n\t"])
+def test_a_formula_may_have_several_lines(breaks):
+    text = f"y ~ x +{breaks}(1|a){breaks}+ (1|Q('two  blanks')){breaks}"
+    assert parse(text).fixed == ("Intercept", "x")
+    assert random_terms(text) == ["a", "two  blanks"]
+    assert fault(f"y ~ x +{breaks}(z|a)") == (
+        "only random intercepts are supported: (1 | g)",
+        (9, "z"),
+    )
+
+
+INTERCEPTS = "only random intercepts are supported: (1 | g)"
+PARENTHESES = "a random term needs parentheses: (1 | g)"
+ADDED = "a random term is added with +; it cannot be part of another term"
+COLUMNS = "a random term groups by columns: (1 | g)"
+RESPONSE = "the response is one column or one expression, such as I(a + b)"
+TILDE = "a formula has one ~, between response and terms"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("y ~ (x|g)", INTERCEPTS, (5, "x")),
+        ("y ~ (1+x|g)", INTERCEPTS, (7, "x")),
+        ("y ~ (1 + x + z|g)", INTERCEPTS, (9, "x")),
+        ("y ~ (0+x|g)", INTERCEPTS, (7, "x")),
+        ("y ~ (0|g)", INTERCEPTS, (5, "0")),
+        ("y ~ (2|g)", INTERCEPTS, (5, "2")),
+        ("y ~ (1+1|g)", INTERCEPTS, (5, "1+1")),
+        ("y ~ (1|a|b)", INTERCEPTS, (7, "a")),
+        ("y ~ (x + 1|g)", INTERCEPTS, (5, "x")),
+        ("y ~ 1|g", PARENTHESES, (5, "|")),
+        ("y ~ x + 1|g", PARENTHESES, (9, "|")),
+        ("y ~ (1|a) + 1|g", PARENTHESES, (13, "|")),
+        ("y ~ (|g)", "a random term has a 1 before its bar: (1 | g)", (4, "(|g)")),
+        ("y ~ (1|a)*x", ADDED, (4, "(1|a)")),
+        ("y ~ x*(1|a)", ADDED, (6, "(1|a)")),
+        ("y ~ x:(1|a)", ADDED, (6, "(1|a)")),
+        ("y ~ (1|a)/x", ADDED, (4, "(1|a)")),
+        ("y ~ (1|a)**2", ADDED, (4, "(1|a)")),
+        ("y ~ (1|a) - (1|b)", ADDED, (12, "(1|b)")),
+        ("y ~ -(1|a)", ADDED, (5, "(1|a)")),
+        ("y ~ (1|1)", COLUMNS, (7, "1")),
+        ("y ~ (1|(1|a))", COLUMNS, (8, "1")),
+        ("1 ~ (1|a)", RESPONSE, (0, "1")),
+        ("0 ~ (1|a)", RESPONSE, (0, "0")),
+        ("'y' ~ (1|a)", RESPONSE, (0, "'y'")),
+        ("y + z ~ (1|a)", RESPONSE, (0, "y + z")),
+        ("y - 1 ~ (1|a)", RESPONSE, (0, "y - 1")),
+        ("-y ~ (1|a)", RESPONSE, (0, "-y")),
+        ("y*z ~ (1|a)", RESPONSE, (0, "y*z")),
+        ("(1|a) ~ y", RESPONSE, (0, "(1|a)")),
+        ("y|a ~ (1|b)", RESPONSE, (0, "y|a")),
+        ("y ~ x ~ (1|a)", TILDE, (2, "~")),
+        ("y ~ (1|a) ~ b", TILDE, (2, "~")),
+        ("y ~~ (1|a)", TILDE, (3, "~")),
+        ("y ~ (1|a", "unmatched '('", (4, "(")),
+        ("y ~ (1|(a)", "unmatched '('", (4, "(")),
+        ("y ~ 1|a)", "missing '(' or extra ')'", (7, ")")),
+        ("y ~ (1|a) (1|b)", "expected an operator, not '('", (10, "(")),
+        ("y ~ (1|)", "expected a column or a term, not ')'", (7, ")")),
+        ("y ~ (1|a) # note", "comments are not allowed", (10, "# note")),
+        ("y ~ (1|a) + .", "'.' does not stand for the other columns here; write out terms", (12, ".")),
+        ("y ~ (1|a b)", "'a b' is neither a column nor an expression of Python", (7, "a b")),
+        ("y ~ if + (1|a)", "'if' is neither a column nor an expression of Python", (4, "if")),
+        ("class ~ (1|a)", "'class' is neither a column nor an expression of Python", (0, "class")),
+        ("y ~ y + (1|a)", "the response 'y' cannot stand on the right of ~ as well", (4, "y")),
+        ("y ~ (1|a:y)", "the response 'y' cannot stand on the right of ~ as well", (9, "y")),
+        ("Q('y') ~ (1|y)", "the response 'y' cannot stand on the right of ~ as well", (12, "y")),
+        (
+            "y ~ (1|Q('a:b'))",
+            "the name of a facet cannot hold ':', which joins facets; rename it",
+            (7, "Q('a:b')"),
+        ),
+        (
+            "y ~ (1||g)",
+            "|| separates correlated slopes, and random terms here are intercepts: (1 | g)",
+            (7, "|"),
+        ),
+        ("y ~ (1|a) + (1|a)", "the random term a is asked for twice; write it once", (12, "(1|a)")),
+        (
+            "y ~ (1|a:b) + x + (1|b:a)",
+            "the random term a:b is asked for twice; write it once",
+            (18, "(1|b:a)"),
+        ),
+        (
+            "y ~ (1|a/b) + (1|a)",
+            "the random term a is asked for twice; write it once",
+            (14, "(1|a)"),
+        ),
+        ("größe ~ (β|système)", INTERCEPTS, (9, "β")),
+    ],
+)  # fmt: skip
+def test_an_error_points_at_its_place(text, message, place):
+    assert fault(text) == (message, place)
+    start, under = place
+    assert text[start : start + len(under)] == under
+
+
+@pytest.mark.parametrize("expression", ["C(a)", "a.b", "a[0]", "'a'", "Q(a)", "np.floor(a)", "None"])
+def test_a_random_term_groups_by_columns(expression):
+    message, place = fault(f"y ~ (1|{expression})")
+    assert repr(expression) in message
+    assert "make it a column" in message
+    assert "Q('the name')" in message
+    assert place == (7, expression)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n", "y", "(1|a)", "~ (1|a)", "y = x + (1|a)"])
+def test_no_response(text):
+    message, place = fault(text)
+    assert message.startswith("the formula needs a response on the left of ~: ")
+    example = message.rpartition(": ")[2].strip("'")
+    assert parse(example).response == "score"
+    assert place is None
+
+
+@pytest.mark.parametrize("text", ["~", "y ~", "y ~ (1|a) +", "y ~ (1|a) + x:"])
+def test_a_formula_that_breaks_off(text):
+    message, _ = fault(text)
+    assert message == "expected a column or a term, but instead the expression ended"
+
+
+@pytest.mark.parametrize("text", ["y ~ x", "y ~ 1", "y ~ 0 + x", "y ~ I(1|a)"])
+def test_no_random_term(text):
+    message, _ = fault(text)
+    assert "no random term" in message
+    assert f"{text} + (1|topic)" in message
+    assert random_terms(f"{text} + (1|topic)") == ["topic"]
+
+
+@pytest.mark.parametrize("text", [None, 3, b"y ~ (1|a)", ["y", "a"]])
+def test_a_formula_is_text(text):
+    message, _ = fault(text)
+    assert repr(text) in message
+
+
+facet_names = st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True).filter(
+    lambda name: name.isidentifier() and not __import__("keyword").iskeyword(name) and name != "y"
+)
+
+
+@given(st.lists(facet_names, min_size=1, max_size=6, unique_by=lambda n: n), st.data())
+def test_terms_are_the_sets_that_were_written(names, data):
+    sets = st.lists(st.sampled_from(names), min_size=1, unique=True)
+    terms = data.draw(st.lists(sets, min_size=1, max_size=5, unique_by=frozenset))
+    text = "y ~ " + " + ".join(f"(1|{':'.join(term)})" for term in terms)
+    assert [term.facets for term in parse(text).random] == [tuple(term) for term in terms]
+
+
+@given(st.text(alphabet="y~1|ab()+-*/: x\n'", max_size=20))
+def test_any_text_is_a_formula_or_a_formula_error(text):
+    try:
+        formula = parse(text)
+    except vcomp.FormulaError as error:
+        assert str(error)
+    else:
+        assert formula.response
+        assert formula.random
