@@ -35,7 +35,9 @@ def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> Non
     chunk, repeat = piped.chunk, settings.repeat
     seconds = best_of(lambda: accumulate(chunk), repeat)
     name = f"{name}, {len(piped.rows):,} rows"
-    report(name, seconds, "numpy.sum of y and all codes", memory_pass((chunk.y, *chunk.codes), repeat))
+    report(
+        name, seconds, "numpy.sum of y and all codes", memory_pass((chunk.y, *chunk.codes), repeat)
+    )
     report(name, seconds, "pandas groupby sums and sizes", best_of(lambda: _sums(piped), repeat))
 
 

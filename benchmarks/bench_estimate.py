@@ -162,7 +162,9 @@ def _report_fit(
     report: Report, settings: Settings, case: _Case, method: str, peer_name: str, peer: PeerFit
 ) -> None:
     def work() -> tuple[float, dict[str, float], float]:
-        seconds = best_of(lambda: vcomp.fit(case.formula, case.data, method=method), settings.repeat)
+        seconds = best_of(
+            lambda: vcomp.fit(case.formula, case.data, method=method), settings.repeat
+        )
         res = vcomp.fit(case.formula, case.data, method=method)
         return seconds, res.vcomp.to_dict(), res.llf
 

@@ -25,7 +25,9 @@ def run(report: Report, settings: Settings) -> None:
         path, stored = Path(folder) / "scores.csv", Path(folder) / "fit.json"
         data = crossed(1_500, 30, 50)
         data.to_csv(path, index=False)
-        seconds = best_of(lambda: _vcomp("fit", _FORMULA, str(path), "--json", str(stored)), repeat)
+        seconds = best_of(
+            lambda: _vcomp("fit", _FORMULA, str(path), "--json", str(stored)), repeat
+        )
         theirs = vcomp.VarianceComponentsResults.from_json(stored)
         agree(vcomp.fit(_FORMULA, data).vcomp, theirs.vcomp)
         report("vcomp fit, 1,500 rows of CSV, warm cache", seconds, _PEER, peer_seconds)

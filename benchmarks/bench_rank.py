@@ -28,7 +28,12 @@ def run(report: Report, settings: Settings) -> None:
     holes = X.copy()
     holes[::7, ::5] = np.nan
     seconds = best_of(lambda: ir.expected_tau(holes, _SIZES), settings.repeat)
-    report(f"Eτ, {len(_SIZES)} sizes, missing cells", seconds, "numpy.cov, no cell missing", peer_seconds)
+    report(
+        f"Eτ, {len(_SIZES)} sizes, missing cells",
+        seconds,
+        "numpy.cov, no cell missing",
+        peer_seconds,
+    )
 
 
 def _expected_tau(X: Any) -> list[float]:

@@ -172,10 +172,6 @@ def test_warnings_are_one_line(scores, tmp_path):
     data.loc[3, "y"] = None
     path = tmp_path / "missing.csv"
     data.to_csv(path, index=False)
-    done = subprocess.run(
-        [sys.executable, "-c", "from vcomp.cli.main import main; main()", "fit", FORMULA, str(path)],
-        capture_output=True, text=True, encoding="utf-8",
-    )  # fmt: skip
-    assert done.returncode == 0
+    done = run("fit", FORMULA, str(path), warnings_are="default")
     (line,) = done.stderr.splitlines()
     assert line.startswith("vcomp: warning: 1 of 63 rows have a missing value (y 1)")

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy.rank_accuracy import PairedDifferences, expected_tau, expected_tau_ap
+from vcomp.dstudy.paired import PairedDifferences
+from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
 from vcomp.exceptions import DataError, PlanError, VcompError
 
 BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])

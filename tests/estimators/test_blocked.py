@@ -19,7 +19,9 @@ class Dense:
         self.model, self.v, self.reml = model, np.asarray(v, float), reml
         n = model.nobs
         self.X, self.y = model.exog, model.endog
-        incidences = [np.eye(s)[c] for c, s in zip(model.chunk.codes, model.chunk.sizes)]
+        incidences = [
+            np.eye(s)[c] for c, s in zip(model.chunk.codes, model.chunk.sizes, strict=True)
+        ]
         self.Vt = [Z @ Z.T for Z in incidences] + [np.eye(n)]
         self.V = sum(s * Vt for s, Vt in zip(self.v, self.Vt, strict=True))
         self.Vi = np.linalg.inv(self.V)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ def test_the_end_is_quadratic(name):
         decrements.append(shown.newton_decrement)
         if decrements[-1] < 1e-11:
             break
-    near = [(a, b) for a, b in zip(decrements, decrements[1:], strict=False) if 1e-6 < a < 1e-2]
+    near = [(a, b) for a, b in pairwise(decrements) if 1e-6 < a < 1e-2]
     assert decrements[-1] < 1e-9
     # The factor is the relative third derivative; 10 covers a component just above its bound.
     assert all(b < 10.0 * a**2 + 1e-10 for a, b in near)
@@ -91,10 +92,8 @@ def test_components_decades_apart(ratio):
     within = (data["y"] - means[data["a"]].to_numpy()).pow(2).sum() / (a * (n - 1))
     between = n * means.var()
     res = vcomp.fit("y ~ (1|a)", data)
-    if between > within:
-        expected = [(between - within) / n, within]
-    else:
-        expected = [0.0, data["y"].var()]
+    interior = between > within
+    expected = [(between - within) / n, within] if interior else [0.0, data["y"].var()]
     np.testing.assert_allclose(res.vcomp, expected, rtol=1e-7)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import vcomp.ir
-from vcomp.dstudy.rank_accuracy import PairedDifferences
+from vcomp.dstudy.paired import PairedDifferences
 from vcomp.exceptions import DataError
 
 COLLECTIONS = [

@@ -148,7 +148,7 @@ def test_predicted_effects_have_the_levels_as_index():
 
 
 def test_prediction_for_new_rows():
-    formula, data = unbalanced("crossed")
+    _, data = unbalanced("crossed")
     data["x"] = np.random.default_rng(0).normal(size=len(data))
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
     new = pd.DataFrame({"a": [0, 99, 99], "b": [3, 3, 99], "x": [0.0, 1.0, 2.0]})
@@ -214,7 +214,7 @@ def test_what_rank_accuracy_needs(two_way):
     pd.testing.assert_frame_equal(
         res.expected_tau(b=[5, 9]), vcomp.ir.expected_tau(matrix, [5, 9]), rtol=1e-10
     )
-    # Without a size the first facet of the formula is ranked over the other, as many as there were.
+    # Without a size the formula's first facet is ranked over the other, as many as there were.
     pd.testing.assert_frame_equal(res.expected_tau(), res.expected_tau(b=9))
     # The other way round.
     pd.testing.assert_frame_equal(
@@ -237,7 +237,7 @@ def test_rank_accuracy_of_replicated_cells_uses_their_means():
 
 
 def test_feldts_interval_of_replicated_cells():
-    """The mean squares of the cell means give the exact interval when n' replicates are the same."""
+    """Mean squares of the cell means give the exact interval for the same n' of replicates."""
     formula, data = balanced("crossed, replicated", scale=3.0)
     res = vcomp.fit(formula, data)
     means = data.groupby(["a", "b"], as_index=False)["y"].mean()

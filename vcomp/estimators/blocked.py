@@ -13,23 +13,22 @@ Terms with σ²_t = 0 are not in the equations; their scores come from Z_t'P Z_t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import EstimationError
-from vcomp.linalg.arrowhead import (
-    Arrowhead,
-    ArrowheadFactor,
-    InverseBlocks,
-    factorise,
-    inverse_blocks,
+from vcomp.estimators.equations import (
+    Equations,
+    Point,
+    build_equations,
+    cross_columns,
+    solve_equations,
 )
+from vcomp.exceptions import EstimationError
+from vcomp.linalg.arrowhead import InverseBlocks, inverse_blocks
 from vcomp.linalg.memory import available_bytes, gib
 from vcomp.linalg.threads import limited_blas
 from vcomp.statistics import CrossProducts
@@ -37,8 +36,6 @@ from vcomp.statistics import CrossProducts
 __all__ = ["BlockedLikelihood", "Derivatives", "InformationKind", "Solution"]
 
 InformationKind = Literal["observed", "expected", "average"]
-
-_COLUMNS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,41 +66,6 @@ class Solution:
     conditional_var: tuple[FloatArray, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Henderson's equations for the terms with a positive component."""
-
-    active: tuple[int, ...]  # largest first; the first is eliminated
-    slices: tuple[slice, ...]  # places of the others in the tail
-    matrix: Arrowhead
-    lead_y: FloatArray
-    tail_y: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """The equations factored and solved at one value of the components."""
-
-    v: FloatArray
-    layout: _Layout
-    factor: ArrowheadFactor
-    effects: FloatArray  # (q,) û of the eliminated term
-    tail: FloatArray  # (m + p,) û of the other terms, then β̂
-    rss: float  # σ²_e y'P y
-
-    @property
-    def residual(self) -> float:
-        return float(self.v[-1])
-
-    def solution_of(self, term: int) -> FloatArray:
-        place = self.layout.active.index(term)
-        return self.effects if place == 0 else self.tail[self.layout.slices[place - 1]]
-
-    @property
-    def beta(self) -> FloatArray:
-        return self.tail[self.factor.n_sparse :]
-
-
 class BlockedLikelihood:
     """Restricted or full log-likelihood of a variance components model, with derivatives.
 
@@ -121,7 +83,7 @@ class BlockedLikelihood:
     def __init__(self, stats: CrossProducts, *, reml: bool) -> None:
         self.stats = stats
         self.reml = reml
-        self._layouts: dict[tuple[int, ...], _Layout] = {}
+        self._equations: dict[tuple[int, ...], Equations] = {}
         self._check_size()
 
     def loglike(self, v: FloatArray) -> float:
@@ -180,31 +142,19 @@ class BlockedLikelihood:
                 f"({gib(needed)}), and {gib(free)} are free; method='anova' needs no such block"
             )
 
-    def _layout(self, active: tuple[int, ...]) -> _Layout:
-        if active not in self._layouts:
-            self._layouts[active] = _build_layout(self.stats, active)
-        return self._layouts[active]
-
-    def _solve(self, v: FloatArray) -> _Point:
+    def _solve(self, v: FloatArray) -> Point:
         v = np.asarray(v, dtype=float)
         sizes = self.stats.sizes
         positive = [t for t in range(self.stats.n_terms) if v[t] > 0.0]
-        layout = self._layout(tuple(sorted(positive, key=lambda t: (-sizes[t], t))))
-        ridges = [v[-1] / v[t] for t in layout.active]
-        tail_ridge = np.zeros(layout.matrix.tail.shape[0])
-        for ridge, place in zip(ridges[1:], layout.slices, strict=True):
-            tail_ridge[place] = ridge
-        with limited_blas(tail_ridge.size):
-            factor = factorise(layout.matrix, ridges[0] if ridges else 0.0, tail_ridge)
-            lead, tail = factor.solve(layout.lead_y[:, None], layout.tail_y[:, None])
-        effects, rest = lead[:, 0], tail[:, 0]
-        rss = self.stats.yy - layout.lead_y @ effects - layout.tail_y @ rest
-        return _Point(v, layout, factor, effects, rest, float(rss))
+        active = tuple(sorted(positive, key=lambda t: (-sizes[t], t)))
+        if active not in self._equations:
+            self._equations[active] = build_equations(self.stats, active)
+        return solve_equations(self._equations[active], self.stats.yy, v)
 
-    def _order(self, point: _Point) -> int:
+    def _order(self, point: Point) -> int:
         return int(point.factor.L.shape[0]) if self.reml else point.factor.n_sparse
 
-    def _inverse(self, point: _Point) -> InverseBlocks:
+    def _inverse(self, point: Point) -> InverseBlocks:
         return inverse_blocks(point.factor, self._order(point))
 
     # Value and score ------------------------------------------------------------------------
@@ -213,19 +163,19 @@ class BlockedLikelihood:
     def _degrees(self) -> int:
         return self.stats.n - (self.stats.n_fixed if self.reml else 0)
 
-    def _loglike(self, point: _Point) -> float:
+    def _loglike(self, point: Point) -> float:
         """−2ℓ = log|V| + log|X'V⁻¹X| + y'Py + (N−p) log 2π; ML without the second, and N."""
         s2, p = point.residual, self.stats.n_fixed
         log_random, log_fixed = point.factor.log_determinants()
         log_V = self.stats.n * np.log(s2) + log_random
-        for t in point.layout.active:
+        for t in point.equations.active:
             log_V += self.stats.sizes[t] * np.log(point.v[t] / s2)
         deviance = log_V + point.rss / s2 + self._degrees * np.log(2.0 * np.pi)
         if self.reml:
             deviance += log_fixed - p * np.log(s2)
         return float(-0.5 * deviance)
 
-    def _score_vectors(self, point: _Point) -> list[FloatArray]:
+    def _score_vectors(self, point: Point) -> list[FloatArray]:
         """Return Z_t'P y for every term."""
         vectors = []
         for t in range(self.stats.n_terms):
@@ -233,12 +183,12 @@ class BlockedLikelihood:
                 vectors.append(point.solution_of(t) / point.v[t])
             else:
                 fitted = self.stats.ZX[t] @ point.beta
-                for u in point.layout.active:
+                for u in point.equations.active:
                     fitted = fitted + self.stats.gram(t, u) @ point.solution_of(u)
                 vectors.append((self.stats.Zy[t] - fitted) / point.residual)
         return vectors
 
-    def _traces(self, point: _Point, inverse: InverseBlocks) -> FloatArray:
+    def _traces(self, point: Point, inverse: InverseBlocks) -> FloatArray:
         """Return tr(P V_t) of every term (V⁻¹ in place of P for ML)."""
         s2, sizes = point.residual, self.stats.sizes
         traces = np.empty(self.stats.n_terms)
@@ -246,24 +196,24 @@ class BlockedLikelihood:
             if point.v[t] == 0.0:
                 traces[t] = self._trace_at_zero(point, t)
                 continue
-            place = point.layout.active.index(t)
+            place = point.equations.active.index(t)
             if place == 0:
                 block = inverse.lead_trace()
             else:
-                block = float(np.diagonal(inverse.tail)[point.layout.slices[place - 1]].sum())
+                block = float(np.diagonal(inverse.tail)[point.equations.slices[place - 1]].sum())
             traces[t] = sizes[t] / point.v[t] - s2 * block / point.v[t] ** 2
         return traces
 
-    def _trace_at_zero(self, point: _Point, term: int) -> float:
+    def _trace_at_zero(self, point: Point, term: int) -> float:
         """Return tr(Z_t'P Z_t) of a term outside the equations, some columns at a time."""
         total = float(self.stats.group_n[term].sum())
-        for lead, tail in _cross_columns(self.stats, point.layout, term):
+        for lead, tail in cross_columns(self.stats, point.equations, term):
             half = point.factor.half_solve(lead, tail, self._order(point))
             total -= float((np.square(lead) / point.factor.a[:, None]).sum())
             total -= float(np.square(half).sum())
         return total / point.residual
 
-    def _score(self, point: _Point, traces: FloatArray, PZy: list[FloatArray]) -> FloatArray:
+    def _score(self, point: Point, traces: FloatArray, PZy: list[FloatArray]) -> FloatArray:
         """½ (y'P V_t P y − tr(P V_t)); the residual's follows, as Σ σ² s is known."""
         score = np.empty(self.stats.n_terms + 1)
         score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(PZy, traces, strict=True)]
@@ -273,7 +223,7 @@ class BlockedLikelihood:
 
     # Information ----------------------------------------------------------------------------
 
-    def _average(self, point: _Point, PZy: list[FloatArray]) -> FloatArray:
+    def _average(self, point: Point, PZy: list[FloatArray]) -> FloatArray:
         """Return ½ y'P V_t P V_u P y.
 
         With f_t = Z_t Z_t'P y every element is f_t'P f_u. For the residual P(Σ σ²_t V_t + σ²_e I)P
@@ -295,15 +245,15 @@ class BlockedLikelihood:
         return 0.5 * _with_residual(fPf, squares, point.rss / s2, v)
 
     def _working_column(
-        self, point: _Point, term: int, r: FloatArray
+        self, point: Point, term: int, r: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return [Z X]'f for f = Z_t r, split into the eliminated block and the tail."""
-        layout = point.layout
+        layout = point.equations
         parts = [self.stats.gram(u, term) @ r for u in layout.active]
         lead = parts[0] if parts else np.zeros(0)
         return lead, np.concatenate([*parts[1:], self.stats.ZX[term].T @ r])
 
-    def _expected(self, point: _Point) -> FloatArray:
+    def _expected(self, point: Point) -> FloatArray:
         """Return ½ tr(P V_t P V_u) from squared norms of the blocks of C⁻¹."""
         if any(point.v[:-1] == 0.0):
             squares, traces = _dense_squares(self.stats, point, self._order(point))
@@ -311,7 +261,7 @@ class BlockedLikelihood:
             squares, traces = self._squares(point)
         return 0.5 * _with_residual(squares, traces, float(self._degrees), point.v)
 
-    def _squares(self, point: _Point) -> tuple[FloatArray, FloatArray]:
+    def _squares(self, point: Point) -> tuple[FloatArray, FloatArray]:
         """Return ‖Z_t'P Z_u‖² and tr(Z_t'P Z_t).
 
         They follow from Z_t'P Z_u = δ_tu I/σ²_t − σ²_e C^tu/(σ²_t σ²_u).
@@ -319,11 +269,11 @@ class BlockedLikelihood:
         inverse, s2, v = self._inverse(point), point.residual, point.v
         traces = self._traces(point, inverse)
         squares = np.zeros((self.stats.n_terms, self.stats.n_terms))
-        if not point.layout.active:
+        if not point.equations.active:
             return squares, traces
-        norms = inverse.squared_norms(list(point.layout.slices))
-        for i, t in enumerate(point.layout.active):
-            for j, u in enumerate(point.layout.active):
+        norms = inverse.squared_norms(list(point.equations.slices))
+        for i, t in enumerate(point.equations.active):
+            for j, u in enumerate(point.equations.active):
                 squares[t, u] = s2**2 * norms[i, j] / (v[t] * v[u]) ** 2
             # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'PZ).
             squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
@@ -331,20 +281,20 @@ class BlockedLikelihood:
 
     # Predictions ----------------------------------------------------------------------------
 
-    def _effects(self, point: _Point, term: int) -> FloatArray:
+    def _effects(self, point: Point, term: int) -> FloatArray:
         if point.v[term] == 0.0:
             return np.zeros(self.stats.sizes[term])
         return point.solution_of(term).copy()
 
-    def _variances(self, point: _Point, inverse: InverseBlocks) -> tuple[FloatArray, ...]:
+    def _variances(self, point: Point, inverse: InverseBlocks) -> tuple[FloatArray, ...]:
         variances = []
         for t, size in enumerate(self.stats.sizes):
             if point.v[t] == 0.0:
                 variances.append(np.zeros(size))
-            elif t == point.layout.active[0]:
+            elif t == point.equations.active[0]:
                 variances.append(point.residual * inverse.lead_diagonal())
             else:
-                place = point.layout.slices[point.layout.active.index(t) - 1]
+                place = point.equations.slices[point.equations.active.index(t) - 1]
                 variances.append(point.residual * np.diagonal(inverse.tail)[place])
         return tuple(variances)
 
@@ -371,59 +321,8 @@ def _with_residual(
     return np.block([[squares, mixed[:, None]], [mixed[None, :], np.array([[corner]])]])
 
 
-def _build_layout(stats: CrossProducts, active: tuple[int, ...]) -> _Layout:
-    """Assemble the parts of Henderson's equations for the terms in `active`."""
-    from scipy.sparse import block_array, csr_array
-
-    p, tail_terms = stats.n_fixed, active[1:]
-    ends = np.cumsum([0, *(stats.sizes[t] for t in tail_terms)])
-    slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
-    m = int(ends[-1])
-    tail = np.empty((m + p, m + p))
-    for t, rows in zip(tail_terms, slices, strict=True):
-        for u, cols in zip(tail_terms, slices, strict=True):
-            tail[rows, cols] = stats.gram(t, u).toarray()
-        tail[rows, m:] = stats.ZX[t]
-        tail[m:, rows] = stats.ZX[t].T
-    tail[m:, m:] = stats.XX
-    lead = active[0] if active else None
-    if lead is None:
-        coupling: Any = csr_array((0, 0))
-    elif tail_terms:
-        coupling = block_array([[stats.gram(lead, t) for t in tail_terms]]).tocsr()
-    else:
-        coupling = csr_array((stats.sizes[lead], 0))
-    coupling.sort_indices()
-    matrix = Arrowhead(
-        lead=stats.group_n[lead] if lead is not None else np.zeros(0),
-        indptr=coupling.indptr.astype(np.int64),
-        indices=coupling.indices.astype(np.int32),
-        data=coupling.data.astype(float),
-        dense=np.ascontiguousarray(stats.ZX[lead]) if lead is not None else np.zeros((0, p)),
-        tail=tail,
-        n_sparse=m,
-    )
-    lead_y = stats.Zy[lead] if lead is not None else np.zeros(0)
-    tail_y = np.concatenate([*(stats.Zy[t] for t in tail_terms), stats.Xy])
-    return _Layout(active, slices, matrix, lead_y, tail_y)
-
-
-def _cross_columns(
-    stats: CrossProducts, layout: _Layout, term: int
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield [Z X]'Z_t in dense slabs of columns, split into eliminated block and tail."""
-    blocks = [stats.gram(u, term).tocsc() for u in layout.active]
-    X = stats.ZX[term].T
-    for start in range(0, stats.sizes[term], _COLUMNS_AT_ONCE):
-        slab = slice(start, start + _COLUMNS_AT_ONCE)
-        parts = [block[:, slab].toarray() for block in blocks]
-        width = X[:, slab].shape[1]
-        lead = parts[0] if parts else np.zeros((0, width))
-        yield lead, np.concatenate([*parts[1:], X[:, slab]])
-
-
 def _dense_squares(
-    stats: CrossProducts, point: _Point, order: int
+    stats: CrossProducts, point: Point, order: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return ‖Z_t'P Z_u‖² and tr(Z_t'P Z_t) with Z'PZ formed: where some component is zero."""
     ends = np.cumsum([0, *stats.sizes])
@@ -439,7 +338,7 @@ def _dense_squares(
     for t in range(stats.n_terms):
         for u in range(stats.n_terms):
             W[ends[t] : ends[t + 1], ends[u] : ends[u + 1]] = stats.gram(t, u).toarray()
-        slabs += list(_cross_columns(stats, point.layout, t))
+        slabs += list(cross_columns(stats, point.equations, t))
     lead = np.concatenate([s[0] for s in slabs], axis=1)
     half = np.concatenate([point.factor.half_solve(s[0], s[1], order) for s in slabs], axis=1)
     W -= lead.T @ (lead / point.factor.a[:, None]) + half.T @ half

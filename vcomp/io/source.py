@@ -111,8 +111,8 @@ def _from_pandas(data: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def _from_mapping(data: Mapping[Any, Any], names: list[str]) -> pd.DataFrame:
     import pandas as pd
 
-    by_name = {str(key): values for key, values in data.items()}
-    columns = {name: _one_column(name, by_name[name]) for name in names}
+    keys = {str(key): key for key in data}  # a value may be read from a file when it is asked for
+    columns = {name: _one_column(name, data[keys[name]]) for name in names}
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(

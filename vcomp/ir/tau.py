@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vcomp.dstudy import rank_accuracy
-from vcomp.dstudy.rank_accuracy import PairedDifferences
+from vcomp.dstudy.paired import PairedDifferences
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, Json
 from vcomp.design import Design
-from vcomp.dstudy.rank_accuracy import PairedDifferences
+from vcomp.dstudy.paired import PairedDifferences
 from vcomp.statistics import ScoreTable
 
 __all__ = ["CellMeans"]

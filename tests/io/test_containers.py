@@ -1,0 +1,228 @@
+"""One table in every container gives one result."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import vcomp
+from vcomp.io import open_source
+
+FORMULA = "score ~ x + (1|sys) + (1|topic)"
+rng = np.random.default_rng(7)
+N_SYS, N_TOPIC = 5, 8
+NUMBER = np.repeat(np.arange(N_SYS), N_TOPIC)
+SYS = np.array([f"s{i}" for i in NUMBER])
+TOPIC = np.tile([f"thème {j}" for j in range(N_TOPIC)], N_SYS)
+X = rng.normal(size=NUMBER.size)
+SCORE = rng.normal(size=N_SYS)[NUMBER] + 0.5 * X + rng.normal(size=NUMBER.size)
+DATA = {"score": SCORE, "sys": SYS, "topic": TOPIC, "x": X, "unused": SCORE[::-1]}
+FRAME = pd.DataFrame(DATA)
+TABLE = pa.table(DATA)
+EXPECTED = vcomp.fit(FORMULA, FRAME)
+
+
+def with_column(name, values):
+    return TABLE.set_column(TABLE.column_names.index(name), name, values)
+
+
+def chunked_dictionaries():
+    """Return a table whose chunks have dictionaries of their own, in different orders."""
+    parts = [TABLE.slice(20), TABLE.slice(0, 20)]
+    encoded = [p.set_column(1, "sys", p["sys"].dictionary_encode()) for p in parts]
+    return pa.concat_tables(encoded)
+
+
+SAME = {
+    "frame": FRAME,
+    "frame, other index": FRAME.set_index(np.arange(100, 140)),
+    "frame, all columns indexed": FRAME.sample(frac=1.0, random_state=1),
+    "frame, column names not text": FRAME.rename(columns={"unused": 0}),
+    "categories": FRAME.astype({"sys": "category", "topic": "category"}),
+    "object columns": FRAME.astype({"sys": object, "score": object, "x": object}),
+    "pandas' nullable types": FRAME.convert_dtypes(),
+    "pandas' Arrow types": FRAME.convert_dtypes(dtype_backend="pyarrow"),
+    "sparse": FRAME.assign(score=pd.arrays.SparseArray(SCORE)),
+    "arrays": DATA,
+    "lists": {name: list(column) for name, column in DATA.items()},
+    "tuples": {name: tuple(column) for name, column in DATA.items()},
+    "Series": {name: pd.Series(c, index=range(5, 45)) for name, c in DATA.items()},
+    "polars Series": {name: pl.Series(column) for name, column in DATA.items()},
+    "Arrow arrays": {name: pa.chunked_array([column]) for name, column in DATA.items()},
+    "unused column of another length": {**DATA, "unused": [1.0]},
+    "other byte order": {**DATA, "score": SCORE.astype(">f8"), "sys": NUMBER.astype(">i4")},
+    "long double": {**DATA, "score": SCORE.astype(np.longdouble)},
+    "bytes": {**DATA, "sys": SYS.astype("S")},
+    "decimals": {**DATA, "score": [decimal.Decimal(float(s)) for s in SCORE]},
+    "polars": pl.DataFrame(DATA),
+    "polars, Categorical": pl.DataFrame(DATA).with_columns(pl.col("sys").cast(pl.Categorical)),
+    "polars, Enum": pl.DataFrame(DATA).with_columns(
+        pl.col("sys").cast(pl.Enum(["unused", *sorted(set(SYS), reverse=True)]))
+    ),
+    "Arrow table": TABLE,
+    "Arrow dictionary": with_column("sys", TABLE["sys"].dictionary_encode()),
+    "Arrow dictionaries": chunked_dictionaries(),
+    "Arrow large_string": with_column("sys", TABLE["sys"].cast(pa.large_string())),
+    "Arrow string_view": with_column("sys", TABLE["sys"].cast(pa.string_view())),
+    "Arrow binary": with_column("sys", TABLE["sys"].cast(pa.binary())),
+    "Arrow int8": with_column("sys", pa.array(NUMBER.astype("i1"))),
+    "Arrow runs": with_column("sys", pc.run_end_encode(TABLE["sys"])),
+    "Arrow dates": with_column(
+        "sys", pa.array([datetime.date(2020, 1, 1 + i) for i in NUMBER.tolist()])
+    ),
+    "Arrow record batch": TABLE.to_batches()[0],
+    "Arrow, from an indexed frame": pa.Table.from_pandas(FRAME.set_index("sys")),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_container_does_not_matter(name):
+    result = vcomp.fit(FORMULA, SAME[name])
+    # The order of the levels may differ, and with it the last digits of sums.
+    np.testing.assert_allclose(result.vcomp, EXPECTED.vcomp, rtol=1e-9)
+    np.testing.assert_allclose(result.fe_params, EXPECTED.fe_params, rtol=1e-9)
+    assert result.llf == pytest.approx(EXPECTED.llf, rel=1e-12)
+    assert result.nobs == 40
+
+
+IN_ORDER = [n for n in SAME if n not in {"polars, Enum", "frame, all columns indexed"}]
+
+
+@pytest.mark.parametrize("name", [n for n in IN_ORDER if n != "Arrow dictionaries"])
+def test_with_the_same_order_of_levels_and_rows_every_bit_is_the_same(name):
+    np.testing.assert_array_equal(vcomp.fit(FORMULA, SAME[name]).vcomp, EXPECTED.vcomp)
+
+
+def test_a_stream_of_batches_is_read_once():
+    result = vcomp.fit(FORMULA, TABLE.to_reader(max_chunksize=7))
+    np.testing.assert_array_equal(result.vcomp, EXPECTED.vcomp)
+
+
+@pytest.mark.parametrize("as_bool", [np.asarray, pa.array, pl.Series, list])
+def test_booleans_are_levels(as_bool):
+    result = vcomp.fit("score ~ (1|late)", {**DATA, "late": as_bool(NUMBER > 2)})
+    assert result.model.design.group_index(0).tolist() == [False, True]
+    expected = vcomp.fit("score ~ (1|late)", {**DATA, "late": np.where(NUMBER > 2, "b", "a")})
+    np.testing.assert_array_equal(result.vcomp, expected.vcomp)
+
+
+MISSING = {
+    "list, None": {**DATA, "sys": [None, *SYS[1:]]},
+    "list, nan": {**DATA, "sys": [float("nan"), *SYS[1:]]},
+    "list, NA": {**DATA, "sys": [pd.NA, *SYS[1:]]},
+    "frame": FRAME.assign(sys=[None, *SYS[1:]]),
+    "category": FRAME.assign(sys=pd.Categorical([None, *SYS[1:]])),
+    "score nan": FRAME.assign(score=[np.nan, *SCORE[1:]]),
+    "masked array": {**DATA, "score": np.ma.masked_array(SCORE, [True] + 39 * [False])},
+    "masked levels": {**DATA, "sys": np.ma.masked_array(NUMBER, [True] + 39 * [False])},
+    "nullable": FRAME.assign(sys=pd.array([None, *NUMBER[1:].tolist()], dtype="Int8")),
+    "polars null": pl.DataFrame({**DATA, "sys": [None, *SYS[1:].tolist()]}),
+    "polars NaN": pl.DataFrame({**DATA, "score": [float("nan"), *SCORE[1:].tolist()]}),
+    "Arrow null": with_column("sys", pa.array([None, *SYS[1:].tolist()])),
+    "Arrow null number": with_column("sys", pa.array([None, *NUMBER[1:].tolist()])),
+    "Arrow null score": with_column("score", pa.array([None, *SCORE[1:].tolist()])),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_missing_in_every_container(name):
+    with pytest.warns(
+        vcomp.VcompWarning, match=r"1 of 40 rows have a missing value \((sys|score) 1\)"
+    ):
+        result = vcomp.fit(FORMULA, MISSING[name])
+    expected = vcomp.fit(FORMULA, FRAME.iloc[1:])
+    np.testing.assert_allclose(result.vcomp, expected.vcomp, rtol=1e-12)
+
+
+def test_values_of_several_types_are_not_made_text():
+    mixed = [1 if s == "s1" else "1" if s == "s2" else s for s in SYS]
+    for data in ({**DATA, "sys": mixed}, FRAME.assign(sys=mixed)):
+        result = vcomp.fit(FORMULA, data)
+        assert set(result.model.design.group_index(0)) == {1, "1", "s0", "s3", "s4"}
+        np.testing.assert_allclose(result.vcomp, EXPECTED.vcomp, rtol=1e-12)
+
+
+def test_only_the_columns_used_are_read():
+    class Columns(dict):
+        def __getitem__(self, name):
+            read.append(name)
+            return super().__getitem__(name)
+
+    read = []
+    open_source(Columns(DATA)).read(["sys", "x"])
+    assert sorted(read) == ["sys", "x"]
+    assert list(open_source(FRAME).read(["x", "sys"]).columns) == ["x", "sys"]
+    assert list(open_source(TABLE).read(["x", "sys"]).columns) == ["x", "sys"]
+
+
+def test_a_duplicated_name_matters_only_if_it_is_used():
+    twice = pd.concat([FRAME, FRAME[["unused"]]], axis=1)
+    np.testing.assert_array_equal(vcomp.fit(FORMULA, twice).vcomp, EXPECTED.vcomp)
+    with pytest.raises(vcomp.DataError, match="2 columns named 'unused'"):
+        vcomp.fit("unused ~ (1|sys)", twice)
+    with pytest.raises(vcomp.DataError, match="2 columns named '0'"):
+        vcomp.fit("score ~ (1|Q('0'))", FRAME.assign(**{"0": SYS}).rename(columns={"x": 0}))
+    repeated = pa.table([SCORE, SYS, SYS], names=["score", "sys", "sys"])
+    with pytest.raises(vcomp.DataError, match="2 columns named 'sys'"):
+        vcomp.fit("score ~ (1|sys)", repeated)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (FRAME.rename(columns={"topic": "Topics"}), r"no column 'topic'.*mean 'Topics'\?"),
+        (FRAME.rename(columns={"score": "SCORE"}), r"no column 'score'.*mean 'SCORE'\?"),
+        (FRAME.drop(columns="x"), r"no column 'x' in the data; the columns are 'score', 'sys'"),
+        (pd.DataFrame(np.zeros((2, 30))), r"no column 'score' in the data; .*'19' …"),
+        (pd.DataFrame(), "which have no columns"),
+        ({}, "which have no columns"),
+        (FRAME.iloc[:0], "the data have no rows"),
+        ({name: [] for name in DATA}, "the data have no rows"),
+        (TABLE.slice(0, 0), "the data have no rows"),
+        ({**DATA, "sys": SYS[1:]}, "differ in length: 'sys' 39, 'topic' 40"),
+        (
+            {**DATA, "sys": np.zeros((40, 2))},
+            "column 'sys' has 2 dimensions; it needs one value a",
+        ),
+        ({**DATA, "x": [[v] for v in X]}, "column 'x' has 2 dimensions"),
+        ({**DATA, "x": [[1.0], [1.0, 2.0]] * 20}, "column 'x' has 2 dimensions"),
+        ({**DATA, "sys": "s1"}, "column 'sys' is a str; it needs one value a row"),
+        ({**DATA, "score": 1.5}, "column 'score' is a float; it needs one value a row"),
+        ({**DATA, "sys": None}, "column 'sys' is a NoneType"),
+        ({**DATA, "sys": set(SYS)}, "column 'sys' is a set"),
+        ({**DATA, "sys": (s for s in SYS)}, "column 'sys' is a generator"),
+        (pl.LazyFrame(DATA), "type LazyFrame cannot be read; call .collect"),
+        (FRAME["score"], "type Series is one column, not a table; give a pandas"),
+        (pl.Series(SCORE), "type Series is one column, not a table; give a pandas"),
+        (np.zeros((4, 3)), "type ndarray cannot be read; give a pandas or polars DataFrame"),
+        ([{"score": 1.0}], "type list cannot be read"),
+        (3, "type int cannot be read"),
+        (with_column("sys", pa.array([[i] for i in NUMBER.tolist()])), "facet 'sys' .* a level"),
+        (
+            with_column("sys", pa.array([{"a": i} for i in NUMBER.tolist()])),
+            "facet 'sys' .* level",
+        ),
+        ({**DATA, "x": [{} for _ in SYS]}, "column 'x' holds neither numbers nor levels"),
+        ({**DATA, "x": X + 1j}, "column 'x' holds complex numbers"),
+    ],
+)
+def test_what_cannot_be_read(data, message):
+    with pytest.raises(vcomp.DataError, match=message):
+        vcomp.fit(FORMULA, data)
+
+
+def test_a_file_of_numpy_arrays(tmp_path):
+    np.savez(tmp_path / "a.npz", **{name: DATA[name] for name in ("score", "sys", "topic", "x")})
+    with np.load(tmp_path / "a.npz") as arrays:
+        np.testing.assert_array_equal(vcomp.fit(FORMULA, arrays).vcomp, EXPECTED.vcomp)
+
+
+def test_columns_with_several_header_rows_are_shown_as_they_are():
+    stacked = pd.DataFrame({("a", "score"): SCORE, ("a", "sys"): SYS})
+    with pytest.raises(vcomp.DataError, match=r"the columns are \"\('a', 'score'\)\""):
+        vcomp.fit("score ~ (1|sys)", stacked)

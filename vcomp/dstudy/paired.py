@@ -1,0 +1,330 @@
+"""The differences between every two systems: what rank accuracy needs of the scores.
+
+:class:`PairedDifferences` holds how much every two systems differ, and how much their difference
+varies from topic to topic. It keeps no scores, so that it can travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, Json, LongArray
+from vcomp.exceptions import DataError
+
+__all__ = ["PairedDifferences"]
+
+_ROUNDING = 64 * float(np.finfo(float).eps)
+"""A difference this small, relative to the largest score, is made by rounding alone."""
+
+_CANCELLED = 1e-6
+"""Below this share of S_ii + S_jj, S_ii + S_jj - 2 S_ij has lost six of its sixteen digits."""
+
+_MAX_SYSTEMS = 5_000
+"""Beyond, one system × system matrix takes more than 200 MB, and several are needed."""
+
+_BLOCK = 2**20
+"""Scores in one block of directly computed differences: 8 MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedDifferences:
+    """The differences between every two systems, summed up over topics.
+
+    Systems are sorted, the best first; those of equal mean stay in the order in which they came.
+    Pairs i < j are in the order of the rows of an upper triangle: (0, 1), (0, 2), …, (1, 2), ….
+
+    Attributes
+    ----------
+    systems : (k,) names, the best first
+    n_topics : number of topics with a score
+    grand_mean : mean of all scores
+    effects : (k,) mean score of each system, less `grand_mean`
+    differences : (k(k-1)/2,) mean of D = X_i - X_j over the topics that both systems have
+    variances : (k(k-1)/2,) variance of D over these topics, with denominator n - 1; exactly zero
+        where D does not vary but for rounding
+    n_common : (k(k-1)/2,) number of these topics
+
+    Examples
+    --------
+    >>> pairs = PairedDifferences.from_scores(
+    ...     [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.4]], ["a", "b", "c"]
+    ... )
+    >>> pairs.systems
+    ('b', 'a', 'c')
+    >>> pairs.differences.round(3), pairs.variances.round(3)
+    (array([0.2, 0.2, 0. ]), array([0.01, 0.03, 0.04]))
+    """
+
+    systems: tuple[str, ...]
+    n_topics: int
+    grand_mean: float
+    effects: FloatArray
+    differences: FloatArray
+    variances: FloatArray
+    n_common: LongArray
+
+    @classmethod
+    def from_scores(
+        cls, scores: FloatArray | Sequence[Sequence[float]], systems: Sequence[str]
+    ) -> PairedDifferences:
+        """Sum up a matrix of scores.
+
+        Parameters
+        ----------
+        scores : (n_topics, n_systems) score of each system on each topic, nan where there is none;
+            topics without any score are left out
+        systems : (n_systems,) their names
+
+        Returns
+        -------
+        PairedDifferences
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two systems or two topics, more systems than can be paired, a
+            score is infinite, or two systems have fewer than two topics in common.
+
+        Notes
+        -----
+        With S the covariance matrix of the systems over topics, s_ij² = S_ii + S_jj - 2 S_ij.
+        Topic means and then system means are taken out before anything is squared; the variances
+        of pairs for which that sum still cancels are computed from their differences.
+
+        Examples
+        --------
+        >>> PairedDifferences.from_scores([[0.3, 0.5], [0.4, 0.5]], ["a", "b"]).systems
+        ('b', 'a')
+        """
+        X = np.asarray(scores, dtype=float)
+        _check(X, systems)
+        X = X[~np.isnan(X).all(axis=1)]
+        grand_mean = float(np.nanmean(X))
+        tolerance = _ROUNDING * float(np.nanmax(np.abs(X)))
+        order, effects = _best_first(np.nanmean(X - grand_mean, axis=0), tolerance)
+        X = X[:, order]
+        names = tuple(str(systems[k]) for k in order)
+        upper = np.triu_indices(len(names), 1)
+        if np.isnan(X).any():
+            differences, variances, doubtful, n_common = _incomplete(X, names, upper)
+        else:
+            differences = effects[upper[0]] - effects[upper[1]]
+            variances, doubtful = _complete(X, upper)
+            n_common = np.full(differences.size, len(X), dtype=np.int64)
+        variances[doubtful] = _direct_variances(X, upper[0][doubtful], upper[1][doubtful])
+        constant = variances <= tolerance**2
+        variances[constant] = 0.0
+        differences[constant & (np.abs(differences) <= tolerance)] = 0.0
+        return cls(names, len(X), grand_mean, effects, differences, variances, n_common)
+
+    @classmethod
+    def from_cells(
+        cls, sums: FloatArray, counts: FloatArray | LongArray, systems: Sequence[str]
+    ) -> PairedDifferences:
+        """Sum up the means of the cells of a system × topic table.
+
+        Parameters
+        ----------
+        sums : (n_systems, n_topics) sum of the scores in each cell
+        counts : (n_systems, n_topics) number of scores in each cell, zero where there is none
+        systems : (n_systems,) their names
+
+        Returns
+        -------
+        PairedDifferences
+
+        Raises
+        ------
+        DataError
+            As :meth:`from_scores`.
+
+        Examples
+        --------
+        >>> sums, counts = np.array([[0.6, 0.2], [0.4, 0.5]]), np.array([[2, 1], [1, 1]])
+        >>> PairedDifferences.from_cells(sums, counts, ["a", "b"]).differences.round(3)
+        array([0.2])
+        """
+        means = np.full(np.shape(sums), np.nan)
+        np.divide(sums, counts, out=means, where=np.asarray(counts) > 0)
+        return cls.from_scores(means.T, systems)
+
+    @property
+    def n_systems(self) -> int:
+        """Number of systems."""
+        return len(self.systems)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every system has a score on every topic."""
+        return bool((self.n_common == self.n_topics).all())
+
+    @property
+    def n_zero_variance(self) -> int:
+        """Number of pairs whose difference is the same on every topic, as of identical systems."""
+        return int((self.variances == 0).sum())
+
+    @property
+    def standardized(self) -> FloatArray:
+        """D̄_ij / s_ij of each pair; where s_ij is zero, zero or ±inf as the sign of D̄_ij."""
+        D, variance = self.differences, self.variances
+        limit = np.where(D == 0, 0.0, np.copysign(np.inf, D))
+        return np.divide(D, np.sqrt(variance), out=limit, where=variance > 0)
+
+    def to_json(self) -> Json:
+        """Return plain lists that :meth:`from_json` reads again.
+
+        Without missing cells that is a number a pair.
+
+        Examples
+        --------
+        >>> pairs = PairedDifferences.from_scores([[0.25, 0.5], [0.0, 0.5]], ["a", "b"])
+        >>> pairs.to_json()["effects"]
+        [0.1875, -0.1875]
+        """
+        complete = self.is_complete
+        return {
+            "systems": list(self.systems),
+            "n_topics": self.n_topics,
+            "grand_mean": self.grand_mean,
+            "effects": self.effects.tolist(),
+            "differences": None if complete else self.differences.tolist(),
+            "variances": self.variances.tolist(),
+            "n_common": None if complete else self.n_common.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Json) -> PairedDifferences:
+        """Return what :meth:`to_json` stored.
+
+        Examples
+        --------
+        >>> pairs = PairedDifferences.from_scores([[0.25, 0.5], [0.0, 0.5]], ["a", "b"])
+        >>> PairedDifferences.from_json(pairs.to_json()).differences
+        array([0.375])
+        """
+        effects = np.array(stored["effects"], dtype=float)
+        i, j = np.triu_indices(effects.size, 1)
+        differences, n_common = stored["differences"], stored["n_common"]
+        n_topics = int(stored["n_topics"])
+        return cls(
+            systems=tuple(stored["systems"]),
+            n_topics=n_topics,
+            grand_mean=float(stored["grand_mean"]),
+            effects=effects,
+            differences=effects[i] - effects[j]
+            if differences is None
+            else np.array(differences, dtype=float),
+            variances=np.array(stored["variances"], dtype=float),
+            n_common=np.full(i.size, n_topics, dtype=np.int64)
+            if n_common is None
+            else np.array(n_common, dtype=np.int64),
+        )
+
+
+def _check(X: FloatArray, systems: Sequence[str]) -> None:
+    if X.ndim != 2:
+        raise DataError(f"scores must be a topic × system matrix; it has {X.ndim} dimension(s)")
+    k = X.shape[1]
+    if len(systems) != k:
+        raise DataError(f"there are {len(systems)} names for {k} systems")
+    if k < 2:
+        raise DataError(f"rank accuracy needs at least two systems; there are {k}")
+    if k > _MAX_SYSTEMS:
+        raise DataError(
+            f"{k:,} systems make {k * (k - 1) // 2:,} pairs; "
+            f"rank accuracy is limited to {_MAX_SYSTEMS:,} systems"
+        )
+    if np.isinf(X).any():
+        system = systems[int(np.flatnonzero(np.isinf(X).any(axis=0))[0])]
+        raise DataError(f"system {str(system)!r} has an infinite score")
+    present = ~np.isnan(X)
+    n_topics = int(present.any(axis=1).sum())
+    if n_topics < 2:
+        raise DataError(f"rank accuracy needs at least two topics; scores are on {n_topics}")
+    lone = np.flatnonzero(present.sum(axis=0) < 2)
+    if lone.size:
+        name = str(systems[lone[0]])
+        raise DataError(f"system {name!r} has scores on fewer than two topics; leave it out")
+
+
+def _best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatArray]:
+    """Return the order of systems by `effects`, and the sorted effects with ties made exact.
+
+    Means that are equal on paper differ in the last bit, and with it would go the order of the
+    systems and Eτ_AP. So neighbours no further apart than `tolerance` are tied: they keep the
+    order in which they came, and share one mean.
+    """
+    order = np.argsort(-effects, kind="stable")
+    ranked = effects[order]
+    starts = np.concatenate([[True], ranked[:-1] - ranked[1:] > tolerance])
+    tie = np.cumsum(starts) - 1
+    return order[np.lexsort((order, tie))], ranked[starts][tie]
+
+
+_Pairs = tuple[LongArray, LongArray]
+
+
+def _complete(X: FloatArray, pairs: _Pairs) -> tuple[FloatArray, BoolArray]:
+    """Return the variances of differences, and which of them cancellation may have spoilt."""
+    i, j = pairs
+    Z, _ = _centred(X)
+    S = Z.T @ Z / (len(Z) - 1)
+    diagonal = np.diag(S)
+    total = diagonal[i] + diagonal[j]
+    variances = total - 2.0 * S[i, j]
+    return variances, variances <= _CANCELLED * total
+
+
+def _incomplete(
+    X: FloatArray, systems: Sequence[str], pairs: _Pairs
+) -> tuple[FloatArray, FloatArray, BoolArray, LongArray]:
+    """Return means and variances of differences over common topics, the doubtful, and n."""
+    i, j = pairs
+    present = ~np.isnan(X)
+    M = present.astype(float)
+    n = (M.T @ M)[i, j]
+    _check_common(n, systems, pairs)
+    Z, effects = _centred(X)
+    Z = np.where(present, Z, 0.0)
+    sums, squares, products = Z.T @ M, (Z * Z).T @ M, Z.T @ Z
+    mean = (sums[i, j] - sums[j, i]) / n
+    total = squares[i, j] + squares[j, i]
+    ss = total - 2.0 * products[i, j] - n * mean**2
+    differences = mean + effects[i] - effects[j]
+    return differences, ss / (n - 1.0), ss <= _CANCELLED * total, n.astype(np.int64)
+
+
+def _centred(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `X` less topic means and then system means, and the latter."""
+    Z = X - np.nanmean(X, axis=1, keepdims=True)
+    effects = np.nanmean(Z, axis=0)
+    return Z - effects, effects
+
+
+def _direct_variances(X: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
+    """Return the variances of X_i - X_j from the differences, some pairs at a time."""
+    step = max(1, _BLOCK // len(X))
+    blocks = [
+        np.nanvar(X[:, i[at : at + step]] - X[:, j[at : at + step]], axis=0, ddof=1)
+        for at in range(0, i.size, step)
+    ]
+    return np.concatenate([np.empty(0), *blocks])
+
+
+def _check_common(n: FloatArray, systems: Sequence[str], pairs: _Pairs) -> None:
+    few = np.flatnonzero(n < 2)
+    if not few.size:
+        return
+    one, other = systems[pairs[0][few[0]]], systems[pairs[1][few[0]]]
+    if few.size == 1:
+        raise DataError(
+            f"systems {one!r} and {other!r} have fewer than two topics in common, "
+            "so the variance of their difference is unknown"
+        )
+    raise DataError(
+        f"{few.size:,} of {n.size:,} pairs of systems, {one!r} and {other!r} among them, "
+        "have fewer than two topics in common, so the variances of their differences are unknown"
+    )
