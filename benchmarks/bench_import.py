@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import vcomp
@@ -17,9 +18,9 @@ _FORMULA = "y ~ (1|a) + (1|b)"
 def run(report: Report, settings: Settings) -> None:
     report.section("import, each in a fresh process")
     repeat = 3 if settings.quick else 10
-    peer_seconds = best_of(lambda: _python("-c", _PEER), repeat)
+    peer_seconds = best_of(partial(_python, "-c", _PEER), repeat)
     for code in ("import vcomp", "import vcomp; vcomp.fit"):
-        seconds = best_of(lambda code=code: _python("-c", code), repeat)  # type: ignore[misc]
+        seconds = best_of(partial(_python, "-c", code), repeat)
         report(code, seconds, _PEER, peer_seconds)
     with tempfile.TemporaryDirectory() as folder:
         path, stored = Path(folder) / "scores.csv", Path(folder) / "fit.json"
@@ -36,7 +37,7 @@ def run(report: Report, settings: Settings) -> None:
             "vcomp fit, 1,500 rows of CSV, warm cache",
             seconds,
             "import statsmodels.api, read_csv",
-            best_of(lambda: _python("-c", code), repeat),
+            best_of(partial(_python, "-c", code), repeat),
         )
 
 

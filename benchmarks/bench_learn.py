@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
 from benchmarks.common import FULL_MODEL, Piped, Report, Settings, best_of, crossed, nested, pipe
-from vcomp.design import learn
+from vcomp.design import Design, learn
 
 
 def run(report: Report, settings: Settings) -> None:
@@ -17,18 +19,22 @@ def run(report: Report, settings: Settings) -> None:
             assert list(facet.levels) == list(_levels(piped)[facet.name])
         report(
             f"a + b, {n:,} rows, {kind} levels",
-            best_of(lambda p=piped: learn(p.formula, p.rows, p.environment), settings.repeat),  # type: ignore[misc]
+            best_of(partial(_learn, piped), settings.repeat),
             "pandas.factorize, sorted",
-            best_of(lambda p=piped: _levels(p), settings.repeat),  # type: ignore[misc]
+            best_of(partial(_levels, piped), settings.repeat),
         )
     piped = pipe(FULL_MODEL, nested(60, 2, 50, 959 if not settings.quick else 67))
     assert tuple(piped.stats.sizes) == _sizes(piped)
     report(
         f"p × a × (d:i), {len(piped.rows):,} rows",
-        best_of(lambda: learn(piped.formula, piped.rows, piped.environment), settings.repeat),
+        best_of(partial(_learn, piped), settings.repeat),
         "pandas groupby, 10 terms",
-        best_of(lambda: _sizes(piped), settings.repeat),
+        best_of(partial(_sizes, piped), settings.repeat),
     )
+
+
+def _learn(piped: Piped) -> Design:
+    return learn(piped.formula, piped.rows, piped.environment)
 
 
 def _levels(piped: Piped) -> dict[str, pd.Index]:

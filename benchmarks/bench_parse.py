@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from patsy import ModelDesc
 
 from benchmarks.common import FULL_MODEL, Report, Settings, best_of
@@ -22,7 +24,7 @@ def run(report: Report, settings: Settings) -> None:
         assert [term.name for term in parse(text).random] == [term.name() for term in theirs]
         report(
             name,
-            best_of(lambda text=text: parse(text), 50),  # type: ignore[misc]
+            best_of(partial(parse, text), 50),
             "patsy.ModelDesc.from_formula",
-            best_of(lambda plain=plain: ModelDesc.from_formula(plain), 50),
+            best_of(partial(ModelDesc.from_formula, plain), 50),
         )

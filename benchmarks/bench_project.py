@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def run(report: Report, settings: Settings) -> None:
     _check(_plan(known, sizes), _coefficients(sizes))
     peer_seconds = best_of(lambda: _coefficients(sizes), settings.repeat)
     for name, source in {"known components": known, "with SEs and intervals": uncertain}.items():
-        seconds = best_of(lambda source=source: _plan(source, sizes), settings.repeat)  # type: ignore[misc]
+        seconds = best_of(partial(_plan, source, sizes), settings.repeat)
         report(f"dstudy, {name}", seconds, "numpy, variances and coefficients", peer_seconds)
     study = _plan(uncertain, sizes)
     seconds = best_of(lambda: study.table, settings.repeat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def run(report: Report, settings: Settings) -> None:
     peer_seconds = best_of(lambda: np.cov(X, rowvar=False), settings.repeat)
     plain_seconds = best_of(lambda: _expected_tau(X), settings.repeat)
     for name, function in {"Eτ": ir.expected_tau, "Eτ_AP": ir.expected_tau_ap}.items():
-        seconds = best_of(lambda f=function: f(X, _SIZES), settings.repeat)  # type: ignore[misc]
+        seconds = best_of(partial(function, X, _SIZES), settings.repeat)
         report(f"{name}, {len(_SIZES)} sizes", seconds, "numpy.cov", peer_seconds)
         if function is ir.expected_tau:
             report(f"{name}, {len(_SIZES)} sizes", seconds, "numpy, equation 35", plain_seconds)

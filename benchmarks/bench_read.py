@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,16 @@ def run(report: Report, settings: Settings) -> None:
     for kind in ("integer", "text", "category"):
         data = crossed(n, 1_000, 20_000, kind=kind).assign(other=0.0)
         data.loc[::1000, "y"] = np.nan
-        peer = lambda data=data: data[_COLUMNS].dropna()  # noqa: E731
+        peer = partial(_complete, data)
         _compare(report, settings, f"pandas, {kind} levels", data, "pandas dropna", peer)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.parquet"
         data.to_parquet(path)
-        peer = lambda: pq.read_table(path, columns=_COLUMNS).to_pandas().dropna()  # noqa: E731
+        peer = partial(_complete_parquet, path)
         _compare(report, settings, "Parquet", path, "pyarrow, to pandas, dropna", peer)
         path = path.with_suffix(".csv")
         data.to_csv(path, index=False)
-        peer = lambda: pd.read_csv(path, usecols=_COLUMNS).dropna()  # noqa: E731
+        peer = partial(_complete_csv, path)
         _compare(report, settings, "CSV", path, "pandas read_csv, dropna", peer)
 
 
@@ -52,6 +53,18 @@ def _compare(
     assert (np.asarray(ours.facets["b"]) == np.asarray(theirs["b"])).all()
     seconds = best_of(lambda: _read(data), settings.repeat)
     report(name, seconds, peer_name, best_of(peer, settings.repeat))
+
+
+def _complete(data: pd.DataFrame) -> pd.DataFrame:
+    return data[_COLUMNS].dropna()
+
+
+def _complete_parquet(path: Path) -> pd.DataFrame:
+    return _complete(pq.read_table(path, columns=_COLUMNS).to_pandas())
+
+
+def _complete_csv(path: Path) -> pd.DataFrame:
+    return _complete(pd.read_csv(path, usecols=_COLUMNS))
 
 
 def _read(data: Any) -> Rows:

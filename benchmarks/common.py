@@ -244,7 +244,7 @@ def _as_kind(codes: NDArray[np.int32], prefix: str, kind: str) -> Any:
         return codes
     names = [f"{prefix}{level:06d}" for level in range(int(codes.max()) + 1)]
     if kind == "category":
-        return pd.Categorical.from_codes(codes, names)
+        return pd.Categorical.from_codes(codes, pd.Index(names))
     return pd.Series(np.array(names, dtype=object)[codes]).astype("str")
 
 
@@ -258,7 +258,9 @@ def _answer(work: Callable[[], Any], send: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
         send.send(work())
-    except (VcompError, MemoryError) as error:
+    except MemoryError:
+        send.send(f"needs more than {_MEMORY >> 30} GiB")
+    except VcompError as error:
         send.send(f"{type(error).__name__}: {error}"[:110])
 
 

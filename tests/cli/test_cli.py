@@ -15,12 +15,12 @@ import vcomp
 FORMULA = "y ~ (1|a) + (1|b)"
 
 
-def run(*arguments, check=True):
+def run(*arguments, check=True, warnings_are="error"):
     done = subprocess.run(
         [
             sys.executable,
             "-W",
-            "error",
+            warnings_are,
             "-c",
             "from vcomp.cli.main import main; main()",
             *arguments,

@@ -164,7 +164,7 @@ TILDE = "a formula has one ~, between response and terms"
         ("y ~ (1|a) (1|b)", "expected an operator, not '('", (10, "(")),
         ("y ~ (1|)", "expected a column or a term, not ')'", (7, ")")),
         ("y ~ (1|a) # note", "comments are not allowed", (10, "# note")),
-        ("y ~ .+(1|a)", "'.' does not stand for the other columns here; write out terms", (4, ".")),
+        ("y ~ .+(1|a)", "'.' is not short for the other columns; write out the terms", (4, ".")),
         ("y ~ (1|a b)", "'a b' is neither a column nor an expression of Python", (7, "a b")),
         ("y ~ if + (1|a)", "'if' is neither a column nor an expression of Python", (4, "if")),
         ("class ~ (1|a)", "'class' is neither a column nor an expression of Python", (0, "class")),

@@ -58,7 +58,7 @@ def facet_codes(facet: Facet, column: pd.Series) -> IntArray:
 def _known_codes(facet: Facet, column: pd.Series) -> IntArray:
     codes = facet_codes(facet, column)
     if (codes < 0).any():
-        unknown = column.iloc[int(np.argmax(codes < 0))]
+        unknown = column.iloc[[int(np.argmax(codes < 0))]].tolist()[0]
         raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
     return codes
 

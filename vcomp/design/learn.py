@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.components import REPLICATE, RESIDUAL
+from vcomp.components import RESIDUAL
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import Rows
@@ -51,17 +51,13 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         )
     X = fixed.matrix(rows.fixed, len(rows))
     constant = _constant_combination(fixed.names, X)
-    origin = _origin(rows.y) if constant.any() else 0.0
-    x_origin = _x_origin(fixed.names, X)
-    _check_range(f"the response {formula.response!r}", rows.y - origin)
-    for name, column in zip(fixed.names, (X - x_origin).T, strict=True):
-        _check_range(f"column {name!r} of the fixed part", column)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+        origin = _origin(rows.y) if constant.any() else 0.0
+        x_origin = _x_origin(fixed.names, X)
+        _check_range(f"the response {formula.response!r}", rows.y - origin)
+        for name, column in zip(fixed.names, (X - x_origin).T, strict=True):
+            _check_range(f"column {name!r} of the fixed part", column)
     structure = describe_structure(formula, n_levels, codes, len(rows))
-    if structure.replicated and REPLICATE in formula.facets:
-        raise DesignError(
-            f"{REPLICATE!r} is the name of the facet of repeated scores in a cell, which these "
-            "data have; rename the column"
-        )
     return Design(
         formula=formula,
         facets=facets,
@@ -81,9 +77,15 @@ def _learn_facet(name: str, column: pd.Series) -> Facet:
         raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
     if len(levels) == 1:
         raise DesignError(
-            f"facet {name!r} has one level only ({levels[0]!r}); a variance needs at least two"
+            f"facet {name!r} has one level only ({_plain(levels[0])!r}); a variance needs at "
+            "least two"
         )
     return Facet(name, levels)
+
+
+def _plain(level: Any) -> Any:
+    """Return a level as Python shows it: 7, not np.int64(7)."""
+    return level.item() if isinstance(level, np.generic) else level
 
 
 def _sorted_levels(column: pd.Series) -> pd.Index:

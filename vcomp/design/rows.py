@@ -195,7 +195,9 @@ def _plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for name in frame.columns:
         column = frame[name]
-        if isinstance(column.dtype, pd.CategoricalDtype):
+        if column.isna().all():
+            columns[name] = np.full(len(column), np.nan)
+        elif isinstance(column.dtype, pd.CategoricalDtype):
             columns[name] = column.array.remove_unused_categories()
         elif pd.api.types.is_complex_dtype(column.dtype):
             raise DataError(f"column {name!r} holds complex numbers")

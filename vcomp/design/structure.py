@@ -146,9 +146,7 @@ def describe_structure(
         for a, b in combinations(range(len(facets)), 2)
     }
     by_label = _nested_by_label(facets, n_levels, pairs)
-    nested_in = _transitive(
-        {f: by_label[f] | above for f, above in _nested_by_formula(formula).items()}
-    )
+    nested_in = _combined(by_label, _nested_by_formula(formula))
     units = {f: _join(sorted({f, *nested_in[f]}), facets, n_levels, codes) for f in facets}
     crossed, partly = _crossings(facets, nested_in, units)
     cell_codes, n_cells = _join(list(facets), facets, n_levels, codes)
@@ -200,7 +198,15 @@ def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
     }
 
 
-def _transitive(nested_in: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+def _combined(
+    by_label: Mapping[str, frozenset[str]], by_formula: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """Return all that each facet is nested in; where the two contradict, labels are facts."""
+    nested_in = dict(by_label)
+    for facet, above in by_formula.items():
+        for other in sorted(above):
+            if facet not in closure(frozenset({other}), nested_in):
+                nested_in[facet] |= {other}
     return {f: closure(frozenset({f}), nested_in) - {f} for f in nested_in}
 
 

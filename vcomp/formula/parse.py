@@ -152,7 +152,7 @@ def _check_expressions(tree: Any) -> None:
             continue
         code = leaf.token.extra
         if code == ".":
-            raise _fault("'.' does not stand for the other columns here; write out terms", leaf)
+            raise _fault("'.' is not short for the other columns; write out the terms", leaf)
         try:
             ast.parse(code.strip(), mode="eval")
         except SyntaxError:

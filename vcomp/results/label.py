@@ -23,7 +23,7 @@ def label(
     )
     everything = frozenset(structure.facets)
     nested_in = dict(structure.nested_in)
-    if structure.replicated:
+    if structure.replicated and not _is_taken(structure):
         nested_in[REPLICATE] = everything
         everything |= {REPLICATE}
     facets = (*facets, everything)
@@ -38,6 +38,11 @@ def label(
         inverse_n=inverse_n,
         mean_squares=None if table is None else two_way_mean_squares(structure, facets, table),
     )
+
+
+def _is_taken(structure: Structure) -> bool:
+    """Whether a column has the name of the facet of repeated scores: no D-study is possible."""
+    return REPLICATE in structure.facets
 
 
 def _inverse_n(
@@ -90,7 +95,7 @@ def _mean_sizes(structure: Structure) -> dict[str, float]:
         innermost = [g for g in above if above == structure.nested_in[g] | {g}]
         parents = units[innermost[0]] if innermost else np.prod([units[g] for g in above])
         sizes[facet] = float(units[facet] / parents)
-    if structure.replicated:
+    if structure.replicated and not _is_taken(structure):
         sizes[REPLICATE] = structure.n_rows / structure.n_cells
     return sizes
 

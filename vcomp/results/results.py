@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from vcomp.components import VarianceComponents
+from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.design import Structure
 from vcomp.dstudy import DStudy, dstudy
 from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
@@ -272,7 +272,19 @@ class VarianceComponentsResults:
 
     @property
     def components(self) -> VarianceComponents:
-        """Components with facets, nesting, sizes and covariance: what a D-study starts from."""
+        """Components with facets, nesting, sizes and covariance: what a D-study starts from.
+
+        Raises
+        ------
+        PlanError
+            If cells hold several scores and a facet of the formula has the name ``replicate``, which
+            a D-study needs for them.
+        """
+        if self.design.replicated and REPLICATE in self.design.facets:
+            raise PlanError(
+                f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
+                "of the formula has that name; rename the column for a D-study"
+            )
         return self._record.components
 
     def dstudy(

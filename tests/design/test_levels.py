@@ -1,0 +1,147 @@
+"""Which values are levels, in which order, and how they are shown."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from design_cases import design_of, rows_of
+
+import vcomp
+from vcomp.design import encode
+from vcomp.design.encode import facet_codes
+
+N = 12
+SCORE = np.random.default_rng(5).normal(size=N)
+
+
+def levels_of(values):
+    """Return the levels of a facet, after checking that encoding and decoding is the identity."""
+    data = pd.DataFrame({"y": np.resize(SCORE, len(values))}).assign(g=values)
+    design = design_of("y ~ (1|g)", data)
+    levels = design.group_index(0)
+    assert levels.name == "g"
+    chunk = encode(design, rows_of("y ~ (1|g)", data))
+    assert [levels[code] for code in chunk.codes[0]] == list(data["g"])
+    assert design.facets[0].size == len(set(data["g"]))
+    return levels
+
+
+def repeat(*values):
+    """Return the values over and over, the last first."""
+    return [values[-1 - i % len(values)] for i in range(N)]
+
+
+LONG = ["x" * 10_000 + end for end in "ab"]
+
+LEVELS = {
+    "text": ["a", "b", "c"],
+    "text is sorted as text": ["10", "9", "a"],
+    "marks": ["", " ", "a b", "a,b", "a:b", "a|b", "a~b", "n/a"],
+    "unicode": ["Zoë", "zoe", "é", "日本", "🙂"],
+    "very long": LONG,
+    "integers": [-3, 2, 10],
+    "large integers": [2**53, 2**53 + 1, 2**62],
+    "floats": [-0.5, 0.25, 1.5],
+    "infinite": [-np.inf, 0.0, np.inf],
+    "floats beyond integers": [0.0, 1e19, 1e300],
+    "booleans": [False, True],
+    "dates": [datetime.date(2019, 12, 31), datetime.date(2020, 1, 1)],
+    "times": [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-02 03:00")],
+    "time zones": [pd.Timestamp("2020-01-01", tz="UTC"), pd.Timestamp("2020-01-02", tz="UTC")],
+    "bytes": [b"a", b"b"],
+    "tuples": [("a", 1), ("a", 2), ("b", 1)],
+    "intervals": [pd.Interval(0, 1), pd.Interval(1, 2)],
+    "periods": [pd.Period("2020-01"), pd.Period("2020-02")],
+}
+
+
+@pytest.mark.parametrize("kind", LEVELS)
+def test_levels_are_sorted_whatever_the_order_of_the_rows(kind):
+    expected = LEVELS[kind]
+    assert list(levels_of(repeat(*expected))) == expected
+    assert list(levels_of(repeat(*expected)[::-1])) == expected
+
+
+def test_values_of_several_types_are_sorted_by_type_and_name():
+    assert list(levels_of(repeat("1", "b", 2, 1, (1, 2)))) == [1, 2, "1", "b", (1, 2)]
+
+
+def test_whole_numbers_that_a_missing_value_turned_into_floats():
+    values = [3.0, 1.0, 2.0] * 4
+    data = pd.DataFrame({"y": SCORE, "g": [np.nan, *values[1:]]})
+    with pytest.warns(vcomp.VcompWarning, match="1 of 12 rows"):
+        design = design_of("y ~ (1|g)", data)
+    assert design.facets[0].levels.tolist() == [1, 2, 3]
+    assert design.facets[0].levels.dtype == np.int64
+    codes = facet_codes(design.facets[0], pd.Series([3, 1, 7]))
+    assert codes.tolist() == [2, 0, -1]
+    assert facet_codes(design.facets[0], pd.Series([3.0, 1.0, 7.5])).tolist() == [2, 0, -1]
+
+
+def test_categories_keep_their_order_and_the_unused_are_no_levels():
+    order = ["low", "never", "mid", "high"]
+    values = pd.Categorical(repeat("low", "mid", "high"), categories=order, ordered=True)
+    assert list(levels_of(values)) == ["low", "mid", "high"]
+    backwards = pd.Categorical(repeat("a", "b"), categories=["c", "b", "a"])
+    assert list(levels_of(backwards)) == ["b", "a"]
+    # Categories that only incomplete rows have are unused as well.
+    data = pd.DataFrame({"y": [np.nan, *SCORE[1:]], "g": values.set_categories(order)})
+    data.loc[0, "g"] = "never"
+    with pytest.warns(vcomp.VcompWarning):
+        assert list(design_of("y ~ (1|g)", data).group_index(0)) == ["low", "mid", "high"]
+
+
+def test_codes_of_a_category_that_is_not_known():
+    design = design_of("y ~ (1|g)", {"y": SCORE, "g": repeat("a", "b")})
+    column = pd.Series(pd.Categorical(["b", None, "z", "a"], categories=["z", "b", "a"]))
+    assert facet_codes(design.facets[0], column).tolist() == [1, -1, -1, 0]
+    assert facet_codes(design.facets[0], pd.Series(["b", None, "z", "a"])).tolist() == [
+        1,
+        -1,
+        -1,
+        0,
+    ]
+
+
+def test_groups_of_a_term_are_tuples_of_levels():
+    data = {"y": SCORE, "a": repeat("x|y", "x:y"), "b": repeat(1, 2, 3), "c": repeat(True, False)}
+    design = design_of("y ~ (1|b:a)", data)
+    index = design.group_index(0)
+    assert index.names == ["b", "a"]
+    assert sorted(index) == sorted(set(zip(data["b"], data["a"], strict=True)))
+    chunk = encode(design, rows_of("y ~ (1|b:a)", data))
+    assert [index[i] for i in chunk.codes[0]] == list(zip(data["b"], data["a"], strict=True))
+
+
+def test_results_show_the_levels():
+    data = {"y": SCORE, "g": repeat(*LONG), "h": repeat(("t", 1), ("t", 2), ("u", 1))}
+    effects = vcomp.fit("y ~ (1|g) + (1|h)", data).random_effects
+    assert list(effects["g"].index) == LONG
+    assert list(effects["h"].index) == [("t", 1), ("t", 2), ("u", 1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["a"] * N, "facet 'g' has one level only ('a')"),
+        ([7] * N, "facet 'g' has one level only (7)"),
+        (pd.Categorical(["a"] * N, categories=["a", "b"]), "one level only ('a')"),
+    ],
+)
+def test_one_level(values, words):
+    with pytest.raises(vcomp.DesignError) as caught:
+        design_of("y ~ (1|g)", pd.DataFrame({"y": SCORE, "g": values}))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}, {1, 2}])
+def test_what_cannot_be_a_level(value):
+    with pytest.raises(vcomp.DataError, match=r"facet 'g' holds what cannot be a level: unhash"):
+        design_of("y ~ (1|g)", pd.DataFrame({"y": SCORE, "g": [value] * N}))
+
+
+def test_names_that_components_have():
+    data = {"y": SCORE, "Residual": repeat("a", "b")}
+    with pytest.raises(vcomp.DesignError, match="'Residual' is the name of the last component"):
+        design_of("y ~ (1|Residual)", data)

@@ -1,0 +1,302 @@
+"""Crossed, nested, balanced, connected: against definitions that go through rows one by one."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from design_cases import tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.design.structure import describe_structure
+from vcomp.formula import parse
+
+
+def structure_of(formula, table):
+    parsed = parse(formula)
+    coded = [np.unique(table[f], return_inverse=True) for f in parsed.facets]
+    codes = [inverse.astype(np.int32) for _, inverse in coded]
+    return describe_structure(parsed, [u.size for u, _ in coded], codes, codes[0].size)
+
+
+# Definitions, row by row ------------------------------------------------------------------------
+
+
+def rows(table, facets):
+    return list(zip(*(np.asarray(table[f]).tolist() for f in facets), strict=True))
+
+
+def is_nested_by_label(table, inner, outer):
+    """Every level of the one occurs in one level of the other, and some level has several."""
+    within = {}
+    for i, o in rows(table, [inner, outer]):
+        within.setdefault(i, set()).add(o)
+    n_outer = len(set(np.asarray(table[outer]).tolist()))
+    return all(len(outers) == 1 for outers in within.values()) and len(within) > n_outer
+
+
+def is_nested_by_formula(formula, inner, outer):
+    """The one stands in no term without the other, the other in some without the one."""
+    terms = [set(term.facets) for term in parse(formula).random]
+    return all(outer in t for t in terms if inner in t) and any(
+        inner not in t for t in terms if outer in t
+    )
+
+
+def nesting(formula, table):
+    facets = parse(formula).facets
+    above = {
+        f: {
+            g
+            for g in facets
+            if g != f and (is_nested_by_label(table, f, g) or is_nested_by_formula(formula, f, g))
+        }
+        for f in facets
+    }
+    for _ in facets:
+        above = {f: s.union(*(above[g] for g in s)) for f, s in above.items()}
+    return above
+
+
+def units(table, facet, above):
+    """Return the unit of a facet in every row: its level with those that it is nested in."""
+    return rows(table, sorted({facet, *above[facet]}))
+
+
+def is_fully_crossed(table, a, b, above):
+    of_a, of_b = units(table, a, above), units(table, b, above)
+    return set(zip(of_a, of_b, strict=True)) == set(product(set(of_a), set(of_b)))
+
+
+def n_parts(table, above):
+    """Count parts by union-find over the units that each row joins."""
+    top = [f for f in above if not above[f]]
+    parent = {}
+
+    def root(node):
+        parent.setdefault(node, node)
+        while parent[node] != node:
+            node = parent[node]
+        return node
+
+    for row in rows(table, top):
+        nodes = list(zip(top, row, strict=True))
+        for node in nodes[1:]:
+            parent[root(node)] = root(nodes[0])
+    return len({root(node) for node in list(parent)}) if len(top) > 1 else 1
+
+
+def is_balanced(table, above):
+    """Every combination that the nesting allows occurs, equally often."""
+    facets = list(above)
+    cells = rows(table, facets)
+    if len({cells.count(cell) for cell in cells}) > 1:
+        return False
+    for facet in facets:
+        if above[facet]:
+            parents = rows(table, sorted(above[facet]))
+            children = {}
+            for parent, unit in zip(parents, units(table, facet, above), strict=True):
+                children.setdefault(parent, set()).add(unit)
+            if len({len(c) for c in children.values()}) > 1:
+                return False
+    n_possible = 1
+    for facet in facets:
+        n_parents = len(set(rows(table, sorted(above[facet])))) if above[facet] else 1
+        n_possible *= len(set(units(table, facet, above))) / n_parents
+    return len(set(cells)) == round(n_possible)
+
+
+def check(formula, table):
+    structure, above = structure_of(formula, table), nesting(formula, table)
+    facets = structure.facets
+    if any(f in above[f] for f in facets):
+        # Formula and labels contradict each other; that has a test of its own.
+        assert not any(f in structure.nested_in[f] for f in facets)
+        return structure
+    assert {f: set(s) for f, s in structure.nested_in.items()} == above
+    assert set(structure.implicit) == {
+        f for f in facets for g in facets if f != g and is_nested_by_label(table, f, g)
+    }
+    assert structure.n_levels == tuple(len(set(units(table, f, above))) for f in facets)
+    pairs = {
+        (a, b)
+        for a, b in combinations(facets, 2)
+        if a not in above[b] and b not in above[a] and not above[a] & above[b]
+    }
+    fully = {(a, b) for a, b in pairs if is_fully_crossed(table, a, b, above)}
+    assert set(structure.fully_crossed) == fully
+    assert set(structure.partly_crossed) == pairs - fully
+    cells = rows(table, facets)
+    counts = [cells.count(cell) for cell in set(cells)]
+    assert structure.n_rows == len(cells)
+    assert structure.n_cells == len(counts)
+    assert (structure.cell_min, structure.cell_max) == (min(counts), max(counts))
+    assert structure.replicated == (max(counts) > 1)
+    assert structure.n_parts == n_parts(table, above)
+    assert structure.connected == (structure.n_parts == 1)
+    assert structure.balanced == is_balanced(table, above)
+    check_words(structure)
+    return structure
+
+
+def check_words(structure):
+    report = str(structure.report())
+    assert report.startswith(structure.title())
+    assert ("unbalanced" in report) != structure.balanced
+    assert ("not connected" in report) != structure.connected
+    assert (f"falls into {structure.n_parts} parts" in report) != structure.connected
+    for facet, above in structure.nested_in.items():
+        assert (f"{facet} is nested in" in report) == bool(above)
+
+
+FORMULAS = [
+    "y ~ (1|a) + (1|b) + (1|c)",
+    "y ~ (1|a/b) + (1|c)",
+    "y ~ (1|a/b/c)",
+    "y ~ (1|a:b) + (1|c)",
+    "y ~ (1|a*b*c)",
+    "y ~ (1|a) + (1|b)",
+    "y ~ (1|a)",
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(tables(), st.sampled_from(FORMULAS))
+def test_any_design(table, formula):
+    check(formula, table)
+
+
+@settings(deadline=None, max_examples=150)
+@given(tables(), st.sampled_from(FORMULAS), st.data())
+def test_designs_nested_by_their_labels(table, formula, data):
+    outer = data.draw(st.sampled_from(["a", "c"]))
+    table = {**table, "b": table["b"] + 10 * table[outer]}
+    check(formula, table)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.tuples(*[st.integers(2, 4)] * 3),
+    st.integers(1, 2),
+    st.sampled_from(FORMULAS),
+    st.sampled_from(["crossed", "b in a", "c in b in a", "c in a and b"]),
+    st.sets(st.integers(0, 100), max_size=2),
+)
+def test_full_designs_and_full_designs_with_gaps(sizes, n_scores, formula, how, gaps):
+    cells = np.array(list(product(*map(range, sizes))) * n_scores)
+    cells = np.delete(cells, [g for g in gaps if g < len(cells) - 4], axis=0)
+    a, b, c = cells.T
+    if how != "crossed":
+        b = b if how == "c in a and b" else a * 10 + b
+    if how == "c in b in a":
+        c = b * 10 + c
+    if how == "c in a and b":
+        c = (a * 10 + b) * 10 + c
+    check(formula, {"a": a, "b": b, "c": c})
+
+
+# Designs with a name -----------------------------------------------------------------------------
+
+
+def crossed(**sizes):
+    grid = np.indices(tuple(sizes.values())).reshape(len(sizes), -1)
+    return dict(zip(sizes, grid, strict=True))
+
+
+def test_fully_crossed():
+    structure = check("y ~ (1|sys) + (1|topic)", crossed(sys=3, topic=4))
+    assert structure.title() == "3 sys × 4 topic, fully crossed, balanced"
+    assert structure.cells() == "1 a cell"
+    assert structure.terms == {
+        "sys": ("sys",),
+        "topic": ("topic",),
+        "Residual": ("sys:topic", "error"),
+    }
+
+
+def test_replicated():
+    table = {name: np.tile(column, 2) for name, column in crossed(sys=3, topic=4).items()}
+    structure = check("y ~ (1|sys) + (1|topic)", table)
+    assert structure.cells() == "2 a cell"
+    assert structure.terms["Residual"] == ("sys:topic", "replication and error")
+    structure = check("y ~ (1|sys*topic)", table)
+    assert structure.terms["Residual"] == ("replication and error",)
+    unequal = {name: column[:-1] for name, column in table.items()}
+    structure = check("y ~ (1|sys*topic)", unequal)
+    assert structure.cells() == "1 to 2 a cell (12 cells)"
+    assert not structure.balanced
+
+
+def test_documents_in_topics_by_the_formula_and_by_their_labels():
+    grid = crossed(sys=3, topic=4, doc=5)
+    explicit = check("y ~ (1|sys) + (1|topic/doc)", grid)
+    by_label = {**grid, "doc": grid["topic"] * 100 + grid["doc"]}
+    implicit = check("y ~ (1|sys) + (1|topic) + (1|doc)", by_label)
+    assert explicit.title() == implicit.title()
+    assert explicit.title().endswith(", crossed and nested, balanced")
+    for words in ("3 sys", "4 topic", "20 doc:topic"):
+        assert words in explicit.title()
+    assert "doc is nested in topic (as the formula says)" in explicit.report()
+    assert "doc is nested in topic (by its labels)" in implicit.report()
+    # What cannot be told apart: documents, and documents with topics.
+    assert explicit.terms["topic:doc"] == ("doc", "topic:doc")
+    assert implicit.terms["doc"] == ("doc", "topic:doc")
+    crossed_anyway = check("y ~ (1|sys) + (1|topic) + (1|doc)", grid)
+    assert crossed_anyway.title() == "3 sys × 4 topic × 5 doc, fully crossed, balanced"
+
+
+def test_topics_with_different_numbers_of_documents():
+    grid = crossed(sys=3, topic=4, doc=5)
+    keep = (grid["topic"] > 0) | (grid["doc"] < 3)
+    structure = check("y ~ (1|sys) + (1|topic/doc)", {f: c[keep] for f, c in grid.items()})
+    assert not structure.balanced
+    assert structure.fully_crossed == (("sys", "topic"), ("sys", "doc"))
+    assert structure.n_levels == (3, 4, 18)
+
+
+def test_deep_nesting():
+    grid = crossed(school=2, form=3, pupil=4)
+    structure = check("y ~ (1|school/form/pupil)", grid)
+    assert structure.nested_in["pupil"] == {"school", "form"}
+    assert structure.n_levels == (2, 6, 24)
+    assert structure.title().endswith(", nested, balanced")
+
+
+def test_labels_win_over_a_formula_that_contradicts_them():
+    # As the formula has it schools are within pupils; every pupil goes to one school only.
+    table = crossed(school=2, pupil=3, test=4)
+    table["pupil"] = table["school"] * 10 + table["pupil"]
+    structure = structure_of("y ~ (1|pupil) + (1|pupil:school:test)", table)
+    assert structure.nested_in["pupil"] == {"school"}
+    assert structure.nested_in["school"] == frozenset()
+    assert "2 school" in structure.title()
+    assert "6 pupil:school" in structure.title()
+
+
+def test_one_way():
+    structure = check("y ~ (1|batch)", {"batch": np.repeat([0, 1, 2], 4)})
+    assert structure.title() == "3 batch, one-way, balanced"
+
+
+def test_parts_that_share_no_level():
+    halves = {"sys": np.repeat([0, 1, 2, 3], 2), "topic": np.array([0, 1, 0, 1, 2, 3, 2, 3])}
+    structure = check("y ~ (1|sys) + (1|topic)", halves)
+    assert structure.n_parts == 2
+    assert (
+        structure.title() == "4 sys × 4 topic, partly crossed, unbalanced, not connected (2 parts)"
+    )
+    joined = {"sys": [*halves["sys"], 0], "topic": [*halves["topic"], 3]}
+    assert check("y ~ (1|sys) + (1|topic)", joined).connected
+
+
+@pytest.mark.parametrize(
+    "formula", ["score ~ (1|sys) + (1|topic)", "score ~ (1|sys) + (1|topic/doc)"]
+)
+def test_a_model_shows_its_design(formula):
+    grid = crossed(sys=3, topic=4, doc=5)
+    data = {"score": np.random.default_rng(0).normal(size=60), **grid}
+    model = vcomp.VarianceComponentsModel(formula, data)
+    assert str(model.design) == model.design.structure.report()
+    assert model.fit().design.title() == model.design.structure.title()

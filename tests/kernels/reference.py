@@ -1,0 +1,47 @@
+"""The kernels in plain numpy, with dense matrices."""
+
+import numpy as np
+
+
+def indicator(codes, n_levels):
+    """Return Z: a row an observation, a column a level."""
+    Z = np.zeros((len(codes), n_levels))
+    Z[np.arange(len(codes)), codes] = 1.0
+    return Z
+
+
+def group_sums(codes, values, n_levels):
+    return indicator(codes, n_levels).T @ values
+
+
+def group_counts(codes, n_levels):
+    return indicator(codes, n_levels).sum(axis=0)
+
+
+def pair_counts(rows, cols, n_rows, n_cols):
+    """Return Z_a'Z_b, dense."""
+    return indicator(rows, n_rows).T @ indicator(cols, n_cols)
+
+
+def weighted_gram(B, weights):
+    return B.T @ np.diag(weights) @ B
+
+
+def row_quadratics(B, matrix):
+    return np.array([b @ matrix @ b for b in B])
+
+
+def dense(indptr, indices, data, n_cols):
+    """Return compressed sparse rows as a dense matrix."""
+    matrix = np.zeros((len(indptr) - 1, n_cols))
+    for row in range(len(indptr) - 1):
+        for place in range(indptr[row], indptr[row + 1]):
+            matrix[row, indices[place]] += data[place]
+    return matrix
+
+
+def sparse(matrix):
+    """Return a dense matrix as compressed sparse rows, without its zeros."""
+    rows, cols = np.nonzero(matrix)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(matrix)))])
+    return indptr.astype(np.int64), cols.astype(np.int32), matrix[rows, cols].astype(float)

@@ -1,0 +1,88 @@
+"""Each kernel against its twin in numpy: any sizes, empty rows, levels and columns included."""
+
+import numpy as np
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from vcomp.kernels.groups import group_counts, group_sums
+from vcomp.kernels.pairs import pair_counts
+from vcomp.kernels.schur import row_quadratics, weighted_gram
+
+numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
+
+
+@st.composite
+def codes(draw, n=None, max_levels=6):
+    """Return codes and a number of levels, of which some may not occur."""
+    n_levels = draw(st.integers(1, max_levels))
+    n = draw(st.integers(0, 20)) if n is None else n
+    values = draw(st.lists(st.integers(0, n_levels - 1), min_size=n, max_size=n))
+    return np.array(values, dtype=np.int32), n_levels
+
+
+def matrices(rows, cols):
+    return arrays.arrays(float, (rows, cols), elements=numbers)
+
+
+@st.composite
+def sparse_matrices(draw):
+    """Return a dense matrix with zeros, whole rows of them among others."""
+    shape = draw(st.tuples(st.integers(0, 6), st.integers(0, 5)))
+    values = draw(arrays.arrays(float, shape, elements=st.one_of(st.just(0.0), numbers)))
+    return values
+
+
+@settings(deadline=None)
+@given(codes(), st.integers(0, 3), st.data())
+def test_group_sums(coded, n_columns, data):
+    groups, n_levels = coded
+    values = data.draw(matrices(groups.size, n_columns))
+    sums = group_sums(groups, values, n_levels)
+    assert sums.shape == (n_levels, n_columns)
+    np.testing.assert_allclose(sums, reference.group_sums(groups, values, n_levels), atol=1e-9)
+
+
+@settings(deadline=None)
+@given(codes())
+def test_group_counts(coded):
+    counts = group_counts(*coded)
+    assert counts.dtype == np.float64
+    np.testing.assert_array_equal(counts, reference.group_counts(*coded))
+
+
+@settings(deadline=None)
+@given(codes(), st.data())
+def test_pair_counts(coded, data):
+    rows, n_rows = coded
+    cols, n_cols = data.draw(codes(n=rows.size))
+    indptr, indices, counts = pair_counts(rows, cols, n_rows, n_cols)
+    expected = reference.pair_counts(rows, cols, n_rows, n_cols)
+    np.testing.assert_array_equal(reference.dense(indptr, indices, counts, n_cols), expected)
+    # No zero is stored, and columns are sorted within rows: each pair stands once.
+    assert counts.size == indices.size == np.count_nonzero(expected)
+    for row in range(n_rows):
+        within = indices[indptr[row] : indptr[row + 1]]
+        assert (np.diff(within) > 0).all()
+    assert (indptr.dtype, indices.dtype, counts.dtype) == (np.int64, np.int32, np.float64)
+
+
+@settings(deadline=None)
+@given(sparse_matrices(), st.data())
+def test_weighted_gram(B, data):
+    weights = data.draw(arrays.arrays(float, len(B), elements=numbers))
+    gram = weighted_gram(*reference.sparse(B), weights, B.shape[1])
+    assert gram.shape == (B.shape[1], B.shape[1])
+    np.testing.assert_allclose(gram, reference.weighted_gram(B, weights), rtol=1e-9, atol=1e-3)
+    np.testing.assert_array_equal(gram, gram.T)
+
+
+@settings(deadline=None)
+@given(sparse_matrices(), st.data())
+def test_row_quadratics(B, data):
+    M = data.draw(matrices(B.shape[1], B.shape[1]))
+    M = M + M.T
+    values = row_quadratics(*reference.sparse(B), M)
+    assert values.shape == (len(B),)
+    np.testing.assert_allclose(values, reference.row_quadratics(B, M), rtol=1e-9, atol=1e-3)
