@@ -70,6 +70,7 @@ class Settings:
 class Comparison:
     """Two programs that did the same work, in seconds."""
 
+    stage: str
     name: str
     seconds: float
     peer_name: str
@@ -86,10 +87,11 @@ class Report:
     """Prints comparisons as they come, and keeps them for a JSON file."""
 
     comparisons: list[Comparison] = field(default_factory=list)
+    stage: str = ""
 
     def __call__(self, name: str, seconds: float, peer_name: str, peer_seconds: float) -> None:
         """Print one comparison."""
-        one = Comparison(name, seconds, peer_name, peer_seconds)
+        one = Comparison(self.stage, name, seconds, peer_name, peer_seconds)
         self.comparisons.append(one)
         print(
             f"  {name:<44} {_duration(seconds):>9}   {peer_name:<37} "
@@ -99,6 +101,7 @@ class Report:
 
     def section(self, title: str) -> None:
         """Print the head of a table."""
+        self.stage = title
         print(f"\n{title:<46} {'vcomp':>9}   {'peer':<37} {'':>9} {'ratio':>9}", flush=True)
 
     def omit(self, name: str, reason: str) -> None:

@@ -192,6 +192,16 @@ def check_offset(offset, scale):
     assert result.bse_fe["x"] * scale == pytest.approx(plain.bse_fe["x"], rel=1e-6)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+def test_dummies_for_all_levels_do_what_an_intercept_does(offset):
+    moved = FRAME.assign(x=FRAME["x"] + offset, score=FRAME["score"] + offset, g=S % 3)
+    expected = vcomp.fit("score ~ C(g) + x + (1|topic)", FRAME.assign(g=S % 3))
+    result = vcomp.fit("score ~ 0 + C(g) + x + (1|topic)", moved)
+    np.testing.assert_allclose(result.vcomp, expected.vcomp, rtol=1e-7)
+    assert result.fe_params["x"] == pytest.approx(expected.fe_params["x"], rel=1e-7)
+    assert result.llf == pytest.approx(expected.llf, rel=1e-9)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_an_offset_of_the_response_changes_nothing(method):
     moved = FRAME.assign(score=FRAME["score"] + 1e7)
@@ -330,6 +340,13 @@ def test_facets_too_large_for_the_dense_block_are_refused():
     data = {"y": rng.normal(size=n), "a": a, "b": b}
     message = message_of("y ~ (1|a) + (1|b)", data, vcomp.EstimationError)
     check_words(message, "dense block of order 200,001", "GiB", "free", "method='anova'")
+
+
+def test_a_fixed_factor_with_too_many_levels_is_refused():
+    n, q = 200_000, 150_000
+    data = {"y": rng.normal(size=n), "g": np.arange(n) % 7, "doc": [f"d{i % q}" for i in range(n)]}
+    message = message_of("y ~ doc + (1|g)", data, vcomp.EstimationError)
+    check_words(message, "'doc'", "150,000 levels", "GiB", "(1|doc)")
 
 
 MANY_LEVELS = """

@@ -89,6 +89,11 @@ def test_response_and_covariates_are_centred():
     np.testing.assert_allclose(chunk.y + design.origin, data["y"])
     np.testing.assert_allclose(chunk.X.mean(axis=0), [1.0, 0.0], atol=1e-13)
     np.testing.assert_allclose(chunk.X[:, 1] + design.x_origin[1], data["x"])
+    # A full set of dummies makes up the constant as well.
+    dummies = design_of("y ~ 0 + C(b) + x + (1|a)", data)
+    assert dummies.origin == pytest.approx(data["y"].mean())
+    np.testing.assert_allclose(dummies.constant, [1.0, 1.0, 1.0, 0.0], rtol=1e-12)
+    np.testing.assert_allclose(dummies.x_origin, [0.0, 0.0, 0.0, data["x"].mean()])
     # Without a constant in X nothing can take up the mean.
     bare = design_of("y ~ 0 + x + (1|a)", data)
     assert bare.origin == 0.0

@@ -1,5 +1,7 @@
 """Without data the names of a formula are those of the calling scope, as in patsy."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from patsy import EvalEnvironment
@@ -11,12 +13,19 @@ rng = np.random.default_rng(20)
 SYS, TOPIC = np.repeat(np.arange(6), 5), np.tile(list("abcde"), 6)
 SCORE = rng.normal(size=6)[SYS] + rng.normal(size=30)
 DATA = {"score": SCORE, "sys": SYS, "topic": TOPIC, "x": rng.normal(size=30)}
-EXPECTED = vcomp.fit(FORMULA, DATA)
+
+
+@cache
+def known():
+    """Return the fit of the plain table."""
+    return vcomp.fit(FORMULA, DATA)
+
 
 global_score, global_sys, global_topic = SCORE, SYS, TOPIC
 
 
-def same(result, expected=EXPECTED):
+def same(result, expected=None):
+    expected = known() if expected is None else expected
     np.testing.assert_array_equal(result.vcomp, expected.vcomp)
 
 
@@ -62,9 +71,9 @@ def test_functions_and_constants_of_the_caller():
         return factor * values
 
     result = vcomp.fit("rescale(score) ~ (1|sys) + (1|topic)", DATA)
-    np.testing.assert_allclose(result.vcomp, 100.0 * EXPECTED.vcomp, rtol=1e-6)
+    np.testing.assert_allclose(result.vcomp, 100.0 * known().vcomp, rtol=1e-6)
     result = vcomp.fit("I(factor * score) ~ (1|sys) + (1|topic)", DATA)
-    np.testing.assert_allclose(result.vcomp, 100.0 * EXPECTED.vcomp, rtol=1e-6)
+    np.testing.assert_allclose(result.vcomp, 100.0 * known().vcomp, rtol=1e-6)
     result = vcomp.fit("score ~ rescale(x) + (1|sys) + (1|topic)", DATA)
     plain = vcomp.fit("score ~ x + (1|sys) + (1|topic)", DATA)
     np.testing.assert_allclose(result.fe_params["rescale(x)"], plain.fe_params["x"] / 10.0)
@@ -118,3 +127,19 @@ def test_a_covariate_that_python_knows_as_something_else(term):
     assert helper(1) == 1
     with pytest.raises(vcomp.DataError, match=rf"there is no column {term!r} in the data"):
         vcomp.fit(f"score ~ {term} + (1|sys)", DATA)
+
+
+@pytest.mark.parametrize("right", ["outside", "x + outside"])
+def test_a_variable_beside_the_data_has_a_value_for_every_row(right):
+    outside = np.arange(29.0)
+    assert outside.size < len(SCORE)
+    with pytest.raises(vcomp.DataError, match="29") as caught:
+        vcomp.fit(f"score ~ {right} + (1|sys)", DATA)
+    assert "outside" in str(caught.value)
+
+
+def test_a_variable_beside_the_data_with_missing_values():
+    outside = np.where(np.arange(30) == 3, np.nan, DATA["x"])
+    assert np.isnan(outside).any()
+    with pytest.raises(vcomp.DataError, match=r"missing values in rows whose columns have none"):
+        vcomp.fit("score ~ outside + (1|sys)", DATA)

@@ -67,6 +67,21 @@ def test_transforms_remember_the_rows_that_they_saw():
     )
 
 
+def test_predictions_use_what_the_fit_remembered():
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"x": rng.uniform(0.0, 9.0, 40), "s": np.arange(40) % 5})
+    data["y"] = 2.0 + 3.0 * data["x"] + data["s"] + rng.normal(size=40)
+    plain = vcomp.fit("y ~ x + (1|s)", data)
+    for right in ("center(x)", "standardize(x)", "bs(x, df=3, degree=1)"):
+        result = vcomp.fit(f"y ~ {right} + (1|s)", data)
+        # One row has no mean and no knots of its own.
+        one, all_rows = result.predict(data.iloc[[7]]), result.predict(data)
+        assert one.item() == pytest.approx(all_rows.iloc[7], rel=1e-10)
+        np.testing.assert_allclose(all_rows, result.fittedvalues, rtol=1e-10)
+        if right != "bs(x, df=3, degree=1)":
+            np.testing.assert_allclose(all_rows, plain.fittedvalues, rtol=1e-6)
+
+
 def test_levels_are_remembered_and_new_ones_refused():
     part = fixed("g", {"g": G})
     np.testing.assert_array_equal(part.matrix({"g": ["c"]}, 1), [[1.0, 0.0, 1.0]])
@@ -110,7 +125,7 @@ def test_a_term_has_a_value_for_every_row(right):
     ("right", "words"),
     [
         ("np.log(x - 1)", r"'np.log\(x - 1\)' of the fixed part is infinite in 1 of 4 rows"),
-        ("np.log(x - 3)", r"missing values of values that are there"),
+        ("np.log(x - 3)", r"a term has missing values in rows whose columns have none"),
     ],
 )
 def test_what_is_not_finite_is_named_and_numpy_is_silent(right, words):

@@ -3,6 +3,7 @@
 import contextlib
 import keyword
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -235,10 +236,12 @@ def test_no_random_term(text):
     assert random_terms(f"{text} + (1|topic)") == ["topic"]
 
 
-@pytest.mark.parametrize("text", [None, 3, b"y ~ (1|a)", ["y", "a"]])
-def test_a_formula_is_text(text):
+@pytest.mark.parametrize("text", [None, 3, b"y ~ (1|a)", ["y", "a"], pd.DataFrame({"y": [1]})])
+def test_a_formula_is_text_and_comes_first(text):
     message, _ = fault(text)
-    assert repr(text) in message
+    assert message == (
+        f"the formula is text such as 'score ~ (1|sys)' and comes first, not {type(text).__name__}"
+    )
 
 
 facet_names = st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True).filter(

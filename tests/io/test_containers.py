@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,12 @@ SCORE = rng.normal(size=N_SYS)[NUMBER] + 0.5 * X + rng.normal(size=NUMBER.size)
 DATA = {"score": SCORE, "sys": SYS, "topic": TOPIC, "x": X, "unused": SCORE[::-1]}
 FRAME = pd.DataFrame(DATA)
 TABLE = pa.table(DATA)
-EXPECTED = vcomp.fit(FORMULA, FRAME)
+
+
+@cache
+def known():
+    """Return the fit of the plain table."""
+    return vcomp.fit(FORMULA, FRAME)
 
 
 def with_column(name, values):
@@ -84,9 +90,9 @@ SAME = {
 def test_the_container_does_not_matter(name):
     result = vcomp.fit(FORMULA, SAME[name])
     # The order of the levels may differ, and with it the last digits of sums.
-    np.testing.assert_allclose(result.vcomp, EXPECTED.vcomp, rtol=1e-9)
-    np.testing.assert_allclose(result.fe_params, EXPECTED.fe_params, rtol=1e-9)
-    assert result.llf == pytest.approx(EXPECTED.llf, rel=1e-12)
+    np.testing.assert_allclose(result.vcomp, known().vcomp, rtol=1e-9)
+    np.testing.assert_allclose(result.fe_params, known().fe_params, rtol=1e-9)
+    assert result.llf == pytest.approx(known().llf, rel=1e-12)
     assert result.nobs == 40
 
 
@@ -95,12 +101,12 @@ IN_ORDER = [n for n in SAME if n not in {"polars, Enum", "frame, all columns ind
 
 @pytest.mark.parametrize("name", [n for n in IN_ORDER if n != "Arrow dictionaries"])
 def test_with_the_same_order_of_levels_and_rows_every_bit_is_the_same(name):
-    np.testing.assert_array_equal(vcomp.fit(FORMULA, SAME[name]).vcomp, EXPECTED.vcomp)
+    np.testing.assert_array_equal(vcomp.fit(FORMULA, SAME[name]).vcomp, known().vcomp)
 
 
 def test_a_stream_of_batches_is_read_once():
     result = vcomp.fit(FORMULA, TABLE.to_reader(max_chunksize=7))
-    np.testing.assert_array_equal(result.vcomp, EXPECTED.vcomp)
+    np.testing.assert_array_equal(result.vcomp, known().vcomp)
 
 
 @pytest.mark.parametrize("as_bool", [np.asarray, pa.array, pl.Series, list])
@@ -144,7 +150,64 @@ def test_values_of_several_types_are_not_made_text():
     for data in ({**DATA, "sys": mixed}, FRAME.assign(sys=mixed)):
         result = vcomp.fit(FORMULA, data)
         assert set(result.model.design.group_index(0)) == {1, "1", "s0", "s3", "s4"}
-        np.testing.assert_allclose(result.vcomp, EXPECTED.vcomp, rtol=1e-12)
+        np.testing.assert_allclose(result.vcomp, known().vcomp, rtol=1e-12)
+
+
+LONG = 2**62
+IDENTIFIERS = [None, *(LONG + i for i in NUMBER[1:].tolist())]
+
+
+@pytest.mark.parametrize(
+    "identifiers",
+    [
+        IDENTIFIERS,
+        [float("nan"), *IDENTIFIERS[1:]],
+        pa.array(IDENTIFIERS),
+        pa.array(IDENTIFIERS, pa.uint64()),
+        pa.chunked_array([IDENTIFIERS]),
+        pl.Series(IDENTIFIERS),
+        pd.Series(IDENTIFIERS, dtype="Int64"),
+        np.ma.masked_array([0, *IDENTIFIERS[1:]], [True] + 39 * [False]),
+        pd.array(IDENTIFIERS, dtype="Int64"),
+    ],
+    ids=[
+        "list",
+        "list, nan",
+        "Arrow",
+        "Arrow, unsigned",
+        "Arrow, chunked",
+        "polars",
+        "pandas",
+        "masked",
+        "array",
+    ],
+)
+def test_long_numbers_stay_different_beside_a_missing_one(identifiers):
+    with pytest.warns(vcomp.VcompWarning, match="id 1"):
+        result = vcomp.fit("score ~ (1|id)", {"score": SCORE, "id": identifiers})
+    assert result.model.design.group_index(0).tolist() == [LONG + i for i in range(N_SYS)]
+
+
+def test_long_numbers_in_a_table():
+    table = pa.table({"score": SCORE, "id": pa.array(IDENTIFIERS)})
+    for data in (
+        table,
+        pl.DataFrame(table),
+        pd.DataFrame({"score": SCORE}).assign(id=pd.array(IDENTIFIERS, dtype="Int64")),
+    ):
+        with pytest.warns(vcomp.VcompWarning, match="id 1"):
+            result = vcomp.fit("score ~ (1|id)", data)
+        assert result.model.design.group_index(0).tolist() == [LONG + i for i in range(N_SYS)]
+
+
+@pytest.mark.parametrize("values", [["a", None, "b"], ["a", "b", "a"], [3, 1, 3], [3, None, 1]])
+def test_dictionaries_with_gaps_and_repetitions(values):
+    indices = pa.array(np.arange(40) % 3, pa.int32())
+    table = with_column("sys", pa.DictionaryArray.from_arrays(indices, pa.array(values)))
+    plain = {**DATA, "sys": [values[i % 3] for i in range(40)]}
+    frames = [open_source(data).read(["sys"])["sys"] for data in (table, plain)]
+    assert frames[0].isna().tolist() == frames[1].isna().tolist()
+    assert frames[0].dropna().tolist() == frames[1].dropna().tolist()
 
 
 def test_only_the_columns_used_are_read():
@@ -162,7 +225,7 @@ def test_only_the_columns_used_are_read():
 
 def test_a_duplicated_name_matters_only_if_it_is_used():
     twice = pd.concat([FRAME, FRAME[["unused"]]], axis=1)
-    np.testing.assert_array_equal(vcomp.fit(FORMULA, twice).vcomp, EXPECTED.vcomp)
+    np.testing.assert_array_equal(vcomp.fit(FORMULA, twice).vcomp, known().vcomp)
     with pytest.raises(vcomp.DataError, match="2 columns named 'unused'"):
         vcomp.fit("unused ~ (1|sys)", twice)
     with pytest.raises(vcomp.DataError, match="2 columns named '0'"):
@@ -194,6 +257,10 @@ def test_a_duplicated_name_matters_only_if_it_is_used():
         ({**DATA, "sys": "s1"}, "column 'sys' is a str; it needs one value a row"),
         ({**DATA, "score": 1.5}, "column 'score' is a float; it needs one value a row"),
         ({**DATA, "sys": None}, "column 'sys' is a NoneType"),
+        ({**DATA, "sys": pl.DataFrame({"a": SYS})}, "column 'sys' has 2 dimensions"),
+        ({**DATA, "sys": pa.table({"a": SYS})}, "column 'sys' has 2 dimensions"),
+        ({**DATA, "sys": FRAME[["sys"]]}, "column 'sys' has 2 dimensions"),
+        ({**DATA, "sys": np.ma.zeros((40, 2))}, "column 'sys' has 2 dimensions"),
         ({**DATA, "sys": set(SYS)}, "column 'sys' is a set"),
         ({**DATA, "sys": (s for s in SYS)}, "column 'sys' is a generator"),
         (pl.LazyFrame(DATA), "type LazyFrame cannot be read; call .collect"),
@@ -219,7 +286,7 @@ def test_what_cannot_be_read(data, message):
 def test_a_file_of_numpy_arrays(tmp_path):
     np.savez(tmp_path / "a.npz", **{name: DATA[name] for name in ("score", "sys", "topic", "x")})
     with np.load(tmp_path / "a.npz") as arrays:
-        np.testing.assert_array_equal(vcomp.fit(FORMULA, arrays).vcomp, EXPECTED.vcomp)
+        np.testing.assert_array_equal(vcomp.fit(FORMULA, arrays).vcomp, known().vcomp)
 
 
 def test_columns_with_several_header_rows_are_shown_as_they_are():

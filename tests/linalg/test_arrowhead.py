@@ -140,8 +140,9 @@ def test_factoring_changes_nothing(problem):
     np.testing.assert_array_equal(problem.matrix.tail, tail)
     np.testing.assert_array_equal(first.L, second.L)
     L = first.L.copy()
-    inverse_blocks(first, problem.m)
-    np.testing.assert_array_equal(first.L, L)
+    for order in (problem.m, problem.m + problem.p):
+        inverse_blocks(first, order)
+        np.testing.assert_array_equal(first.L, L)
 
 
 def test_a_matrix_that_is_not_positive_definite():

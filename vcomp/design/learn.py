@@ -12,8 +12,9 @@ from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import Rows
 from vcomp.design.structure import describe_structure
-from vcomp.exceptions import DataError, DesignError
+from vcomp.exceptions import DataError, DesignError, EstimationError
 from vcomp.formula import Formula, RandomTerm, build_fixed
+from vcomp.linalg.memory import available_bytes, gib
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     n_levels = tuple(facet.size for facet in facets)
     terms = tuple(_learn_term(term, formula, codes, n_levels) for term in formula.random)
     _check_terms(terms, len(rows))
+    _check_codings(rows)
     fixed = build_fixed(formula, rows.fixed, environment)
     n_parameters = len(fixed.names) + len(terms) + 1
     if len(rows) <= n_parameters:
@@ -53,7 +55,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     constant = _constant_combination(fixed.names, X)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         origin = _origin(rows.y) if constant.any() else 0.0
-        x_origin = _x_origin(fixed.names, X)
+        x_origin = _x_origin(X, constant)
         _check_range(f"the response {formula.response!r}", rows.y - origin)
         for name, column in zip(fixed.names, (X - x_origin).T, strict=True):
             _check_range(f"column {name!r} of the fixed part", column)
@@ -149,17 +151,35 @@ def _check_range(what: str, centred: FloatArray) -> None:
         )
 
 
+def _check_codings(rows: Rows) -> None:
+    """Refuse a fixed factor whose coding (levels × levels) and columns exceed the memory."""
+    import pandas as pd
+
+    for name, column in rows.fixed.items():
+        n_levels = len(column.categories) if isinstance(column, pd.Categorical) else 0
+        needed, free = 3.0 * 8.0 * n_levels * (n_levels + len(rows)), available_bytes()
+        if needed > 0.8 * free:
+            raise EstimationError(
+                f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need "
+                f"{gib(needed)}, and {gib(free)} are free; as a random term, (1|{name}), it "
+                "needs no columns"
+            )
+
+
 def _origin(y: FloatArray) -> float:
     """Return the mean; of a constant response the constant itself, so that nothing is left."""
     return float(y[0]) if y.min() == y.max() else float(y.mean())
 
 
-def _x_origin(names: tuple[str, ...], X: FloatArray) -> FloatArray:
-    """Return the column means where an intercept takes up what they leave, else zeros."""
-    if "Intercept" not in names:
+def _x_origin(X: FloatArray, constant: FloatArray) -> FloatArray:
+    """Return the column means where the constant takes up what they leave, else zeros.
+
+    The columns that make up the constant stay as they are, so that they still make it up.
+    """
+    if not constant.any():
         return np.zeros(X.shape[1])
     means: FloatArray = X.mean(axis=0)
-    means[names.index("Intercept")] = 0.0
+    means[constant != 0.0] = 0.0
     return means
 
 
@@ -168,8 +188,14 @@ def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:
     a = np.zeros(X.shape[1])
     if "Intercept" in names:
         a[names.index("Intercept")] = 1.0
-    elif X.shape[1]:
-        solution = np.linalg.lstsq(X.T @ X, X.sum(axis=0), rcond=None)[0]
-        if np.abs(X @ solution - 1.0).max() < 1e-10:
-            a = solution
-    return a
+        return a
+    if not X.shape[1]:
+        return a
+    largest = np.abs(X).max(axis=0)
+    scale = np.where(largest > 0.0, largest, 1.0)
+    gram = (X.T @ X) / np.outer(scale, scale)
+    # Refined, as covariates far from zero make the equations ill-conditioned.
+    for _ in range(4):
+        a += np.linalg.lstsq(gram, X.T @ (1.0 - X @ a) / scale, rcond=None)[0] / scale
+    a[np.abs(a) * largest < 1e-6] = 0.0
+    return a if np.abs(X @ a - 1.0).max() < 1e-6 else np.zeros(X.shape[1])

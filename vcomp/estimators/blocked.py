@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,6 +84,10 @@ class BlockedLikelihood:
         self.stats = stats
         self.reml = reml
         self._equations: dict[tuple[int, ...], Equations] = {}
+        self._tables: dict[tuple[int, int], Any] = {}
+        # Value, derivatives and information are asked for one after the other at the same point.
+        self._last: tuple[bytes, Point] | None = None
+        self._last_inverse: tuple[Point, InverseBlocks] | None = None
         self._check_size()
 
     def loglike(self, v: FloatArray) -> float:
@@ -101,18 +105,28 @@ class BlockedLikelihood:
             score = self._score(point, traces, PZy)
             return Derivatives(self._loglike(point), score, self._average(point, PZy))
 
-    def information(self, v: FloatArray, kind: InformationKind = "observed") -> FloatArray:
+    def information(
+        self,
+        v: FloatArray,
+        kind: InformationKind = "observed",
+        *,
+        positive_only: bool = False,
+    ) -> FloatArray:
         """Return an information matrix of the components at `v`.
 
         ``"expected"`` is ½ tr(P V_t P V_u) (for ML with V⁻¹ in place of P), ``"average"`` is
         ½ y'P V_t P V_u P y, and the observed one, −∂²ℓ, is twice the average less the expected.
+
+        Parameters
+        ----------
+        positive_only : leave nan where a component is zero, which costs much less than its rows
         """
         point = self._solve(v)
         with limited_blas(point.factor.L.shape[0]):
             average = self._average(point, self._score_vectors(point))
             if kind == "average":
                 return average
-            expected = self._expected(point)
+            expected = self._expected(point, positive_only=positive_only)
         return expected if kind == "expected" else 2.0 * average - expected
 
     def solution(self, v: FloatArray) -> Solution:
@@ -121,13 +135,12 @@ class BlockedLikelihood:
         m = point.factor.n_sparse
         with limited_blas(point.factor.L.shape[0]):
             whole = inverse_blocks(point.factor, point.factor.L.shape[0])
-            random = inverse_blocks(point.factor, m)
             return Solution(
                 beta=point.beta.copy(),
                 cov_beta=point.residual * whole.tail[m:, m:],
                 effects=tuple(self._effects(point, t) for t in range(self.stats.n_terms)),
                 prediction_var=self._variances(point, whole),
-                conditional_var=self._variances(point, random),
+                conditional_var=self._variances(point, whole.without_dense()),
             )
 
     # The equations ------------------------------------------------------------------------
@@ -149,13 +162,28 @@ class BlockedLikelihood:
         active = tuple(sorted(positive, key=lambda t: (-sizes[t], t)))
         if active not in self._equations:
             self._equations[active] = build_equations(self.stats, active)
-        return solve_equations(self._equations[active], self.stats.yy, v)
+        key = v.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = self._last_inverse = None  # before the next ones are made
+            self._last = key, solve_equations(self._equations[active], self.stats.yy, v)
+        return self._last[1]
 
     def _order(self, point: Point) -> int:
         return int(point.factor.L.shape[0]) if self.reml else point.factor.n_sparse
 
     def _inverse(self, point: Point) -> InverseBlocks:
-        return inverse_blocks(point.factor, self._order(point))
+        if self._last_inverse is None or self._last_inverse[0] is not point:
+            self._last_inverse = point, inverse_blocks(point.factor, self._order(point))
+        return self._last_inverse[1]
+
+    def _cross(self, t: int, u: int, effects: FloatArray) -> FloatArray:
+        """Return Z_t'Z_u times effects of term u."""
+        if t == u:
+            return self.stats.group_n[t] * effects
+        if (t, u) not in self._tables:
+            self._tables[t, u] = self.stats.gram(t, u)
+        product: FloatArray = self._tables[t, u] @ effects
+        return product
 
     # Value and score ------------------------------------------------------------------------
 
@@ -184,25 +212,24 @@ class BlockedLikelihood:
             else:
                 fitted = self.stats.ZX[t] @ point.beta
                 for u in point.equations.active:
-                    fitted = fitted + self.stats.gram(t, u) @ point.solution_of(u)
+                    fitted = fitted + self._cross(t, u, point.solution_of(u))
                 vectors.append((self.stats.Zy[t] - fitted) / point.residual)
         return vectors
 
     def _traces(self, point: Point, inverse: InverseBlocks) -> FloatArray:
         """Return tr(P V_t) of every term (V⁻¹ in place of P for ML)."""
-        s2, sizes = point.residual, self.stats.sizes
-        traces = np.empty(self.stats.n_terms)
-        for t in range(self.stats.n_terms):
-            if point.v[t] == 0.0:
-                traces[t] = self._trace_at_zero(point, t)
-                continue
-            place = point.equations.active.index(t)
-            if place == 0:
-                block = inverse.lead_trace()
-            else:
-                block = float(np.diagonal(inverse.tail)[point.equations.slices[place - 1]].sum())
-            traces[t] = sizes[t] / point.v[t] - s2 * block / point.v[t] ** 2
-        return traces
+        return np.array([self._trace(point, inverse, t) for t in range(self.stats.n_terms)])
+
+    def _trace(self, point: Point, inverse: InverseBlocks, term: int) -> float:
+        v = point.v[term]
+        if v == 0.0:
+            return self._trace_at_zero(point, term)
+        place = point.equations.active.index(term)
+        if place == 0:
+            block = inverse.lead_trace()
+        else:
+            block = float(np.diagonal(inverse.tail)[point.equations.slices[place - 1]].sum())
+        return float(self.stats.sizes[term] / v - point.residual * block / v**2)
 
     def _trace_at_zero(self, point: Point, term: int) -> float:
         """Return tr(Z_t'P Z_t) of a term outside the equations, some columns at a time."""
@@ -229,54 +256,50 @@ class BlockedLikelihood:
         With f_t = Z_t Z_t'P y every element is f_t'P f_u. For the residual P(Σ σ²_t V_t + σ²_e I)P
         = P gives y'P P V_u P y without touching a row.
         """
-        k, v, s2 = self.stats.n_terms, point.v, point.residual
-        columns = [self._working_column(point, t, r) for t, r in enumerate(PZy)]
-        fPf = np.empty((k, k))
-        if k:
-            lead = np.column_stack([c[0] for c in columns])
-            tail = np.column_stack([c[1] for c in columns])
-            solved_lead, solved_tail = point.factor.solve(lead, tail)
-            fPf = np.array(
-                [[r @ (self.stats.gram(t, u) @ s) for u, s in enumerate(PZy)]
-                 for t, r in enumerate(PZy)]
-            )  # fmt: skip
-            fPf = (fPf - lead.T @ solved_lead - tail.T @ solved_tail) / s2
+        k, s2, active = self.stats.n_terms, point.residual, point.equations.active
+        Zf = [[self._cross(t, u, r) for u, r in enumerate(PZy)] for t in range(k)]
+        Xf = np.column_stack([ZX.T @ r for ZX, r in zip(self.stats.ZX, PZy, strict=True)])
+        blocks = [np.column_stack(Zf[t]) for t in active]
+        lead = blocks[0] if blocks else np.zeros((0, k))
+        tail = np.concatenate([*blocks[1:], Xf])
+        solved_lead, solved_tail = point.factor.solve(lead, tail)
+        ff = np.array([[r @ Zf[t][u] for u in range(k)] for t, r in enumerate(PZy)])
+        fPf = (ff - lead.T @ solved_lead - tail.T @ solved_tail) / s2
         squares = np.array([r @ r for r in PZy])
-        return 0.5 * _with_residual(fPf, squares, point.rss / s2, v)
+        return 0.5 * _with_residual(fPf, squares, point.rss / s2, point.v)
 
-    def _working_column(
-        self, point: Point, term: int, r: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return [Z X]'f for f = Z_t r, split into the eliminated block and the tail."""
-        layout = point.equations
-        parts = [self.stats.gram(u, term) @ r for u in layout.active]
-        lead = parts[0] if parts else np.zeros(0)
-        return lead, np.concatenate([*parts[1:], self.stats.ZX[term].T @ r])
-
-    def _expected(self, point: Point) -> FloatArray:
+    def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
         """Return ½ tr(P V_t P V_u) from squared norms of the blocks of C⁻¹."""
-        if any(point.v[:-1] == 0.0):
-            squares, traces = _dense_squares(self.stats, point, self._order(point))
-        else:
+        v, k = point.v, self.stats.n_terms
+        if positive_only or (v[:-1] > 0.0).all():
+            kept = [*(t for t in range(k) if v[t] > 0.0), k]
             squares, traces = self._squares(point)
-        return 0.5 * _with_residual(squares, traces, float(self._degrees), point.v)
+        else:
+            kept = list(range(k + 1))
+            squares, traces = _dense_squares(self.stats, point, self._order(point))
+        information = np.full((k + 1, k + 1), np.nan)
+        information[np.ix_(kept, kept)] = 0.5 * _with_residual(
+            squares, traces, float(self._degrees), v[kept]
+        )
+        return information
 
     def _squares(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return ‖Z_t'P Z_u‖² and tr(Z_t'P Z_t).
+        """Return ‖Z_t'P Z_u‖² and tr(Z_t'P Z_t) of the positive components, in their order.
 
         They follow from Z_t'P Z_u = δ_tu I/σ²_t − σ²_e C^tu/(σ²_t σ²_u).
         """
-        inverse, s2, v = self._inverse(point), point.residual, point.v
-        traces = self._traces(point, inverse)
-        squares = np.zeros((self.stats.n_terms, self.stats.n_terms))
-        if not point.equations.active:
-            return squares, traces
-        norms = inverse.squared_norms(list(point.equations.slices))
-        for i, t in enumerate(point.equations.active):
-            for j, u in enumerate(point.equations.active):
-                squares[t, u] = s2**2 * norms[i, j] / (v[t] * v[u]) ** 2
-            # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'PZ).
-            squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
+        active = point.equations.active
+        if not active:
+            return np.zeros((0, 0)), np.zeros(0)
+        inverse, terms = self._inverse(point), sorted(active)
+        places = [active.index(t) for t in terms]
+        norms = inverse.squared_norms(list(point.equations.slices))[np.ix_(places, places)]
+        v = point.v[terms]
+        sizes = np.array([self.stats.sizes[t] for t in terms], dtype=float)
+        traces = np.array([self._trace(point, inverse, t) for t in terms])
+        squares = point.residual**2 * norms / np.outer(v, v) ** 2
+        # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'PZ).
+        squares[np.diag_indices_from(squares)] += (2.0 * traces - sizes / v) / v
         return squares, traces
 
     # Predictions ----------------------------------------------------------------------------

@@ -74,12 +74,13 @@ def _estimate(
         raise EstimationError(_SINGULAR) from None
     if found.v[-1] <= 1e-10 * rss / stats.n:
         raise EstimationError(_SINGULAR)
-    observed = likelihood.information(found.v, "observed")
+    observed = likelihood.information(found.v, "observed", positive_only=True)
+    average = likelihood.information(found.v, "average")
     informations = {
         "observed": observed,
-        "average": likelihood.information(found.v, "average"),
+        "expected": 2.0 * average - observed,
+        "average": average,
     }
-    informations["expected"] = 2.0 * informations["average"] - observed
     order = ("observed", "expected", "average")
     positive = found.v > 0.0
     solution = likelihood.solution(found.v)

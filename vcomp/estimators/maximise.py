@@ -34,8 +34,10 @@ class Likelihood(Protocol):
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return value, score and average information."""
 
-    def information(self, v: FloatArray, kind: InformationKind = "observed") -> FloatArray:
-        """Return an information matrix."""
+    def information(
+        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return an information matrix, nan where a component is zero if `positive_only`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _step(
     step, decrement = _solve(here.average, here.score, free)
     interior = bool((v[free] > 0.0).all())
     if interior and decrement < _NEWTON_BELOW:
-        observed = likelihood.information(v, "observed")
+        observed = likelihood.information(v, "observed", positive_only=True)
         newton, newton_decrement = _solve(observed, here.score, free)
         if newton @ here.score > 0.0 and _is_positive(observed[np.ix_(free, free)]):
             return newton, newton_decrement

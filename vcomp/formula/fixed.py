@@ -88,8 +88,8 @@ def _from_patsy(error: Any) -> str:
     if message.startswith("factor contains missing values"):
         message = message.replace(
             "factor contains missing values",
-            "a term makes missing values of values that are there, as the logarithm does of "
-            "negative numbers; mend the column, or make those values missing",
+            "a term has missing values in rows whose columns have none, as the logarithm of a "
+            "negative number; mend it, or make those values missing in the data",
         )
     return f"the fixed part of the formula: {message}"
 

@@ -122,7 +122,10 @@ def _tree(text: str) -> Any:
     from patsy.parse_formula import parse_formula
 
     if not isinstance(text, str):
-        raise FormulaError(f"the formula is text such as 'score ~ (1|sys)', not {text!r}")
+        raise FormulaError(
+            "the formula is text such as 'score ~ (1|sys)' and comes first, "
+            f"not {type(text).__name__}"
+        )
     # One line, so that the caret stands under the fault; names within it keep their spaces.
     text = re.sub(r"\s*[\r\n]\s*", " ", text)
     # The unary bar is there for `||` alone: it lets the parser reach the place to complain about.

@@ -7,7 +7,20 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = ["row_quadratics", "weighted_gram"]
+__all__ = ["mirror_upper", "row_quadratics", "weighted_gram"]
+
+_TILE = 64
+
+
+@njit(cache=True, nogil=True)
+def mirror_upper(matrix: FloatArray) -> None:
+    """Copy the upper triangle of a square matrix onto its lower one, tile by tile, in place."""
+    n = matrix.shape[0]
+    for top in range(0, n, _TILE):
+        for left in range(0, top + 1, _TILE):
+            for i in range(top, min(top + _TILE, n)):
+                for j in range(left, min(left + _TILE, i)):
+                    matrix[i, j] = matrix[j, i]
 
 
 @njit(cache=True, nogil=True)
@@ -27,11 +40,9 @@ def weighted_gram(
         for i in range(indptr[g], indptr[g + 1]):
             scaled = weights[g] * data[i]
             row = indices[i]
-            for j in range(indptr[g], i + 1):
+            for j in range(i, indptr[g + 1]):
                 gram[row, indices[j]] += scaled * data[j]
-    for i in range(n_cols):
-        for j in range(i):
-            gram[j, i] = gram[i, j]
+    mirror_upper(gram)
     return gram
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.kernels.schur import row_quadratics, weighted_gram
+from vcomp.kernels.schur import mirror_upper, row_quadratics, weighted_gram
+from vcomp.linalg.dense import solve_positive
 
 __all__ = ["Arrowhead", "ArrowheadFactor", "InverseBlocks", "factorise", "inverse_blocks"]
 
@@ -168,6 +169,16 @@ class InverseBlocks:
     tail: FloatArray  # (order, order) S⁻¹
     gram2: FloatArray  # (order, order) B' diag(a⁻²) B
 
+    def without_dense(self) -> InverseBlocks:
+        """Return the blocks for the random part alone, from those of the whole.
+
+        With the inverse in blocks, (C_zz)⁻¹ = C^zz − C^zx (C^xx)⁻¹ C^xz.
+        """
+        m = self.factor.n_sparse
+        mixed = self.tail[:m, m:]
+        tail = self.tail[:m, :m] - mixed @ solve_positive(self.tail[m:, m:], mixed.T)
+        return InverseBlocks(self.factor, tail, self.gram2[:m, :m])
+
     def lead_trace(self) -> float:
         """Return the trace of the eliminated block of C⁻¹."""
         return float((1.0 / self.factor.a).sum() + np.vdot(self.gram2, self.tail))
@@ -209,7 +220,8 @@ def inverse_blocks(factor: ArrowheadFactor, order: int) -> InverseBlocks:
     gram2 = factor.matrix.coupling_gram(factor.a**-2, order)
     if order == 0:
         return InverseBlocks(factor, np.zeros((0, 0)), gram2)
-    inverse, _ = dpotri(np.asfortranarray(factor.L[:order, :order]), lower=1)
-    lower = np.tril(inverse)
-    full = lower + np.tril(inverse, -1).T
-    return InverseBlocks(factor, full, gram2)
+    lower, _ = dpotri(np.array(factor.L[:order, :order], order="F"), lower=1, overwrite_c=1)
+    # The lower triangle of a matrix in Fortran order is the upper one of its transpose in C order.
+    inverse = lower.T
+    mirror_upper(inverse)
+    return InverseBlocks(factor, inverse, gram2)

@@ -100,6 +100,13 @@ class CrossProducts:
             return self.pairs[t, u].matrix
         return self.pairs[u, t].matrix.T.tocsr()
 
+    def is_finer(self, t: int, u: int) -> bool:
+        """Whether every group of term t lies within one group of term u."""
+        if t == u:
+            return True
+        pair = (t, u) if t < u else (u, t)
+        return self.pairs[pair].counts.size == self.sizes[t]
+
     def __add__(self, other: CrossProducts) -> CrossProducts:
         return CrossProducts(
             n=self.n + other.n,

@@ -1,0 +1,186 @@
+"""The covariance of the T terms of Henderson's Method I, from pair tables alone.
+
+T_α = y'A_α y with the projector A_α = Z_α D_α⁻¹ Z_α', so that under normality
+Cov(T_α, T_β) = 2 tr(A_α V A_β V). With V = Σ σ²_t Z_t Z_t' + σ²_e I that is a sum over t and u of
+traces of closed chains of pair tables N_ab = Z_a'Z_b:
+
+    tr(N_tα D_α⁻¹ N_αu N_uβ D_β⁻¹ N_βt)
+
+A chain becomes short by itself. A projector next to a coarser term drops out (A_α Z_t = Z_t where
+α is finer than t), neighbours that are one term collapse (N_aa is diagonal), and the residual and
+the total sum of squares have the identity as incidence. What is left is evaluated as an
+elementwise product of two matrices between the two terms with the fewest groups; the groups of
+large terms are summed over and never meet in one matrix.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.linalg.memory import available_bytes
+from vcomp.statistics import CrossProducts
+
+__all__ = ["TooLargeError", "quadratic_covariance"]
+
+_DENSE_BELOW = 1_000_000
+"""Elements up to which a product of pair tables is kept as a dense matrix."""
+
+_BYTES_PER_ELEMENT = 40.0
+"""A sparse product holds an index and a value, and is made beside another one."""
+
+Chain = list[tuple[int, int]]
+
+
+class TooLargeError(Exception):
+    """No ordering of some chain fits into memory."""
+
+
+def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) for the terms and, last, the total.
+
+    Parameters
+    ----------
+    stats : cross-products
+    v : (k + 1,) components, the residual last; negative ones as they are
+
+    Raises
+    ------
+    TooLargeError
+        If a matrix between the groups of two terms would be needed that does not fit into memory.
+    """
+    k = stats.n_terms
+    chains = _Chains(stats)
+    forms = np.empty((k + 2, k + 2))  # terms, mean, total
+    for a, b in combinations_with_replacement(range(k + 2), 2):
+        forms[a, b] = forms[b, a] = _trace(chains, a, b, v)
+    contrast = np.zeros((k + 1, k + 2))
+    contrast[:k, :k] = np.eye(k)
+    contrast[k, k + 1] = 1.0
+    contrast[:, k] = -1.0
+    return 2.0 * contrast @ forms @ contrast.T
+
+
+def _trace(chains: _Chains, a: int, b: int, v: FloatArray) -> float:
+    """Return tr(A_a V A_b V); the position after the mean stands for the total."""
+    k = v.size - 1
+    total = 0.0
+    for t, u in combinations_with_replacement(range(k + 1), 2):
+        weight = v[t] * v[u] * (1.0 if t == u else 2.0)
+        if weight == 0.0:
+            continue
+        # The total (k + 1) and the residual (k as a component) have the identity as incidence.
+        chain = [(a, -1)] if a <= k else []
+        chain += [(t, 0)] if t < k else []
+        chain += [(b, -1)] if b <= k else []
+        chain += [(u, 0)] if u < k else []
+        total += weight * chains.trace(chain)
+    return float(total)
+
+
+class _Chains:
+    """Traces of closed chains of pair tables; the mean is a term with one group."""
+
+    def __init__(self, stats: CrossProducts) -> None:
+        self.n = stats.n
+        self._stats = stats
+        self._group_n = [*stats.group_n, np.array([float(stats.n)])]
+        self._tables: dict[tuple[int, int], Any] = {}
+        self._products: dict[tuple[int, int, int, int], Any] = {}
+        self._limit = 0.4 * available_bytes() / _BYTES_PER_ELEMENT
+
+    def trace(self, chain: Chain) -> float:
+        """Return the trace of a chain of (term, power of its group sizes between its tables)."""
+        chain = self._shortened(chain)
+        if not chain:
+            return float(self.n)
+        if len(chain) == 1:
+            ((a, p),) = chain
+            return float((self._group_n[a] ** (p + 1)).sum())
+        if len(chain) == 2:
+            (a, p), (b, r) = chain
+            table = self._table(a, b)
+            return self._inner(table, table, a, p, b, r)
+        turns = [chain[i:] + chain[:i] for i in range(len(chain))]
+        best = min(turns, key=lambda turn: self._frame(turn[0][0], turn[2][0]))
+        (a, p), (b, s), (c, r) = best[:3]
+        if self._frame(a, c) > max(self._limit, _DENSE_BELOW):
+            raise TooLargeError
+        if len(best) == 4:
+            other = self._product(a, *best[3], c)
+        else:
+            other = self._table(a, c)
+        return self._inner(self._product(a, b, s, c), other, a, p, c, r)
+
+    def _shortened(self, chain: Chain) -> Chain:
+        """Drop projectors next to coarser terms, and join neighbours that are one term."""
+        chain = _collapsed(chain)
+        for i, (term, power) in enumerate(chain):
+            neighbours = (chain[i - 1][0], chain[(i + 1) % len(chain)][0])
+            if power == -1 and len(chain) > 1 and any(self._finer(term, x) for x in neighbours):
+                return self._shortened(chain[:i] + chain[i + 1 :])
+        return chain
+
+    def _finer(self, a: int, b: int) -> bool:
+        mean = self._stats.n_terms
+        return b == mean or (a != mean and self._stats.is_finer(a, b))
+
+    def _frame(self, a: int, c: int) -> float:
+        return float(self._group_n[a].size) * float(self._group_n[c].size)
+
+    def _inner(self, X: Any, Y: Any, a: int, p: int, c: int, r: int) -> float:
+        """Return Σ_ij n_i^p X_ij Y_ij n_j^r."""
+        both = X * Y if isinstance(X, np.ndarray) else X.multiply(Y)
+        return float(self._group_n[a] ** float(p) @ (both @ self._group_n[c] ** float(r)))
+
+    def _product(self, a: int, b: int, p: int, c: int) -> Any:
+        """Return N_ab diag(n_b^p) N_bc; products that are small are remembered."""
+        key = (a, b, p, c)
+        if key in self._products:
+            return self._products[key]
+        left = self._stored(a, b)
+        scaled = left * (self._group_n[b] ** float(p))[None, :]
+        product = scaled @ self._stored(b, c)
+        small = self._frame(a, c) <= _DENSE_BELOW
+        if not isinstance(product, np.ndarray):
+            product = product.toarray() if small else product.tocsr()
+        if small:
+            self._products[key] = product
+        return product
+
+    def _table(self, a: int, b: int) -> Any:
+        """Return N_ab as it stands beside products of the same shape."""
+        table = self._stored(a, b)
+        small = self._frame(a, b) <= _DENSE_BELOW
+        return table.toarray() if small and not isinstance(table, np.ndarray) else table
+
+    def _stored(self, a: int, b: int) -> Any:
+        """Return N_ab, sparse; with the mean it is a dense row or column of group sizes."""
+        from scipy.sparse import csr_array
+
+        if (a, b) not in self._tables:
+            mean = self._stats.n_terms
+            if mean in (a, b):
+                column = self._group_n[b if a == mean else a]
+                shaped = column[None, :] if a == mean else column[:, None]
+                self._tables[a, b] = csr_array(shaped)
+            else:
+                self._tables[a, b] = self._stats.gram(a, b)
+        return self._tables[a, b]
+
+
+def _collapsed(chain: Chain) -> Chain:
+    """Join neighbours that are one term: N_aa is the diagonal matrix of its group sizes."""
+    joined: Chain = []
+    for term, power in chain:
+        if joined and joined[-1][0] == term:
+            joined[-1] = (term, joined[-1][1] + power + 1)
+        else:
+            joined.append((term, power))
+    if len(joined) > 1 and joined[0][0] == joined[-1][0]:
+        term, power = joined.pop()
+        joined[0] = (term, joined[0][1] + power + 1)
+    return joined
