@@ -176,7 +176,6 @@ def test_a_covariate_far_from_zero(offset, scale):
     check_offset(offset, scale)
 
 
-@pytest.mark.xfail(reason="the rank check takes a covariate at 1e6 for a constant", strict=True)
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
 def test_a_covariate_very_far_from_zero(scale):
     check_offset(1e6, scale)
@@ -236,12 +235,8 @@ def test_options(options, words):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(options, marks=pytest.mark.xfail(reason="options are not checked"))
-        for options in (
-            {"name": "x"}, {"max_iter": -1}, {"max_iter": 2.5}, {"max_iter": "many"},
-            {"tol": -1.0}, {"tol": float("nan")}, {"tol": "small"}, {"eval_env": "here"},
-            {"eval_env": 1000},
-        )
+        {"name": "x"}, {"max_iter": -1}, {"max_iter": 2.5}, {"max_iter": "many"}, {"tol": -1.0},
+        {"tol": float("nan")}, {"tol": "small"}, {"eval_env": "here"}, {"eval_env": 1000},
     ],
 )  # fmt: skip
 def test_values_of_options(options):
@@ -280,7 +275,6 @@ EXACT_FITS = {
 }
 
 
-@pytest.mark.xfail(reason="an exact fit may be reported as converged", strict=False)
 @pytest.mark.parametrize("name", EXACT_FITS)
 @pytest.mark.parametrize("method", ["reml", "ml"])
 def test_a_response_without_residual_has_no_likelihood(name, method):

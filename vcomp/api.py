@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vcomp.design.rows import Missing
+from vcomp.formula import caller_environment
 from vcomp.model import VarianceComponentsModel
 from vcomp.results.results import VarianceComponentsResults
 
@@ -59,8 +60,6 @@ def fit(
     >>> res.vcomp.round(5).to_dict()
     {'sys': 0.00973, 'topic': 0.00176, 'Residual': 0.00687}
     """
-    from patsy import EvalEnvironment
-
-    environment = EvalEnvironment.capture(eval_env, reference=1)
+    environment = caller_environment(eval_env, 1)
     model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
     return model.fit(method, **options)

@@ -6,6 +6,10 @@ wrong with an answer that is given all the same is a :class:`VcompWarning`.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
 __all__ = [
     "DataError",
     "DesignError",
@@ -14,7 +18,10 @@ __all__ = [
     "PlanError",
     "VcompError",
     "VcompWarning",
+    "warn",
 ]
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class VcompError(ValueError):
@@ -43,3 +50,11 @@ class PlanError(VcompError):
 
 class VcompWarning(UserWarning):
     """An answer was given, and the reader should know something about it."""
+
+
+def warn(message: str) -> None:
+    """Warn with the line of the caller's code, however deep in the package the reason lies."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, VcompWarning, stacklevel=level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -17,8 +16,8 @@ from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import anova_table
 from vcomp.estimators.blocked import BlockedLikelihood, InformationKind
 from vcomp.estimators.identify import check_fixed_rank, check_terms
-from vcomp.exceptions import EstimationError, VcompWarning
-from vcomp.formula import parse
+from vcomp.exceptions import EstimationError, warn
+from vcomp.formula import caller_environment, parse
 from vcomp.results.label import label
 from vcomp.results.record import FitRecord
 from vcomp.results.results import VarianceComponentsResults
@@ -74,9 +73,7 @@ class VarianceComponentsModel:
     def __init__(
         self, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
     ) -> None:
-        from patsy import EvalEnvironment
-
-        environment = EvalEnvironment.capture(eval_env, reference=1)
+        environment = caller_environment(eval_env, 1)
         parsed = parse(formula)
         self.environment: Any = environment
         self.rows: Rows = select_rows(parsed, data, environment, missing)
@@ -91,9 +88,7 @@ class VarianceComponentsModel:
         cls, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
     ) -> VarianceComponentsModel:
         """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name."""
-        from patsy import EvalEnvironment
-
-        environment = EvalEnvironment.capture(eval_env, reference=1)
+        environment = caller_environment(eval_env, 1)
         return cls(formula, data, missing=missing, eval_env=environment)
 
     # Statsmodels' protocol --------------------------------------------------------------------
@@ -201,7 +196,7 @@ class VarianceComponentsModel:
             self._check_anova()
         estimate = estimator.estimate(self.stats, self.component_names)
         if not estimate.converged:
-            warnings.warn(estimate.status, VcompWarning, stacklevel=2)
+            warn(estimate.status)
         return VarianceComponentsResults(
             self._record(self._uncentred(estimate)), RowAccess(self, estimate)
         )
@@ -217,12 +212,10 @@ class VarianceComponentsModel:
             )
         if structure.partly_crossed:
             (a, b), *_ = structure.partly_crossed
-            warnings.warn(
+            warn(
                 f"{a} and {b} are not fully crossed: Henderson's Method I is unbiased here but "
                 "can be far off, as it does not adjust the terms for each other; "
-                "method='reml' is better",
-                VcompWarning,
-                stacklevel=4,
+                "method='reml' is better"
             )
 
     def _uncentred(self, estimate: Estimate) -> Estimate:

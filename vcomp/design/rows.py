@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.exceptions import DataError, VcompWarning
+from vcomp.exceptions import DataError, warn
 from vcomp.formula import Formula, evaluate, names_in
 from vcomp.io import Source, open_source
 
@@ -278,4 +277,4 @@ def _report_missing(
         raise DataError(f"{where}; missing='drop' leaves them out")
     if n_dropped == keep.size:
         raise DataError(f"no row is complete: {where}")
-    warnings.warn(f"{where} and were left out", VcompWarning, stacklevel=5)
+    warn(f"{where} and were left out")

@@ -90,21 +90,26 @@ class Structure:
         return self.report()
 
     def _notation(self) -> str:
-        """Return ``p × (doc:topic)`` with the sizes before the names."""
-        size = dict(zip(self.facets, self.n_levels, strict=True))
+        """Return Brennan's notation with the sizes: ``8 p × 4 a × (21 d : 6 i)``."""
         top = [f for f in self.facets if not self.nested_in[f]]
-        parts = []
-        for facet in top:
-            below = sorted(
-                (f for f in self.facets if facet in self.nested_in[f]), key=self.facets.index
-            )
-            parts.append(f"{size[facet]:,} {facet}")
-            parts += [
-                f"({size[f]:,} {':'.join([f, *sorted(self.nested_in[f])])})"
-                for f in below
-                if facet == min(self.nested_in[f] & set(top), key=self.facets.index)
-            ]
-        return " × ".join(parts)
+        text = " × ".join(self._with_nested(f) for f in top)
+        return text[1:-1] if len(top) == 1 and text.startswith("(") else text
+
+    def _with_nested(self, facet: str) -> str:
+        """Return a facet with those directly nested in it; under several parents, the first."""
+        size = dict(zip(self.facets, self.n_levels, strict=True))
+        inner = [f for f in self.facets if self._innermost(f)[:1] == [facet]]
+        own = f"{size[facet]:,} {facet}"
+        if not inner:
+            return own
+        nested = " × ".join(self._with_nested(f) for f in inner)
+        grouped = f"({nested})" if len(inner) > 1 else nested.strip("()")
+        return f"({grouped} : {own})"
+
+    def _innermost(self, facet: str) -> list[str]:
+        above = self.nested_in[facet]
+        outer = frozenset().union(*(self.nested_in[f] for f in above))
+        return [f for f in self.facets if f in above - outer]
 
     def _properties(self) -> list[str]:
         words = []

@@ -88,6 +88,7 @@ class BlockedLikelihood:
         # Value, derivatives and information are asked for one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
         self._last_inverse: tuple[Point, InverseBlocks] | None = None
+        self._last_squares: tuple[Point, tuple[FloatArray, FloatArray]] | None = None
         self._check_size()
 
     def loglike(self, v: FloatArray) -> float:
@@ -164,7 +165,8 @@ class BlockedLikelihood:
             self._equations[active] = build_equations(self.stats, active)
         key = v.tobytes()
         if self._last is None or self._last[0] != key:
-            self._last = self._last_inverse = None  # before the next ones are made
+            # They are let go before the next ones are made.
+            self._last = self._last_inverse = self._last_squares = None
             self._last = key, solve_equations(self._equations[active], self.stats.yy, v)
         return self._last[1]
 
@@ -291,6 +293,8 @@ class BlockedLikelihood:
         active = point.equations.active
         if not active:
             return np.zeros((0, 0)), np.zeros(0)
+        if self._last_squares is not None and self._last_squares[0] is point:
+            return self._last_squares[1]
         inverse, terms = self._inverse(point), sorted(active)
         places = [active.index(t) for t in terms]
         norms = inverse.squared_norms(list(point.equations.slices))[np.ix_(places, places)]
@@ -300,6 +304,7 @@ class BlockedLikelihood:
         squares = point.residual**2 * norms / np.outer(v, v) ** 2
         # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'PZ).
         squares[np.diag_indices_from(squares)] += (2.0 * traces - sizes / v) / v
+        self._last_squares = point, (squares, traces)
         return squares, traces
 
     # Predictions ----------------------------------------------------------------------------

@@ -23,6 +23,9 @@ _DEPENDENT = 1e-11
 """A squared residual norm below this share of a column's own is rounding: columns are centred and
 float64 leaves about 1e-16 of a square."""
 
+_CONSTANT = 1e-26
+"""A centred column whose square is below this share of its mean's is constant but for rounding."""
+
 
 def check_fixed_rank(stats: CrossProducts, names: Sequence[str], x_origin: FloatArray) -> None:
     """Refuse a fixed part whose columns are linearly dependent.
@@ -33,12 +36,13 @@ def check_fixed_rank(stats: CrossProducts, names: Sequence[str], x_origin: Float
         Naming the first dependent column and those that it is a combination of.
     """
     XX = stats.XX
-    scale = np.diagonal(XX) + stats.n * x_origin**2
+    origin = stats.n * x_origin**2
+    scale = np.diagonal(XX) + origin
     kept: list[int] = []
     for j, name in enumerate(names):
         coefficients = solve_positive(XX[np.ix_(kept, kept)], XX[kept, j])
         rest = XX[j, j] - coefficients @ XX[kept, j]
-        if rest > _DEPENDENT * scale[j]:
+        if XX[j, j] > _CONSTANT * origin[j] and rest > _DEPENDENT * XX[j, j]:
             kept.append(j)
             continue
         used = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -30,11 +31,19 @@ class REML:
     ----------
     max_iter : steps at most
     tol : Newton decrement, in standard errors, at which the iteration ends
+
+    Raises
+    ------
+    EstimationError
+        If `max_iter` is not a whole number from 0 on, or `tol` not between 0 and 1.
     """
 
     max_iter: int = 200
     tol: float = 1e-10
     name: ClassVar[str] = "reml"
+
+    def __post_init__(self) -> None:
+        _check_options(self.max_iter, self.tol)
 
     def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
@@ -54,9 +63,19 @@ class ML:
     tol: float = 1e-10
     name: ClassVar[str] = "ml"
 
+    def __post_init__(self) -> None:
+        _check_options(self.max_iter, self.tol)
+
     def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
         return _estimate(stats, names, reml=False, max_iter=self.max_iter, tol=self.tol)
+
+
+def _check_options(max_iter: int, tol: float) -> None:
+    if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 0:
+        raise EstimationError(f"max_iter is a whole number from 0 on, not {max_iter!r}")
+    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0.0 < tol < 1.0:
+        raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
 
 
 def _estimate(

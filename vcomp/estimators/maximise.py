@@ -13,6 +13,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.blocked import Derivatives, InformationKind
+from vcomp.linalg.dense import solve
 
 __all__ = ["Likelihood", "Maximum", "maximise"]
 
@@ -148,15 +149,21 @@ def _solve(
 ) -> tuple[FloatArray, float]:
     """Solve I d = s on the free components, scaled so that decades of difference do not matter."""
     block, s = information[np.ix_(free, free)], score[free]
-    scale = np.sqrt(np.maximum(np.diagonal(block), np.finfo(float).tiny))
-    scaled = block / np.outer(scale, scale)
-    step = np.zeros_like(score)
+    # Rounding can leave a negative diagonal where almost nothing is known of a component.
+    scale = np.sqrt(np.abs(np.diagonal(block)))
+    scale[scale == 0.0] = 1.0
+    slope = s / scale
     try:
-        direction = np.linalg.solve(scaled, s / scale)
+        direction = solve(block / np.outer(scale, scale), slope)
     except np.linalg.LinAlgError:
-        direction = s / scale
+        direction = slope
+    gain = float(direction @ slope)
+    if not gain > 0.0:
+        # Not a way up: a decrement of zero here would pass for convergence.
+        direction, gain = slope, float(slope @ slope)
+    step = np.zeros_like(score)
     step[free] = direction / scale
-    return step, float(np.sqrt(max(float(direction @ (s / scale)), 0.0)))
+    return step, float(np.sqrt(gain))
 
 
 def _is_positive(matrix: FloatArray) -> bool:

@@ -109,10 +109,7 @@ class _Chains:
         (a, p), (b, s), (c, r) = best[:3]
         if self._frame(a, c) > max(self._limit, _DENSE_BELOW):
             raise TooLargeError
-        if len(best) == 4:
-            other = self._product(a, *best[3], c)
-        else:
-            other = self._table(a, c)
+        other = self._product(a, *best[3], c) if len(best) == 4 else self._table(a, c)
         return self._inner(self._product(a, b, s, c), other, a, p, c, r)
 
     def _shortened(self, chain: Chain) -> Chain:

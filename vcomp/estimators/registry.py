@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Protocol
 
 from vcomp.estimators.anova import ANOVA
@@ -38,10 +39,10 @@ def get_estimator(method: str, **options: Any) -> Estimator:
         raise EstimationError(
             f"method={method!r} is not known; the methods are {', '.join(map(repr, METHODS))}"
         )
-    fields = list(known.__dataclass_fields__)
+    names = [f.name for f in fields(known)]
     for option in options:
-        if option not in fields:
-            allowed = f"takes {', '.join(fields)}" if fields else "takes no options"
+        if option not in names:
+            allowed = f"takes {', '.join(names)}" if names else "takes no options"
             raise EstimationError(f"method {method!r} {allowed}, not {option!r}")
     estimator: Estimator = known(**options)
     return estimator

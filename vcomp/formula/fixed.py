@@ -14,7 +14,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, FormulaError
 from vcomp.formula.parse import Formula, patsy_description
 
-__all__ = ["FixedPart", "build_fixed", "evaluate", "names_in"]
+__all__ = ["FixedPart", "build_fixed", "caller_environment", "evaluate", "names_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,30 @@ def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
             return environment.eval(code, inner_namespace=names)
     except Exception as error:
         raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
+
+
+def caller_environment(eval_env: Any, depth: int) -> Any:
+    """Return patsy's ``EvalEnvironment`` of the scope where the caller's caller stands.
+
+    Parameters
+    ----------
+    eval_env : 0 for that scope, 1 for the one above it, or an ``EvalEnvironment``
+    depth : how many functions are between it and this one
+
+    Raises
+    ------
+    FormulaError
+        If it is none of these, or there is no scope so far up.
+    """
+    from patsy import EvalEnvironment
+
+    try:
+        return EvalEnvironment.capture(eval_env, reference=depth + 1)
+    except (TypeError, ValueError):
+        raise FormulaError(
+            "eval_env is 0 for the scope of the caller, 1 for the one above and so on, or patsy's "
+            f"EvalEnvironment; {eval_env!r} is not one of them"
+        ) from None
 
 
 def names_in(code: str) -> tuple[str, ...]:

@@ -277,8 +277,8 @@ class VarianceComponentsResults:
         Raises
         ------
         PlanError
-            If cells hold several scores and a facet of the formula has the name ``replicate``, which
-            a D-study needs for them.
+            If cells hold several scores and a facet of the formula has the name ``replicate``,
+            which a D-study needs for them.
         """
         if self.design.replicated and REPLICATE in self.design.facets:
             raise PlanError(
