@@ -162,6 +162,22 @@ def test_prediction_for_new_rows():
         res.predict(new.assign(x=np.nan))
 
 
+def test_rows_keep_their_labels():
+    """Of a pandas frame its own index, without the rows that were left out."""
+    formula, data = unbalanced("crossed")
+    labelled = data.set_axis([f"row {k}" for k in range(len(data))]).astype({"y": float})
+    labelled.loc["row 3", "y"] = np.nan
+    with pytest.warns(vcomp.VcompWarning, match="1 of 54 rows"):
+        res = vcomp.fit(formula, labelled)
+    kept = labelled.dropna()
+    for given in (res.fittedvalues, res.resid, res.augment(), res.predict(kept)):
+        pd.testing.assert_index_equal(given.index, kept.index)
+    np.testing.assert_allclose(res.fittedvalues + res.resid, kept["y"])
+    # Labels that stand twice do not multiply rows.
+    doubled = data.set_axis(np.arange(len(data)) // 2)
+    assert len(vcomp.fit(formula, doubled).augment()) == len(data)
+
+
 def test_stateful_transforms_are_remembered():
     _, data = unbalanced("crossed")
     data["x"] = np.random.default_rng(0).normal(size=len(data)) + 5.0

@@ -39,6 +39,7 @@ def some(rows, chosen):
         {name: column.iloc[chosen] for name, column in rows.facets.items()},
         {name: column[chosen] for name, column in rows.fixed.items()},
         0,
+        rows.labels[chosen],
     )
 
 

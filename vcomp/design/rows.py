@@ -31,12 +31,14 @@ class Rows:
     facets : the grouping columns
     fixed : the columns of the fixed part, in a form that patsy reads
     n_dropped : rows left out for a missing value
+    labels : (n,) index of the rows, of a pandas frame its own
     """
 
     y: FloatArray
     facets: Mapping[str, pd.Series]
     fixed: Mapping[str, Any]
     n_dropped: int
+    labels: pd.Index
 
     def __len__(self) -> int:
         return int(self.y.size)
@@ -79,13 +81,21 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
             f"{y.size} rows"
         )
     fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
-    return Rows(y, {f: frame[f] for f in formula.facets}, fixed, int((~keep).sum()))
+    return Rows(
+        y=y,
+        facets={f: frame[f] for f in formula.facets},
+        fixed=fixed,
+        n_dropped=int((~keep).sum()),
+        labels=_labels(source, keep.size)[keep],
+    )
 
 
 def select_predictors(
     formula: Formula, data: Any, environment: Any
-) -> tuple[dict[str, pd.Series], dict[str, Any], int]:
-    """Read facets and columns of the fixed part for a prediction; the response may be absent.
+) -> tuple[dict[str, pd.Series], dict[str, Any], pd.Index]:
+    """Read facets and columns of the fixed part for a prediction, and the labels of the rows.
+
+    The response may be absent.
 
     Raises
     ------
@@ -99,7 +109,13 @@ def select_predictors(
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
     fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
-    return {f: frame[f] for f in formula.facets}, fixed, len(frame)
+    return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
+
+
+def _labels(source: Source, n_rows: int) -> pd.Index:
+    import pandas as pd
+
+    return pd.RangeIndex(n_rows) if source.row_labels is None else source.row_labels
 
 
 def _caller_source(formula: Formula, environment: Any) -> Source:

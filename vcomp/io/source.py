@@ -24,6 +24,8 @@ class Source:
 
     columns: tuple[str, ...]
     read_columns: Callable[[list[str]], pd.DataFrame]
+    row_labels: pd.Index | None = None
+    """Of a pandas frame, for what is given back row by row; None where rows are just numbered."""
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """Read the columns `names` into a pandas frame; nothing else is read.
@@ -68,7 +70,8 @@ def open_source(data: Any) -> Source:
     import pandas as pd
 
     if isinstance(data, pd.DataFrame):
-        return Source(tuple(map(str, data.columns)), lambda names: _from_pandas(data, names))
+        names = tuple(map(str, data.columns))
+        return Source(names, lambda wanted: _from_pandas(data, wanted), data.index)
     if isinstance(data, str | os.PathLike):
         return Source(*open_path(os.fspath(data)))
     if isinstance(data, Mapping):

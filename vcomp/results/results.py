@@ -404,7 +404,7 @@ class VarianceComponentsResults:
     def resid(self) -> pd.Series:
         """Response less :attr:`fittedvalues`."""
         access = self._access()
-        return (access.response() - access.fitted_values()).rename("resid")
+        return (access.response() - access.fitted_values().to_numpy()).rename("resid")
 
     def predict(self, data: Any = None) -> pd.Series:
         """Return fixed part plus predicted effects for new rows.

@@ -61,7 +61,8 @@ class RowAccess:
         """Return the response of the rows that were used."""
         import pandas as pd
 
-        return pd.Series(self.model.rows.y, name=self.model.design.formula.response)
+        rows = self.model.rows
+        return pd.Series(rows.y.copy(), rows.labels, name=self.model.design.formula.response)
 
     def fitted_values(self) -> pd.Series:
         """Return fixed part plus predicted effects of the rows that were used."""
@@ -71,7 +72,7 @@ class RowAccess:
         fitted = self.model.design.origin + chunk.X @ solution.beta
         for codes, effects in zip(chunk.codes, solution.effects, strict=True):
             fitted = fitted + effects[codes]
-        return pd.Series(fitted, name="fittedvalues")
+        return pd.Series(fitted, self.model.rows.labels, name="fittedvalues")
 
     def predict(self, data: Any) -> pd.Series:
         """Return predictions for new rows, unseen levels contributing nothing."""
@@ -80,23 +81,24 @@ class RowAccess:
         if data is None:
             return self.fitted_values().rename("predicted")
         design, solution = self.model.design, self._solution()
-        facets, fixed, n_rows = select_predictors(design.formula, data, self.model.environment)
-        X = design.fixed.matrix(fixed, n_rows) - design.x_origin
+        facets, fixed, labels = select_predictors(design.formula, data, self.model.environment)
+        X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
         predicted = design.origin + X @ solution.beta
         codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]
         for term, effects in zip(design.terms, solution.effects, strict=True):
             groups = term_codes(term, codes, design.n_levels)
             predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
-        return pd.Series(predicted, name="predicted")
+        return pd.Series(predicted, labels, name="predicted")
 
     def augment(self) -> pd.DataFrame:
         """Return response, facets, fitted values and residuals."""
         import pandas as pd
 
-        y, fitted = self.response(), self.fitted_values()
-        facets = {name: column.to_numpy() for name, column in self.model.rows.facets.items()}
-        columns: dict[str, Any] = {str(y.name): y, **facets}
-        return pd.DataFrame({**columns, "fitted": fitted, "resid": y - fitted})
+        rows, y, fitted = self.model.rows, self.response(), self.fitted_values().to_numpy()
+        facets = {name: column.to_numpy() for name, column in rows.facets.items()}
+        columns: dict[str, Any] = {str(y.name): y.to_numpy(), **facets}
+        columns |= {"fitted": fitted, "resid": y.to_numpy() - fitted}
+        return pd.DataFrame(columns, index=rows.labels)
 
     def _solution(self) -> Solution:
         """Solve Henderson's equations at the estimates, negative ones as zero."""
