@@ -114,6 +114,9 @@ def _encoded(column: Any) -> Any:
         dictionaries = [chunk.dictionary for chunk in column.chunks]
         if any(d.null_count or len(d.unique()) < len(d) for d in dictionaries):
             return pc.dictionary_encode(column.cast(column.type.value_type))
+        if pa.types.is_unsigned_integer(column.type.index_type):
+            # pandas did not take the unsigned indices of polars before pyarrow 20.
+            return column.cast(pa.dictionary(pa.int32(), column.type.value_type))
     return None
 
 

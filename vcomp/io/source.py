@@ -76,6 +76,8 @@ def open_source(data: Any) -> Source:
         return Source(*open_path(os.fspath(data)))
     if isinstance(data, Mapping):
         return Source(tuple(map(str, data)), lambda names: _from_mapping(data, names))
+    if isinstance(data, pd.Series):
+        raise _not_a_table(data)
     if hasattr(data, "__arrow_c_stream__"):
         return _open_arrow(data)
     hint = "; call .collect() first" if type(data).__name__ == "LazyFrame" else ""
@@ -114,13 +116,16 @@ def _from_mapping(data: Mapping[Any, Any], names: list[str]) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
+def _not_a_table(data: Any) -> DataError:
+    name = type(data).__name__
+    return DataError(f"data of type {name} is one column, not a table; give {CONTAINERS}")
+
+
 def _open_arrow(data: Any) -> Source:
     import pyarrow as pa
 
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
     except pa.ArrowInvalid:
-        raise DataError(
-            f"data of type {type(data).__name__} is one column, not a table; give {CONTAINERS}"
-        ) from None
+        raise _not_a_table(data) from None
     return Source(tuple(table.column_names), lambda names: from_arrow(table.select(names)))

@@ -403,8 +403,7 @@ class VarianceComponentsResults:
     @property
     def resid(self) -> pd.Series:
         """Response less :attr:`fittedvalues`."""
-        access = self._access()
-        return (access.response() - access.fitted_values().to_numpy()).rename("resid")
+        return self._access().residuals()
 
     def predict(self, data: Any = None) -> pd.Series:
         """Return fixed part plus predicted effects for new rows.

@@ -74,6 +74,13 @@ class RowAccess:
             fitted = fitted + effects[codes]
         return pd.Series(fitted, self.model.rows.labels, name="fittedvalues")
 
+    def residuals(self) -> pd.Series:
+        """Return response less fitted values."""
+        import pandas as pd
+
+        rest = self.model.rows.y - self.fitted_values().to_numpy()
+        return pd.Series(rest, self.model.rows.labels, name="resid")
+
     def predict(self, data: Any) -> pd.Series:
         """Return predictions for new rows, unseen levels contributing nothing."""
         import pandas as pd
