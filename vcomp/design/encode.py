@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, IntArray
+from vcomp.design.combine import find_combinations
 from vcomp.design.design import Chunk, Design, Facet, TermDesign
 from vcomp.design.rows import Rows
 from vcomp.exceptions import DataError
@@ -69,11 +70,5 @@ def term_codes(term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int,
     for facet, keys in zip(term.facets[1:], term.keys, strict=True):
         joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
         joined[(groups < 0) | (codes[facet] < 0)] = -1
-        groups = _position(keys, joined)
+        groups = find_combinations(keys, joined)
     return np.ascontiguousarray(groups, dtype=np.int32)
-
-
-def _position(keys: LongArray, wanted: LongArray) -> IntArray:
-    """Return where each key stands among the sorted `keys`, −1 where it does not."""
-    found = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[found] == wanted, found, -1).astype(np.int32)

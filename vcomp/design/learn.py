@@ -8,6 +8,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.components import RESIDUAL
+from vcomp.design.combine import number_combinations
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import Rows
@@ -126,10 +127,9 @@ def _learn_term(
     groups, size = codes[facets[0]], n_levels[facets[0]]
     keys = []
     for facet in facets[1:]:
-        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
-        known, inverse = np.unique(joined, return_inverse=True)
+        known, groups = number_combinations(groups, size, codes[facet], n_levels[facet])
         keys.append(known)
-        groups, size = inverse.astype(np.int32), known.size
+        size = known.size
     return TermDesign(term.name, facets, tuple(keys), size)
 
 

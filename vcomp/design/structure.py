@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeAlias
 
 import numpy as np
 
-from vcomp._typing import IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.components import RESIDUAL, closure
+from vcomp.design.combine import number_combinations
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
 from vcomp.kernels.pairs import pair_counts
 
 __all__ = ["Structure", "describe_structure"]
+
+Units: TypeAlias = Mapping[str, tuple[IntArray, int]]
+"""For each facet the unit of every row, and how many there are."""
+
+PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
+"""Compressed sparse rows: how often each pair occurs."""
+
+PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +156,18 @@ def describe_structure(
     codes : (n,) level of each row in each facet
     """
     facets = formula.facets
+    columns = {f: (codes[k], n_levels[k]) for k, f in enumerate(facets)}
     pairs = {
-        (a, b): pair_counts(codes[a], codes[b], n_levels[a], n_levels[b])[1].size
-        for a, b in combinations(range(len(facets)), 2)
+        (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1])
+        for a, b in combinations(facets, 2)
     }
-    by_label = _nested_by_label(facets, n_levels, pairs)
+    by_label = _nested_by_label(columns, pairs)
     nested_in = _combined(by_label, _nested_by_formula(formula))
     units = {f: _join(sorted({f, *nested_in[f]}), facets, n_levels, codes) for f in facets}
-    crossed, partly = _crossings(facets, nested_in, units)
-    cell_codes, n_cells = _join(list(facets), facets, n_levels, codes)
-    cell_n = group_counts(cell_codes, n_cells)
+    # A facet that is not nested is its own unit, and its tables are there already.
+    pairs = {pair: t for pair, t in pairs.items() if not any(nested_in[f] for f in pair)}
+    crossed, partly = _crossings(nested_in, units, pairs)
+    cell_n = _cell_sizes(facets, units, pairs, n_levels, codes)
     children_equal, n_possible = _expected_cells(facets, nested_in, units)
     return Structure(
         facets=facets,
@@ -165,25 +177,24 @@ def describe_structure(
         fully_crossed=crossed,
         partly_crossed=partly,
         n_rows=n_rows,
-        n_cells=n_cells,
+        n_cells=cell_n.size,
         cell_min=int(cell_n.min()),
         cell_max=int(cell_n.max()),
-        balanced=bool(children_equal and n_possible == n_cells and np.ptp(cell_n) == 0),
-        n_parts=_count_parts([f for f in facets if not nested_in[f]], units),
+        balanced=bool(children_equal and n_possible == cell_n.size and np.ptp(cell_n) == 0),
+        n_parts=_count_parts([f for f in facets if not nested_in[f]], units, pairs),
         terms=_effects(formula, nested_in, replicated=bool(cell_n.max() > 1)),
     )
 
 
-def _nested_by_label(
-    facets: Sequence[str], n_levels: Sequence[int], pairs: Mapping[tuple[int, int], int]
-) -> dict[str, frozenset[str]]:
+def _nested_by_label(columns: Units, pairs: PairTables) -> dict[str, frozenset[str]]:
     """Return for each facet the coarser ones that each of its levels occurs in once."""
-    above: dict[str, set[str]] = {f: set() for f in facets}
-    for (a, b), n_pairs in pairs.items():
-        if n_pairs == n_levels[a] > n_levels[b]:
-            above[facets[a]].add(facets[b])
-        elif n_pairs == n_levels[b] > n_levels[a]:
-            above[facets[b]].add(facets[a])
+    above: dict[str, set[str]] = {f: set() for f in columns}
+    for (a, b), (_, indices, _) in pairs.items():
+        n_a, n_b = columns[a][1], columns[b][1]
+        if indices.size == n_a > n_b:
+            above[a].add(b)
+        elif indices.size == n_b > n_a:
+            above[b].add(a)
     return {f: frozenset(s) for f, s in above.items()}
 
 
@@ -225,33 +236,53 @@ def _join(
     first, *others = (facets.index(name) for name in names)
     groups, size = codes[first], n_levels[first]
     for facet in others:
-        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
-        known, inverse = np.unique(joined, return_inverse=True)
-        groups, size = inverse.astype(np.int32), known.size
+        known, groups = number_combinations(groups, size, codes[facet], n_levels[facet])
+        size = known.size
     return groups, size
 
 
-def _crossings(
+def _table(a: str, b: str, units: Units, pairs: PairTables) -> PairTable:
+    """Return how often each pair of units occurs, counted anew only where it has to be."""
+    if (a, b) in pairs:
+        return pairs[a, b]
+    (codes_a, n_a), (codes_b, n_b) = units[a], units[b]
+    table: PairTable = pair_counts(codes_a, codes_b, n_a, n_b)
+    return table
+
+
+def _cell_sizes(
     facets: Sequence[str],
-    nested_in: Mapping[str, frozenset[str]],
-    units: Mapping[str, tuple[IntArray, int]],
+    units: Units,
+    pairs: PairTables,
+    n_levels: Sequence[int],
+    codes: Sequence[IntArray],
+) -> FloatArray:
+    """Return the number of rows of every cell that has any."""
+    if tuple(facets) in pairs:
+        return pairs[facets[0], facets[1]][2]
+    cells, n_cells = _join(facets, facets, n_levels, codes)
+    sizes: FloatArray = group_counts(cells, n_cells)
+    return sizes
+
+
+def _crossings(
+    nested_in: Mapping[str, frozenset[str]], units: Units, pairs: PairTables
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Sort the pairs of facets without nesting into fully and partly crossed ones."""
     fully: list[tuple[str, str]] = []
     partly: list[tuple[str, str]] = []
-    for a, b in combinations(facets, 2):
+    for a, b in combinations(nested_in, 2):
         if a in nested_in[b] or b in nested_in[a] or nested_in[a] & nested_in[b]:
             continue
-        (codes_a, n_a), (codes_b, n_b) = units[a], units[b]
-        n_pairs = pair_counts(codes_a, codes_b, n_a, n_b)[1].size
-        (fully if n_pairs == n_a * n_b else partly).append((a, b))
+        n_pairs = _table(a, b, units, pairs)[1].size
+        (fully if n_pairs == units[a][1] * units[b][1] else partly).append((a, b))
     return tuple(fully), tuple(partly)
 
 
 def _expected_cells(
     facets: Sequence[str],
     nested_in: Mapping[str, frozenset[str]],
-    units: Mapping[str, tuple[IntArray, int]],
+    units: Units,
 ) -> tuple[bool, float]:
     """Return whether nested facets are equally large everywhere, and how many cells that makes."""
     equal, n_cells = True, 1.0
@@ -268,14 +299,12 @@ def _expected_cells(
     return equal, round(n_cells)
 
 
-def _join_units(
-    names: frozenset[str], units: Mapping[str, tuple[IntArray, int]]
-) -> tuple[IntArray, int]:
+def _join_units(names: frozenset[str], units: Units) -> tuple[IntArray, int]:
     ordered = sorted(names)
     return _join(ordered, ordered, [units[f][1] for f in ordered], [units[f][0] for f in ordered])
 
 
-def _count_parts(top: Sequence[str], units: Mapping[str, tuple[IntArray, int]]) -> int:
+def _count_parts(top: Sequence[str], units: Units, pairs: PairTables) -> int:
     """Return the number of connected parts of the graph whose edges are the rows.
 
     Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
@@ -286,13 +315,14 @@ def _count_parts(top: Sequence[str], units: Mapping[str, tuple[IntArray, int]]) 
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    (hub, n_hub), *others = (units[f] for f in top)
-    rows, cols, offset = [], [], n_hub
-    for codes, size in others:
-        indptr, indices, _ = pair_counts(hub, codes, n_hub, size)
+    hub, *others = top
+    n_hub = offset = units[hub][1]
+    rows, cols = [], []
+    for other in others:
+        indptr, indices, _ = _table(hub, other, units, pairs)
         rows.append(np.repeat(np.arange(n_hub), np.diff(indptr)))
         cols.append(indices + offset)
-        offset += size
+        offset += units[other][1]
     i, j = np.concatenate(rows), np.concatenate(cols)
     graph = coo_array((np.ones(i.size), (i, j)), shape=(offset, offset))
     return int(connected_components(graph, directed=False)[0])
