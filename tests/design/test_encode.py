@@ -121,7 +121,7 @@ def test_uncentred_coefficients_give_the_same_means(seed):
 def test_a_level_that_was_not_learned():
     data = data_of_two()
     design, rows = design_of("y ~ (1|a) + (1|b)", data), rows_of("y ~ (1|a) + (1|b)", data)
-    new = rows.facets["a"].copy()
+    new = rows.facets["a"].astype(object)
     new.iloc[3] = "new"
     later = replace(rows, facets={**rows.facets, "a": new.set_axis(range(50, 62))})
     with pytest.raises(

@@ -15,7 +15,7 @@ _DIRECT = 1_000_000
 def number_combinations(
     groups: IntArray, n_groups: int, codes: IntArray, n_levels: int
 ) -> tuple[LongArray, IntArray]:
-    """Number the combinations that occur, in their order.
+    """Return numbers for the combinations that occur, in their order.
 
     Parameters
     ----------

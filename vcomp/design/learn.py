@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,8 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     Raises
     ------
     DataError
-        If there are fewer rows than parameters, a facet holds what cannot be a level, or numbers
-        are so large or small that their squares are not.
+        If there are fewer rows than parameters, or numbers are so large or small that their
+        squares are not.
     DesignError
         If a facet has one level only, or a name that components have, or a term has one row in
         every group (that is the residual).
@@ -74,10 +74,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
 
 
 def _learn_facet(name: str, column: pd.Series) -> Facet:
-    try:
-        levels = _sorted_levels(column)
-    except TypeError as error:  # unhashable
-        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
+    levels = column.cat.categories
     if len(levels) == 1:
         raise DesignError(
             f"facet {name!r} has one level only ({_plain(levels[0])!r}); a variance needs at "
@@ -89,34 +86,6 @@ def _learn_facet(name: str, column: pd.Series) -> Facet:
 def _plain(level: Any) -> Any:
     """Return a level as Python shows it: 7, not np.int64(7)."""
     return level.item() if isinstance(level, np.generic) else level
-
-
-def _sorted_levels(column: pd.Series) -> pd.Index:
-    """Return the distinct values in an order that does not depend on the rows."""
-    import pandas as pd
-
-    levels: Any
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        levels = column.array.remove_unused_categories().categories
-    else:
-        # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
-        levels = pd.Index(column.unique(), tupleize_cols=False)
-        if _are_whole(levels):
-            # Whole numbers that a missing value elsewhere in the column had turned into floats.
-            levels = levels.astype(np.int64)
-        try:
-            levels = levels.sort_values()
-        except TypeError:
-            # Values of several types have no order among them; their names do.
-            by_name = sorted(levels, key=lambda v: (type(v).__name__, str(v)))
-            levels = pd.Index(by_name, dtype=object, tupleize_cols=False)
-    return cast("pd.Index", levels)
-
-
-def _are_whole(levels: Any) -> bool:
-    if levels.dtype.kind != "f":
-        return False
-    return bool((levels == np.floor(levels)).all() and np.abs(levels).max() < 2.0**53)
 
 
 def _learn_term(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.design.levels import as_levels
 from vcomp.exceptions import DataError, warn
 from vcomp.formula import Formula, evaluate, names_in
 from vcomp.io import Source, open_source
@@ -28,7 +29,7 @@ class Rows:
     Attributes
     ----------
     y : (n,) response, as given
-    facets : the grouping columns
+    facets : the grouping columns, as categories in the order of the levels
     fixed : the columns of the fixed part, in a form that patsy reads
     n_dropped : rows left out for a missing value
     labels : (n,) index of the rows, of a pandas frame its own
@@ -58,7 +59,8 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     ------
     DataError
         If a column is not there, the response is not numeric, infinite or missing throughout, a
-        value is missing and ``missing="raise"``, or no row is left.
+        facet holds what cannot be a level, a value is missing and ``missing="raise"``, or no row
+        is left.
     """
     if missing not in ("drop", "raise"):
         raise DataError(f"missing={missing!r} is not known; it is 'drop' or 'raise'")
@@ -83,7 +85,7 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
     return Rows(
         y=y,
-        facets={f: frame[f] for f in formula.facets},
+        facets={f: as_levels(f, frame[f]) for f in formula.facets},
         fixed=fixed,
         n_dropped=int((~keep).sum()),
         labels=_labels(source, keep.size)[keep],

@@ -1,0 +1,75 @@
+"""A grouping column → categories: its distinct values, found once and put in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["as_levels"]
+
+
+def as_levels(name: str, column: pd.Series) -> pd.Series:
+    """Return the column as categories that all occur, in an order that does not depend on rows.
+
+    Categories keep the order that they have; other values are sorted.
+
+    Raises
+    ------
+    DataError
+        If the column holds what cannot be a level (lists, dicts).
+    """
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return _without_unused(column)
+    try:
+        codes, distinct = pd.factorize(column.array)
+    except TypeError as error:  # unhashable
+        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
+    # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
+    found: Any = pd.Index(distinct, tupleize_cols=False)
+    levels, order = _sorted(found)
+    position = np.empty(len(levels), dtype=np.int64)
+    position[order] = np.arange(len(levels))
+    coded = pd.Categorical.from_codes(position[codes], categories=levels)
+    return pd.Series(coded, column.index, name=name)
+
+
+def _without_unused(column: pd.Series) -> pd.Series:
+    import pandas as pd
+
+    codes, categories = column.cat.codes.to_numpy(), column.cat.categories
+    used = np.bincount(codes, minlength=len(categories)) > 0
+    if used.all():
+        return column
+    position = np.cumsum(used) - 1
+    coded = pd.Categorical.from_codes(position[codes], categories=categories[used])
+    return pd.Series(coded, column.index, name=column.name)
+
+
+def _sorted(found: Any) -> tuple[Any, Any]:
+    """Return the levels in order, and the place in `found` that each of them had."""
+    import pandas as pd
+
+    if _are_whole(found):
+        # Whole numbers that a missing value elsewhere in the column had turned into floats.
+        found = found.astype(np.int64)
+    try:
+        order = found.argsort()
+    except TypeError:
+        # Values of several types have no order among them; their names do.
+        names = [(type(v).__name__, str(v)) for v in found]
+        order = np.array(sorted(range(len(names)), key=names.__getitem__))
+    return pd.Index(found.take(order), tupleize_cols=False), order
+
+
+def _are_whole(levels: Any) -> bool:
+    if levels.dtype.kind != "f":
+        return False
+    return bool((levels == np.floor(levels)).all() and np.abs(levels).max() < 2.0**53)
