@@ -52,9 +52,10 @@ def test_coefficient(value, text):
 
 
 def test_intervals():
-    assert display.interval(0.00171, 0.00512, 4) == "[0.0017, 0.0051]"
-    assert display.interval(1.0, inf, 1) == "[1.0, ∞]"
-    assert display.interval(nan, 1.0, 1) == ""
+    assert display.short_interval(0.00171, 0.00512) == "[0.00171, 0.00512]"
+    assert display.short_interval(1.0, inf) == "[1.00, ∞]"
+    assert display.short_interval(12345.0, 2e40) == "[12345, 2.0e+40]"
+    assert display.short_interval(nan, 1.0) == "–"
     assert display.coefficient_interval(0.0, 0.9996) == "[0.000, 0.9996]"
     assert display.coefficient_interval(0.1, nan) == ""
 

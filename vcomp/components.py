@@ -83,8 +83,7 @@ class VarianceComponents:
         component without a standard error (at its bound) are nan
     nested_in : for each facet of the G-study the facets that it is nested in (transitively)
     sizes : for each facet the number of levels in the G-study *within* the facets that it is
-        nested in; the exact effective number where that differs from group to group. Empty when
-        not known
+        nested in, a harmonic mean where that differs from group to group. Empty when not known
     inverse_n : for each possible object of measurement and each component, the exact divisor of
         the G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over
         the groups of the component (Brennan 2001, eq. 7.28). Empty when not known

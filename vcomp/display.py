@@ -19,11 +19,11 @@ __all__ = [
     "count",
     "decimals_for",
     "fixed",
-    "interval",
     "level",
     "number",
     "percent",
     "plain_table",
+    "short_interval",
     "simple_table",
     "summary",
 ]
@@ -155,19 +155,23 @@ def coefficient_interval(low: float, high: float) -> str:
     return f"[{coefficient(low)}, {coefficient(high)}]"
 
 
-def interval(low: float, high: float, decimals: int) -> str:
-    """Return an interval, empty where it is not known.
+def short_interval(low: float, high: float, significant: int = 3) -> str:
+    """Return an interval whose ends have a few significant digits each.
 
     Examples
     --------
-    >>> interval(0.00171, 0.00512, 4), interval(0.0, float("inf"), 1), interval(0.1, 2.5e40, 1)
-    ('[0.0017, 0.0051]', '[0.0, ∞]', '[0.1, 2.5e+40]')
+    >>> short_interval(0.00171, 0.00512), short_interval(0.0019431, 362.3591)
+    ('[0.00171, 0.00512]', '[0.00194, 362]')
+    >>> short_interval(0.1, float("inf")), short_interval(float("nan"), 1.0)
+    ('[0.100, ∞]', '–')
     """
     if math.isnan(low) or math.isnan(high):
-        return ""
-    # The upper limit of an estimate that says little may have dozens of digits.
-    forms = [f".{decimals}f" if abs(end) < _LONG else ".1e" for end in (low, high)]
-    return f"[{_written(low, forms[0], '')}, {_written(high, forms[1], '')}]"
+        return MISSING
+    ends = []
+    for end in (low, high):
+        decimals = min(decimals_for([end], significant), _MOST_DECIMALS)
+        ends.append(_written(end, f".{decimals}f" if abs(end) < _LONG else ".1e", ""))
+    return f"[{ends[0]}, {ends[1]}]"
 
 
 def percent(share: float, decimals: int = 1) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from numbers import Real
 from pathlib import Path
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "PlanError",
     "VcompError",
     "VcompWarning",
+    "check_alpha",
     "warn",
 ]
 
@@ -50,6 +52,12 @@ class PlanError(VcompError):
 
 class VcompWarning(UserWarning):
     """An answer was given, and the reader should know something about it."""
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse an alpha that is not between 0 and 1: intervals have confidence 1 − alpha."""
+    if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
+        raise PlanError(f"alpha lies between 0 and 1, not at {alpha!r}")
 
 
 def warn(message: str) -> None:

@@ -100,8 +100,10 @@ class VarianceComponentsModel:
 
     @property
     def endog(self) -> FloatArray:
-        """The response, shape (nobs,)."""
-        return self.rows.y
+        """The response, shape (nobs,); not to be written to, as its sums are taken."""
+        y = self.rows.y.view()
+        y.flags.writeable = False
+        return y
 
     @property
     def exog(self) -> FloatArray:
@@ -246,7 +248,13 @@ class VarianceComponentsModel:
 
     def _components(self, params: Components) -> FloatArray:
         names = self.component_names
-        v = np.asarray(_by_name(params, names), dtype=np.float64)
+        in_order = _by_name(params, names)
+        try:
+            v = np.asarray(in_order, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise EstimationError(
+                f"components are {len(names)} numbers ({', '.join(names)}), not {params!r}"
+            ) from None
         if v.shape != (len(names),):
             raise EstimationError(
                 f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"

@@ -53,7 +53,7 @@ def test_the_main_job():
         "44 sys × 150 topic, fully crossed, balanced",
         "D-study sys × topic; object of measurement: sys",
         "For Eρ² = 0.95",
-        "How near is a ranking by n topic to the true one?",
+        "How near to the true ranking is one that rests on n topic?",
     ):
         assert line in done.stdout
     assert done.stderr == ""

@@ -76,7 +76,7 @@ def test_summary_in_one_look():
     text = "\n".join(lines)
     assert "For Eρ² = 0.95, 69 levels of topic are needed (95 %: 37 to 114)." in text
     assert "For Φ = 0.95, 259 levels of topic are needed (95 %: 130 to 487)." in text
-    assert "exact F (Feldt 1965)" in text
+    assert "exact F of the mean squares (Feldt 1965)" in text
     assert max(map(len, lines)) <= 92
 
 

@@ -114,6 +114,38 @@ def test_container(design, method, tmp_path):
         np.testing.assert_allclose(fit(formula, container, method).vcomp, res.vcomp, rtol=1e-12)
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["as it is", "reversed"])
+def test_container_and_row_order_do_not_change_codings(order, tmp_path):
+    """Text has its levels sorted, wherever it comes from and whichever comes first."""
+    import polars as pl
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    n = 60
+    data = pd.DataFrame(
+        {
+            "y": rng.normal(size=n),
+            "g": rng.choice(list("zyabc"), n),
+            "sex": np.where(rng.random(n) < 0.5, "m", "f"),
+        }
+    )
+    expected = vcomp.fit("y ~ sex + (1|g)", data)
+    given = data.iloc[::order].reset_index(drop=True)
+    given.to_csv(tmp_path / "data.csv", index=False, float_format="%.17g")
+    given.to_parquet(tmp_path / "data.parquet")
+    polars = pl.from_pandas(given)
+    categories = polars.with_columns(pl.col("sex", "g").cast(pl.Categorical))
+    for container in (
+        *(given, given.to_dict("list"), polars, categories, pa.Table.from_pandas(given)),
+        *(tmp_path / "data.csv", tmp_path / "data.parquet"),
+    ):
+        res = vcomp.fit("y ~ sex + (1|g)", container)
+        pd.testing.assert_series_equal(res.fe_params, expected.fe_params)
+        for term, frame in expected.random_effects.items():
+            np.testing.assert_allclose(res.random_effects[term], frame, rtol=1e-6, atol=1e-12)
+            assert list(map(str, res.random_effects[term].index)) == list(map(str, frame.index))
+
+
 def test_term_order(design, method):
     formula, data = unbalanced(design)
     model = vcomp.VarianceComponentsModel(formula, data)

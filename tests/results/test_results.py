@@ -71,7 +71,7 @@ def test_intervals(two_way):
     np.testing.assert_allclose(wald, [estimate - z * se, estimate + z * se])
     with pytest.raises(vcomp.EstimationError, match="'bootstrap' is not known"):
         res.conf_int(method="bootstrap")
-    with pytest.raises(vcomp.EstimationError, match="between 0 and 1, not at 5"):
+    with pytest.raises(vcomp.VcompError, match="between 0 and 1, not at 5"):
         res.conf_int(5)
 
 
@@ -160,6 +160,93 @@ def test_prediction_for_new_rows():
         res.predict(new.drop(columns="x"))
     with pytest.raises(vcomp.DataError, match="missing values, which 'x' has"):
         res.predict(new.assign(x=np.nan))
+
+
+TEXT = pd.DataFrame(
+    {
+        "y": np.random.default_rng(3).normal(size=24) + np.repeat([0.0, 2.0], 12),
+        "g": np.repeat(list("ZABC"), 6),
+        "sex": np.tile(["m", "f", "m"], 8),
+    }
+)
+
+
+@pytest.mark.parametrize("fixed", ["sex", "C(sex)", "C(sex, Treatment('m'))"])
+def test_prediction_with_a_text_column(fixed):
+    """Rows of one level, categories in another order or unused: all are coded as in the fit."""
+    import polars as pl
+
+    res = vcomp.fit(f"y ~ {fixed} + (1|g)", TEXT)
+    men = TEXT[TEXT["sex"] == "m"]
+    expected = res.fittedvalues[men.index]
+    turned = men.assign(sex=pd.Categorical(men["sex"], categories=["m", "x", "f"]))
+    for rows in (men, turned, men.astype({"sex": "category"}), men.to_dict("list")):
+        np.testing.assert_allclose(res.predict(rows), expected)
+    np.testing.assert_allclose(res.predict(pl.from_pandas(men)), expected)
+    with pytest.raises(vcomp.DataError, match="column 'sex' has 'd', which the fit has not"):
+        res.predict(men.assign(sex="d"))
+
+
+def test_prediction_says_when_no_level_is_known():
+    formula, data = unbalanced("crossed")
+    res = vcomp.fit(formula, data)
+    with pytest.warns(vcomp.VcompWarning, match="no level of facet 'a' was there in the fit"):
+        res.predict(data.astype({"a": str}))
+
+
+def test_copies_keep_their_rows(two_way):
+    import copy
+
+    _, res = two_way
+    for other in (copy.copy(res), copy.deepcopy(res)):
+        pd.testing.assert_series_equal(other.fittedvalues, res.fittedvalues)
+
+
+def test_damaged_results(two_way):
+    _, res = two_way
+    whole = json.loads(res.to_json())
+    for key in ("estimate", "structure", "components", "table"):
+        damaged = {name: value for name, value in whole.items() if name != key}
+        with pytest.raises(vcomp.DataError, match="incomplete or damaged"):
+            vcomp.VarianceComponentsResults.from_json(json.dumps(damaged))
+    for source, message in ((5, "not int"), ("", "is empty")):
+        with pytest.raises(vcomp.DataError, match=message):
+            vcomp.VarianceComponentsResults.from_json(source)
+
+
+def test_the_response_of_a_model_cannot_be_written_to(two_way):
+    _, res = two_way
+    with pytest.raises(ValueError, match="read-only"):
+        res.model.endog[0] = 0.0
+
+
+def test_default_sizes_of_an_unbalanced_nested_facet():
+    """Topics with 2, 2, 2, 2 and 40 documents: the harmonic mean, and a note that says so."""
+    documents = [(t, f"d{t}.{d}") for t, n in enumerate([2, 2, 2, 2, 40]) for d in range(n)]
+    rng = np.random.default_rng(0)
+    effects = {d: rng.normal() for _, d in documents}
+    rows = [(s, t, d, effects[d] + rng.normal()) for s in range(20) for t, d in documents]
+    data = pd.DataFrame(rows, columns=["sys", "topic", "doc", "y"])
+    res = vcomp.fit("y ~ (1|sys) + (1|topic) + (1|doc) + (1|sys:topic)", data)
+    harmonic = 5 / (4 / 2 + 1 / 40)
+    assert res.components.sizes == pytest.approx({"sys": 20, "topic": 5, "doc": harmonic})
+    planned = res.dstudy(topic=5)
+    assert planned.table["doc"].item() == pytest.approx(harmonic)
+    assert any("harmonic means" in note for note in planned.notes)
+    # Its own plan has the exact effective numbers: Σ n²/N² over topics, 1/48 over documents.
+    own = res.dstudy()
+    squares = (4 * 2**2 + 40**2) / 48**2
+    assert own.table["topic"].item() == pytest.approx(1 / squares)
+    assert own.table["doc"].item() == pytest.approx(48 * squares)
+    assert any("exact effective size" in note for note in own.notes)
+
+
+def test_published_components_may_be_a_series(two_way):
+    _, res = two_way
+    again = vcomp.from_components(res.vcomp, cov=res.cov_vcomp())
+    ours, theirs = again.dstudy(b=[3, 9]).table, res.dstudy(b=[3, 9]).table
+    same = ["b", "Erho2", "Phi", "rel_err_var_se", "Erho2_se", "Phi_se"]
+    pd.testing.assert_frame_equal(ours[same], theirs[same])
 
 
 def test_rows_keep_their_labels():

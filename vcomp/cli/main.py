@@ -117,6 +117,8 @@ def dstudy(
     import vcomp
 
     files = [a for a in arguments if "=" not in a]
+    if len(files) > 1:
+        raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
     if len(files) + (components is not None) != 1:
         raise click.UsageError("give one of RESULT.json and --components")
     source: Any
@@ -173,7 +175,16 @@ def main() -> None:
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     warnings.simplefilter("always", VcompWarning)
     try:
-        cli()
+        sys.exit(cli(standalone_mode=False))
+    except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2 the help is an error
+            error.show()
+            sys.exit(2)
+        # One line, like every other mistake; the usage is a --help away.
+        click.echo(f"vcomp: error: {error.format_message()} (see --help)", err=True)
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
     except VcompError as error:
         click.echo(f"vcomp: error: {error}", err=True)
         sys.exit(2)

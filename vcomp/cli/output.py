@@ -76,7 +76,7 @@ def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float)
     table = display.simple_table(
         rows,
         [facet, "Eτ", interval, "Eτ_AP", interval],
-        title=f"How near is a ranking by n {facet} to the true one?",
+        title=f"How near to the true ranking is one that rests on n {facet}?",
     )
     notes = [
         "Eτ: expected Kendall correlation with the true ranking; Eτ_AP weighs its top more.",

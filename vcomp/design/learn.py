@@ -105,9 +105,11 @@ def _learn_term(
 def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
     for term in terms:
         if term.size == n_rows:
+            expanded = len(term.facets) > 1 and len(terms) > 1
+            hint = " (a*b is a + b + a:b, and a/b is a + a:b)" if expanded else ""
             raise DesignError(
                 f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
-                f"residual, which every model has; leave (1|{term.name}) out of the formula"
+                f"residual, which every model has; leave (1|{term.name}) out of the formula{hint}"
             )
 
 

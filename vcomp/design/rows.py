@@ -93,16 +93,20 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
 
 
 def select_predictors(
-    formula: Formula, data: Any, environment: Any
+    formula: Formula, data: Any, environment: Any, learned: Mapping[str, Any]
 ) -> tuple[dict[str, pd.Series], dict[str, Any], pd.Index]:
     """Read facets and columns of the fixed part for a prediction, and the labels of the rows.
 
     The response may be absent.
 
+    Parameters
+    ----------
+    learned : the columns of the fixed part that the model was fitted to, for their categories
+
     Raises
     ------
     DataError
-        If a column is not there, or a value is missing.
+        If a column is not there, a value is missing, or a category was not there before.
     """
     source = open_source(data)
     names = _used_columns(formula, source, environment, response=False)
@@ -110,8 +114,24 @@ def select_predictors(
     missing = frame.isna().any()
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
-    fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
+    plain = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
+    fixed = {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
     return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
+
+
+def _recoded(name: str, column: Any, learned: Any) -> Any:
+    """Return categories as the model knows them: patsy takes no others, nor another order."""
+    import pandas as pd
+
+    if not isinstance(learned, pd.Categorical):
+        return column
+    values = np.asarray(column)
+    codes = learned.categories.get_indexer(pd.Index(values))
+    if (codes < 0).any():
+        unknown = values[codes < 0].tolist()[0]
+        levels = ", ".join(map(repr, learned.categories[:10].tolist()))
+        raise DataError(f"column {name!r} has {unknown!r}, which the fit has not; it has {levels}")
+    return pd.Categorical.from_codes(codes, categories=learned.categories)
 
 
 def _labels(source: Source, n_rows: int) -> pd.Index:

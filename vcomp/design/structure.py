@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.components import RESIDUAL, closure
+from vcomp.components import REPLICATE, RESIDUAL, closure
 from vcomp.design.combine import number_combinations
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
@@ -44,6 +44,9 @@ class Structure:
     n_rows, n_cells : scores, and cells that hold at least one
     cell_min, cell_max : the smallest and the largest number of scores in a cell
     balanced : whether every cell that the design has is filled, equally often
+    sizes : for each facet how many of its levels a level of those that it is nested in has, of
+        one that is not nested how many go with a level of the first other facet; harmonic means
+        where that differs. With repeated scores also those of a cell, under ``"replicate"``
     n_parts : number of groups of cells without any level in common; 1 is a connected design
     terms : for each random term and the residual the effects that it holds
     """
@@ -59,6 +62,7 @@ class Structure:
     cell_min: int
     cell_max: int
     balanced: bool
+    sizes: Mapping[str, float]
     n_parts: int
     terms: Mapping[str, tuple[str, ...]]
 
@@ -168,7 +172,12 @@ def describe_structure(
     pairs = {pair: t for pair, t in pairs.items() if not any(nested_in[f] for f in pair)}
     crossed, partly = _crossings(nested_in, units, pairs)
     cell_n = _cell_sizes(facets, units, pairs, n_levels, codes)
-    children_equal, n_possible = _expected_cells(facets, nested_in, units)
+    children = _children(nested_in, units)
+    n_possible = np.prod([n.mean() for n in children.values()])
+    equal = all(np.ptp(n) == 0 for n in children.values())
+    sizes = _sizes(nested_in, units, pairs, children)
+    if cell_n.max() > 1 and REPLICATE not in facets:
+        sizes[REPLICATE] = _harmonic_mean(cell_n)
     return Structure(
         facets=facets,
         n_levels=tuple(units[f][1] for f in facets),
@@ -180,7 +189,8 @@ def describe_structure(
         n_cells=cell_n.size,
         cell_min=int(cell_n.min()),
         cell_max=int(cell_n.max()),
-        balanced=bool(children_equal and n_possible == cell_n.size and np.ptp(cell_n) == 0),
+        balanced=bool(equal and round(n_possible) == cell_n.size and np.ptp(cell_n) == 0),
+        sizes=sizes,
         n_parts=_count_parts([f for f in facets if not nested_in[f]], units, pairs),
         terms=_effects(formula, nested_in, replicated=bool(cell_n.max() > 1)),
     )
@@ -279,24 +289,46 @@ def _crossings(
     return tuple(fully), tuple(partly)
 
 
-def _expected_cells(
-    facets: Sequence[str],
+def _children(nested_in: Mapping[str, frozenset[str]], units: Units) -> dict[str, FloatArray]:
+    """Return for each facet the number of its levels within each group that it is nested in."""
+    children = {}
+    for facet, parents in nested_in.items():
+        codes, size = units[facet]
+        if parents:
+            groups, n_groups = _join_units(parents, units)
+            children[facet] = np.diff(pair_counts(groups, codes, n_groups, size)[0]).astype(float)
+        else:
+            children[facet] = np.array([float(size)])
+    return children
+
+
+def _sizes(
     nested_in: Mapping[str, frozenset[str]],
     units: Units,
-) -> tuple[bool, float]:
-    """Return whether nested facets are equally large everywhere, and how many cells that makes."""
-    equal, n_cells = True, 1.0
-    for facet in facets:
-        codes, size = units[facet]
-        parents = nested_in[facet]
-        if not parents:
-            n_cells *= size
-            continue
-        within = _join_units(parents, units)
-        children = np.diff(pair_counts(within[0], codes, within[1], size)[0])
-        equal = equal and bool(np.ptp(children) == 0)
-        n_cells *= float(children.mean())
-    return equal, round(n_cells)
+    pairs: PairTables,
+    children: Mapping[str, FloatArray],
+) -> dict[str, float]:
+    """Return the sizes that a D-study takes where it is given none."""
+    sizes = {}
+    top = [f for f, above in nested_in.items() if not above]
+    for facet, counts in children.items():
+        other = next((f for f in top if f != facet), None)
+        if facet in top and other is not None:
+            counts = _met(other, facet, units, pairs)
+        sizes[facet] = _harmonic_mean(counts)
+    return sizes
+
+
+def _met(a: str, b: str, units: Units, pairs: PairTables) -> FloatArray:
+    """Return how many levels of b each level of a occurs with."""
+    if (b, a) in pairs:
+        return np.bincount(pairs[b, a][1], minlength=units[a][1]).astype(float)
+    return np.diff(_table(a, b, units, pairs)[0]).astype(float)
+
+
+def _harmonic_mean(counts: FloatArray) -> float:
+    # Of equal counts exactly that count, which rounding of the sum would move.
+    return float(counts[0] if np.ptp(counts) == 0 else counts.size / np.sum(1.0 / counts))
 
 
 def _join_units(names: frozenset[str], units: Units) -> tuple[IntArray, int]:

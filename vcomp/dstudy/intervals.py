@@ -31,8 +31,8 @@ __all__ = [
     "two_way_table",
 ]
 
-FELDT = "exact F (Feldt 1965)"
-ARTEAGA = "approximate F (Arteaga, Jeyaratnam and Franklin 1982)"
+FELDT = "exact F of the mean squares (Feldt 1965)"
+ARTEAGA = "approximate F of the mean squares (Arteaga, Jeyaratnam and Franklin 1982)"
 LOGIT_SCALE = "delta method on the logit scale"
 LOG_SCALE = "delta method on the log scale"
 

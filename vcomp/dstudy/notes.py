@@ -39,10 +39,16 @@ def study_notes(
     σ²(i) = -0.2 is taken as 0 (negative="keep" would take it as estimated).
     """
     notes = [*_on_negative(components, taken), *_on_coefficients(plan, columns)]
-    if plan.inverse_n and not _equal_sizes(components, plan):
+    whole = all(n == round(n) for row in plan.sizes for n in row)
+    if plan.inverse_n and not (whole and _equal_sizes(components, plan)):
         notes.append(
             "The G-study is unbalanced: each component is divided by its exact effective size, of "
             "which n shows the facet's."
+        )
+    elif not whole:
+        notes.append(
+            "Sizes that are not whole numbers are harmonic means of the unbalanced G-study, "
+            "unless they were given."
         )
     notes += _on_omitted_interaction(components, plan)
     if taken.cov is None:

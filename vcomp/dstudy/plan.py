@@ -106,6 +106,8 @@ def make_plans(
     facets = tuple(f for f in d_design.facets if f != object)
     default = {f: _gstudy_size(f, components) for f in facets if f not in given}
     same = not given and d_design.nested_in == own.nested_in
+    if same:
+        default |= _effective_sizes(components, object, facets)
     return DStudyPlan(
         object=object,
         design=d_design,
@@ -146,6 +148,11 @@ def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) 
     without = [f for f in named if f not in given]
     if without and (from_text or len(without) == 1 or without[0] == named[0]):
         return without[0]
+    if len(named) == 1:
+        raise PlanError(
+            f"{named[0]!r} is the only facet and so the object of measurement, which takes no "
+            f"size; pass {REPLICATE}=... for the number of scores of each"
+        )
     raise PlanError(f"cannot tell the object of measurement among {named}; pass object=...")
 
 
@@ -184,6 +191,28 @@ def _gstudy_size(facet: str, components: VarianceComponents) -> float:
     if not (math.isfinite(size) and size > 0):
         raise PlanError(f"the size of {facet!r} in the G-study is not known; pass {facet}=...")
     return size
+
+
+def _effective_sizes(
+    components: VarianceComponents, object_: str, facets: tuple[str, ...]
+) -> dict[str, float]:
+    """Return the exact effective size of each facet in the G-study's own design, where it has one.
+
+    It is the ratio of the effective numbers of two components that differ by the facet alone.
+    """
+    inverse = components.inverse_n.get(object_, {})
+    by_facets = dict(zip(components.facets, components.names, strict=True))
+    sizes = {}
+    for facet in facets if inverse else ():
+        above = components.nested_in.get(facet, frozenset())
+        inner = by_facets.get(above | {facet}) or by_facets.get(above | {facet, object_})
+        outer = by_facets.get(above) or by_facets.get(above | {object_})
+        if inner is not None and (outer is not None or not above - {object_}):
+            effective = (inverse[outer] if outer is not None else 1.0) / inverse[inner]
+            known = components.sizes.get(facet, math.nan)
+            # Of a balanced design the whole number, not one that rounding has moved.
+            sizes[facet] = known if math.isclose(effective, known, rel_tol=1e-9) else effective
+    return sizes
 
 
 def _sizes(facet: str, wanted: Any) -> tuple[float, ...]:

@@ -178,6 +178,7 @@ def from_components(
        rel_err_var  abs_err_var
     0      0.00066      0.00148
     """
+    values = dict(values.items()) if hasattr(values, "items") else values
     if not isinstance(values, Mapping) or not values:
         raise PlanError("components are a mapping such as {'p': 0.5, 'i': 0.2, 'Residual': 1.0}")
     terms = _terms(list(values))
@@ -272,7 +273,10 @@ def _covariance(cov: Any, names: list[str]) -> FloatArray:
         if strange or set(cov.index) != set(names):
             raise PlanError(f"cov must have the components {names} as rows and columns")
         cov = cov.loc[names, names].to_numpy()
-    matrix = np.asarray(cov, dtype=float)
+    try:
+        matrix = np.asarray(cov, dtype=float)
+    except (TypeError, ValueError):
+        raise PlanError(f"cov is a matrix of numbers or a frame, not {cov!r}") from None
     if matrix.shape != (k, k):
         raise PlanError(f"cov must be {k} × {k}, one row a component, not of shape {matrix.shape}")
     if np.isinf(matrix).any() or not np.allclose(matrix, matrix.T, equal_nan=True):
@@ -280,6 +284,10 @@ def _covariance(cov: Any, names: list[str]) -> FloatArray:
     if (np.diagonal(matrix) < 0).any():
         at = names[int(np.flatnonzero(np.diagonal(matrix) < 0)[0])]
         raise PlanError(f"cov has a negative variance for component {at!r}")
+    known = ~np.isnan(np.diagonal(matrix))
+    eigenvalues = np.linalg.eigvalsh(matrix[np.ix_(known, known)])
+    if known.any() and eigenvalues[0] < -1e-8 * abs(eigenvalues[-1]):
+        raise PlanError("cov is no covariance matrix: some combination has a negative variance")
     return matrix
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.dstudy.paired import PairedDifferences
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, check_alpha
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,8 +146,7 @@ def _expected(
     from scipy.special import ndtr, ndtri
 
     n = _positive(n_topics)
-    if not 0 < alpha < 1:
-        raise PlanError(f"alpha must be between 0 and 1, not {alpha!r}")
+    check_alpha(alpha)
     delta = pairs.standardized
     estimate, variance = np.empty(n.size), np.empty(n.size)
     for row, root_n in enumerate(np.sqrt(n)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from vcomp.dstudy.project import (
     weights,
 )
 from vcomp.dstudy.requirement import Requirement, required_size
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, check_alpha
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,6 +194,10 @@ def dstudy(
         i  a  abs_err_var    Erho2      Phi
     0  20  3      0.00149  0.91865  0.83474
     """
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
+    if "fixed" in n and "fixed" not in components.facet_names:
+        raise PlanError("fixed facets are not offered yet: every facet is taken as random")
     twice = [f for f in n if f in (sizes or {})]
     if twice:
         raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
@@ -234,8 +237,7 @@ def project(
     >>> project(g, make_plans(g, n={"i": 10})).columns["Erho2"].round(4)
     array([0.8333])
     """
-    if not isinstance(alpha, Real) or not 0 < alpha < 1:
-        raise PlanError(f"alpha lies between 0 and 1, not at {alpha!r}")
+    check_alpha(alpha)
     taken = take_components(components, negative)
     w = weights(components, plan)
     columns = quantities(taken.values, w)
@@ -265,9 +267,13 @@ def _f_interval(
     n = np.array([row[column] for row in plan.sizes], dtype=float)
     if name == "Erho2":
         low, high = intervals.feldt_interval(table, alpha)
-        return intervals.erho2_of(low, n), intervals.erho2_of(high, n)
-    low, high = intervals.arteaga_interval(table, alpha)
-    return intervals.phi_of(low, n), intervals.phi_of(high, n)
+        ends = intervals.erho2_of(low, n), intervals.erho2_of(high, n)
+    else:
+        low, high = intervals.arteaga_interval(table, alpha)
+        ends = intervals.phi_of(low, n), intervals.phi_of(high, n)
+    # Mean squares of the object far below chance put both limits below 0: no interval is left.
+    nothing = ends[1] <= 0.0
+    return np.where(nothing, np.nan, ends[0]), np.where(nothing, np.nan, ends[1])
 
 
 def _method(

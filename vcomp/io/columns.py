@@ -86,8 +86,10 @@ def native(frame: pd.DataFrame) -> pd.DataFrame:
 
 def from_arrow(table: Any) -> pd.DataFrame:
     """Convert; text becomes categories inside Arrow, which is far cheaper than in Python."""
+    import pandas as pd
     import pyarrow as pa
 
+    kept = _with_own_order(table.schema)
     for position, field in enumerate(table.schema):
         encoded = _encoded(table.column(position))
         if encoded is not None:
@@ -98,7 +100,31 @@ def from_arrow(table: Any) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas(
         ignore_metadata=True, types_mapper=_nullable_integer if gaps else None
     )
+    for name in frame.columns:
+        if isinstance(frame[name].dtype, pd.CategoricalDtype) and name not in kept:
+            frame[name] = _in_order(frame[name])
     return frame
+
+
+def _with_own_order(schema: Any) -> set[str]:
+    """Return the dictionaries whose order means something: declared so, or pandas categories.
+
+    Others, polars' Categorical among them, have their values in the order of the rows.
+    """
+    import pyarrow as pa
+
+    metadata = schema.pandas_metadata or {"columns": []}
+    of_pandas = {c["name"] for c in metadata["columns"] if c["pandas_type"] == "categorical"}
+    declared = {f.name for f in schema if pa.types.is_dictionary(f.type) and f.type.ordered}
+    return of_pandas | declared
+
+
+def _in_order(column: pd.Series) -> pd.Series:
+    """Return the categories sorted, as those of text from pandas are."""
+    try:
+        return column.cat.set_categories(column.cat.categories.sort_values())
+    except TypeError:
+        return column  # values of several types have no order
 
 
 def _encoded(column: Any) -> Any:

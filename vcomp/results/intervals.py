@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, check_alpha
 
 __all__ = ["ComponentInterval", "component_intervals", "wald_intervals"]
 
@@ -27,7 +27,9 @@ def component_intervals(
     Raises
     ------
     EstimationError
-        If the method is not known, or alpha is not between 0 and 1.
+        If the method is not known.
+    PlanError
+        If alpha is not between 0 and 1.
     """
     from scipy.special import chdtri
 
@@ -56,9 +58,3 @@ def wald_intervals(
     check_alpha(alpha)
     half = -ndtri(alpha / 2.0) * se
     return values - half, values + half
-
-
-def check_alpha(alpha: float) -> None:
-    """Refuse an alpha that is not between 0 and 1."""
-    if not 0.0 < alpha < 1.0:
-        raise EstimationError(f"alpha lies between 0 and 1, not at {alpha!r}")

@@ -27,15 +27,14 @@ def label(
         nested_in[REPLICATE] = everything
         everything |= {REPLICATE}
     facets = (*facets, everything)
-    inverse_n = _inverse_n(design, stats, estimate.names)
     return VarianceComponents(
         names=estimate.names,
         facets=facets,
         values=estimate.values,
         cov=next(iter(estimate.covariances.values())),
         nested_in=nested_in,
-        sizes=_sizes(structure, facets, inverse_n, estimate.names),
-        inverse_n=inverse_n,
+        sizes={f: n for f, n in structure.sizes.items() if f in everything},
+        inverse_n=_inverse_n(design, stats, estimate.names),
         mean_squares=None if table is None else two_way_mean_squares(structure, facets, table),
     )
 
@@ -55,49 +54,6 @@ def _inverse_n(
             inverse = inverse_effective_n(stats, position)
             found[term.facets[0]] = dict(zip(names, inverse, strict=True))
     return found
-
-
-def _sizes(
-    structure: Structure,
-    facets: tuple[frozenset[str], ...],
-    inverse_n: dict[str, dict[str, float]],
-    names: tuple[str, ...],
-) -> dict[str, float]:
-    """Return the size of each facet within those that it is nested in.
-
-    Exact in a balanced design. Elsewhere it is the ratio of the effective numbers of two
-    components, with the first other facet as the object of measurement; where no two components
-    differ by the facet alone, the mean number of levels.
-    """
-    sizes = _mean_sizes(structure)
-    if structure.balanced:
-        return sizes
-    by_facets = dict(zip(facets, names, strict=True))
-    for facet in sizes:
-        above = structure.nested_in.get(facet, frozenset(structure.facets))
-        for object_, inverse in inverse_n.items():
-            if object_ == facet:
-                continue
-            inner = by_facets.get(above | {facet}) or by_facets.get(above | {facet, object_})
-            outer = by_facets.get(above) or by_facets.get(above | {object_})
-            if inner is None or (outer is None and above - {object_}):
-                continue
-            n_outer = 1.0 / inverse[outer] if outer is not None else 1.0
-            sizes[facet] = 1.0 / inverse[inner] / n_outer
-            break
-    return sizes
-
-
-def _mean_sizes(structure: Structure) -> dict[str, float]:
-    units = dict(zip(structure.facets, structure.n_levels, strict=True))
-    sizes = {}
-    for facet, above in structure.nested_in.items():
-        innermost = [g for g in above if above == structure.nested_in[g] | {g}]
-        parents = units[innermost[0]] if innermost else np.prod([units[g] for g in above])
-        sizes[facet] = float(units[facet] / parents)
-    if structure.replicated and not _is_taken(structure):
-        sizes[REPLICATE] = structure.n_rows / structure.n_cells
-    return sizes
 
 
 def two_way_mean_squares(

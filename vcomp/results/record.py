@@ -76,6 +76,15 @@ class FitRecord:
                 f"the stored result has format {stored.get('format')!r}, and this version of "
                 f"vcomp reads format {_FORMAT}; load it with the version that wrote it"
             )
+        try:
+            return cls._from_plain(stored)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(
+                f"the stored result is incomplete or damaged: {type(error).__name__} {error}"
+            ) from None
+
+    @classmethod
+    def _from_plain(cls, stored: Json) -> FitRecord:
         table, cells = stored["table"], stored["cells"]
         return cls(
             formula=stored["formula"],

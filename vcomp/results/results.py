@@ -454,5 +454,12 @@ class VarianceComponentsResults:
 
         return cls(read_json(source))
 
+    def __copy__(self) -> VarianceComponentsResults:
+        return type(self)(self._record, self._rows)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> VarianceComponentsResults:
+        # Nothing in a result can be changed; the rows are shared.
+        return self.__copy__()
+
     def __getstate__(self) -> dict[str, Any]:
         return {"_record": self._record, "_rows": None}

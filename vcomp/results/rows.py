@@ -13,7 +13,7 @@ from vcomp.design.encode import facet_codes, term_codes
 from vcomp.design.rows import select_predictors
 from vcomp.estimators.blocked import BlockedLikelihood, Solution
 from vcomp.estimators.estimate import Estimate
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, warn
 from vcomp.linalg.dense import solve_positive
 from vcomp.statistics import CrossProducts
 
@@ -88,10 +88,18 @@ class RowAccess:
         if data is None:
             return self.fitted_values().rename("predicted")
         design, solution = self.model.design, self._solution()
-        facets, fixed, labels = select_predictors(design.formula, data, self.model.environment)
+        facets, fixed, labels = select_predictors(
+            design.formula, data, self.model.environment, self.model.rows.fixed
+        )
         X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
         predicted = design.origin + X @ solution.beta
         codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]
+        for facet, known in zip(design.facets, codes, strict=True):
+            if known.size and (known < 0).all():
+                warn(
+                    f"no level of facet {facet.name!r} was there in the fit (levels such as "
+                    f"{facet.levels[0]!r}): its effects are predicted as zero"
+                )
         for term, effects in zip(design.terms, solution.effects, strict=True):
             groups = term_codes(term, codes, design.n_levels)
             predicted = predicted + np.where(groups < 0, 0.0, effects[groups])

@@ -30,7 +30,11 @@ def read_json(source: str | Path) -> FitRecord:
     DataError
         If it is not JSON, not a stored result, or the file is not there.
     """
+    if not isinstance(source, str | Path):
+        raise DataError(f"a stored result is JSON text or a file, not {type(source).__name__}")
     text = str(source)
+    if not text.strip():
+        raise DataError("the text of the stored result is empty")
     if isinstance(source, Path) or not text.lstrip().startswith("{"):
         try:
             text = Path(source).read_text(encoding="utf-8")
@@ -39,7 +43,10 @@ def read_json(source: str | Path) -> FitRecord:
     try:
         stored = json.loads(text)
     except json.JSONDecodeError as error:
-        raise DataError(f"this is not JSON: {error}") from None
+        raise DataError(
+            f"this is not JSON: {error}; a stored result is what res.to_json() or "
+            "'vcomp fit … --json FILE' wrote"
+        ) from None
     return FitRecord.from_json(_with_infinity(stored))
 
 

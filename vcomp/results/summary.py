@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from vcomp.results.results import VarianceComponentsResults
 
 __all__ = ["summary"]
+
+_FORMULA_WIDTH = 64
 
 _METHOD_NAMES = {"reml": "REML", "ml": "ML", "anova": "ANOVA (Henderson's Method I)"}
 
@@ -40,7 +43,7 @@ def _head(res: VarianceComponentsResults) -> Any:
     left = [
         f"Variance components by {_METHOD_NAMES[res.method]}",
         design.title(),
-        res.formula,
+        *textwrap.wrap(res.formula, _FORMULA_WIDTH, subsequent_indent="  "),
     ]
     right = [f"{display.count(res.nobs)} scores, {design.cells()}"]
     if res.method != "anova":
@@ -68,9 +71,7 @@ def _components(res: VarianceComponentsResults, alpha: float) -> Any:
 
 
 def _intervals(low: Any, high: Any) -> list[str]:
-    """Format all ends with the decimals that the smallest of them needs."""
-    decimals = min(display.decimals_for([*low, *high], significant=3), 10)
-    return [display.interval(a, b, decimals) for a, b in zip(low, high, strict=True)]
+    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
 
 
 def _fixed_effects(res: VarianceComponentsResults, alpha: float) -> Any:
@@ -112,5 +113,7 @@ def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
         notes.append(f"The design falls into {res.design.n_parts} parts that share no level.")
     if (res.vcomp == 0.0).any() and res.vcomp.any():
         notes.append("A component at its bound 0 has no standard error and no interval.")
+    if (res.vcomp < 0.0).any():
+        notes.append("A negative estimate has no Satterthwaite interval and no share.")
     notes.append("Intervals of components: Satterthwaite; share: of the total variance.")
     return notes
