@@ -16,7 +16,7 @@ from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import anova_table
 from vcomp.estimators.blocked import BlockedLikelihood, InformationKind
 from vcomp.estimators.identify import check_fixed_rank, check_terms
-from vcomp.exceptions import EstimationError, warn
+from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse
 from vcomp.results.label import label
 from vcomp.results.record import FitRecord
@@ -201,6 +201,12 @@ class VarianceComponentsModel:
             warn(estimate.status)
         return VarianceComponentsResults(
             self._record(self._uncentred(estimate)), RowAccess(self, estimate)
+        )
+
+    def __getstate__(self) -> Any:
+        raise VcompError(
+            "a model refers to its rows and to the scope of its caller and cannot be stored; store "
+            "its result (res.to_json() or pickle), or formula and data"
         )
 
     # Parts of a fit ---------------------------------------------------------------------------

@@ -194,6 +194,14 @@ def test_prediction_says_when_no_level_is_known():
         res.predict(data.astype({"a": str}))
 
 
+def test_models_cannot_be_stored(two_way):
+    import pickle
+
+    _, res = two_way
+    with pytest.raises(vcomp.VcompError, match="cannot be stored; store its result"):
+        pickle.dumps(res.model)
+
+
 def test_copies_keep_their_rows(two_way):
     import copy
 
