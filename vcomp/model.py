@@ -205,8 +205,8 @@ class VarianceComponentsModel:
 
     def __getstate__(self) -> Any:
         raise VcompError(
-            "a model refers to its rows and to the scope of its caller and cannot be stored; store "
-            "its result (res.to_json() or pickle), or formula and data"
+            "a model refers to its rows and to the scope of its caller and cannot be stored; "
+            "store its result (res.to_json() or pickle), or formula and data"
         )
 
     # Parts of a fit ---------------------------------------------------------------------------

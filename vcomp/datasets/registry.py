@@ -73,8 +73,8 @@ REGISTRY = {
             columns=("model", "seed", "digit", "image", "score"),
             description=(
                 "Handwritten digits: is the image recognised (1) or not (0), 22 classifiers × "
-                "5 training seeds × 899 test images nested in 10 digits (REML of all 11 components "
-                "takes about a minute and 4 GB, ANOVA some seconds)"
+                "5 training seeds × 899 test images nested in 10 digits (REML of all 11 "
+                "components takes about a minute and 4 GB, ANOVA some seconds)"
             ),
             source="made for vcomp (make/digits.py) with scikit-learn 1.9.1 and its load_digits",
             licence=OWN,
