@@ -305,3 +305,14 @@ def test_notation_of_facets_nested_side_by_side():
     grid = crossed(school=3, pupil=4, teacher=2)
     structure = structure_of("y ~ (1|school) + (1|school:pupil) + (1|school:teacher)", grid)
     assert structure.title().startswith("(12 pupil × 6 teacher) : 3 school, ")
+
+
+def test_notation_of_a_facet_within_two_crossed_ones():
+    grid = crossed(lab=3, lot=2, day=4, run=2)
+    text = "y ~ (1|lab) + (1|lot) + (1|lab:lot:day) + (1|lab:lot:day:run)"
+    title = structure_of(text, grid).title()
+    assert title.startswith("48 run : 24 day : (3 lab × 2 lot), ")
+    alone = structure_of(
+        "y ~ (1|lab) + (1|lot) + (1|test) + (1|lab:lot:day)", crossed(lab=3, lot=2, day=4, test=2)
+    ).title()
+    assert alone.startswith("(24 day : (3 lab × 2 lot)) × 2 test, ")

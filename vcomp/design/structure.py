@@ -105,20 +105,36 @@ class Structure:
 
     def _notation(self) -> str:
         """Return Brennan's notation with the sizes: ``8 p × 4 a × (21 d : 6 i)``."""
-        top = [f for f in self.facets if not self.nested_in[f]]
-        text = " × ".join(self._with_nested(f) for f in top)
-        return text[1:-1] if len(top) == 1 and text.startswith("(") else text
+        parts: list[str] = []
+        done: set[str] = set()
+        for facet in self.facets:
+            if self.nested_in[facet] or facet in done:
+                continue
+            together = self._together(facet)
+            done |= together
+            parts.append(self._with_nested(tuple(f for f in self.facets if f in together)))
+        text = " × ".join(parts)
+        return _bare(text) if len(parts) == 1 else text
 
-    def _with_nested(self, facet: str) -> str:
-        """Return a facet with those directly nested in it; under several parents, the first."""
+    def _together(self, facet: str) -> frozenset[str]:
+        """Return the facet and those with which it is crossed where others are nested in both."""
+        found = frozenset({facet})
+        for above in map(self._innermost, self.facets):
+            if facet in above and not any(self.nested_in[f] for f in above):
+                found |= frozenset(above)
+        return found
+
+    def _with_nested(self, parents: tuple[str, ...]) -> str:
+        """Return one facet, or several that are crossed, with those directly nested in them."""
         size = dict(zip(self.facets, self.n_levels, strict=True))
-        inner = [f for f in self.facets if self._innermost(f)[:1] == [facet]]
-        own = f"{size[facet]:,} {facet}"
+        own = " × ".join(f"{size[f]:,} {f}" for f in parents)
+        own = own if len(parents) == 1 else f"({own})"
+        inner = [f for f in self.facets if self._innermost(f)[:1] in [[p] for p in parents]]
         if not inner:
             return own
-        nested = " × ".join(self._with_nested(f) for f in inner)
-        grouped = f"({nested})" if len(inner) > 1 else nested.strip("()")
-        return f"({grouped} : {own})"
+        nested = " × ".join(self._with_nested((f,)) for f in inner)
+        within = f"({nested})" if len(inner) > 1 else _bare(nested)
+        return f"({within} : {own})"
 
     def _innermost(self, facet: str) -> list[str]:
         above = self.nested_in[facet]
@@ -381,6 +397,11 @@ def _effects(
     left = by_closure.get(everything, [])
     held[RESIDUAL] = (*left, "replication and error" if replicated else "error")
     return held
+
+
+def _bare(text: str) -> str:
+    """Return a text without the parentheses around all of it."""
+    return text[1:-1] if text.startswith("(") else text
 
 
 def _and(names: Sequence[str]) -> str:

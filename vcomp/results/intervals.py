@@ -11,6 +11,8 @@ from vcomp.exceptions import EstimationError, check_alpha
 
 __all__ = ["ComponentInterval", "component_intervals", "wald_intervals"]
 
+_ENDLESS = 1e6
+
 ComponentInterval = Literal["satterthwaite", "wald"]
 
 
@@ -21,7 +23,8 @@ def component_intervals(
 
     ``"satterthwaite"`` takes ν σ̂²/σ² as χ² with ν = 2 (σ̂²/se)² degrees of freedom (Satterthwaite
     1946), which is exact for the residual of balanced data; a negative estimate has none, and one
-    with a standard error several times its size gets [0, ∞].
+    with a standard error several times its size gets [0, ∞]. An upper limit above a million times
+    the estimate is none: ∞.
     ``"wald"`` is σ̂² ± z se, which may reach below zero.
 
     Raises
@@ -46,7 +49,8 @@ def component_intervals(
     # With a small fraction of a degree of freedom even the upper quantile of χ² is below ν, and
     # both limits above the estimate: such an estimate says nothing.
     useless = low > values
-    return np.where(useless, 0.0, low), np.where(useless, np.inf, high)
+    endless = useless | (high > _ENDLESS * values)
+    return np.where(useless, 0.0, low), np.where(endless, np.inf, high)
 
 
 def wald_intervals(
