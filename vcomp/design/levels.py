@@ -28,8 +28,10 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _without_unused(column)
+    # Not the column itself, whose tuples would become a MultiIndex.
+    values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
     try:
-        codes, distinct = pd.factorize(column.array)
+        codes, distinct = pd.factorize(values)
     except TypeError as error:  # unhashable
         raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
     # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
