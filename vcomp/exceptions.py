@@ -6,6 +6,7 @@ wrong with an answer that is given all the same is a :class:`VcompWarning`.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from numbers import Real
@@ -23,7 +24,7 @@ __all__ = [
     "warn",
 ]
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class VcompError(ValueError):

@@ -71,7 +71,7 @@ def some(rows, chosen):
     """Return some rows, under the labels that they had."""
     facets = {name: column.iloc[chosen] for name, column in rows.facets.items()}
     fixed = {name: column[chosen] for name, column in rows.fixed.items()}
-    return Rows(rows.y[chosen], facets, fixed, 0, rows.labels[chosen])
+    return Rows(rows.y[chosen], facets, fixed, rows.labels[chosen])
 
 
 def data_of_two():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design.structure import describe_structure
+from vcomp.design.arrange import describe_structure
 from vcomp.formula import parse
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from math import comb, inf, sqrt
 from statistics import NormalDist, mean, variance
@@ -200,34 +199,6 @@ def test_empty_topics_are_left_out():
     pairs = PairedDifferences.from_scores(padded, ["a", "b"])
     assert pairs.n_topics == 3
     assert pairs.is_complete
-
-
-def test_cells_are_their_means():
-    rng = np.random.default_rng(7)
-    scores, counts = rng.random((4, 9)), rng.integers(1, 5, size=(4, 9))
-    counts[1, 3] = 0
-    expected = PairedDifferences.from_scores(np.where(counts > 0, scores, np.nan).T, list("abcd"))
-    pairs = PairedDifferences.from_cells(scores * counts, counts, list("abcd"))
-    assert pairs.systems == expected.systems
-    assert pairs.n_common.min() == 8
-    np.testing.assert_allclose(pairs.differences, expected.differences, rtol=1e-12)
-    np.testing.assert_allclose(pairs.variances, expected.variances, rtol=1e-12)
-
-
-@given(INCOMPLETE)
-def test_json_gives_the_same_value_back(columns):
-    pairs = pair_up(columns)
-    again = PairedDifferences.from_json(json.loads(json.dumps(pairs.to_json())))
-    for name in PairedDifferences.__slots__:
-        assert np.array_equal(getattr(again, name), getattr(pairs, name)), name
-    pd.testing.assert_frame_equal(expected_tau_ap(again, [2, 30]), expected_tau_ap(pairs, [2, 30]))
-
-
-def test_json_without_missing_cells_is_a_number_a_pair():
-    stored = pair_up([[1, 2, 3], [2, 2, 5], [0, 1, 1]]).to_json()
-    assert stored["differences"] is None
-    assert stored["n_common"] is None
-    assert len(stored["variances"]) == 3
 
 
 @BOTH

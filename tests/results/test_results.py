@@ -233,7 +233,9 @@ def test_default_sizes_of_an_unbalanced_nested_facet():
     documents = [(t, f"d{t}.{d}") for t, n in enumerate([2, 2, 2, 2, 40]) for d in range(n)]
     rng = np.random.default_rng(0)
     effects = {d: rng.normal() for _, d in documents}
-    rows = [(s, t, d, effects[d] + rng.normal()) for s in range(20) for t, d in documents]
+    rows = [
+        (s, t, d, 0.3 * s + effects[d] + rng.normal()) for s in range(20) for t, d in documents
+    ]
     data = pd.DataFrame(rows, columns=["sys", "topic", "doc", "y"])
     res = vcomp.fit("y ~ (1|sys) + (1|topic) + (1|doc) + (1|sys:topic)", data)
     harmonic = 5 / (4 / 2 + 1 / 40)
@@ -247,6 +249,15 @@ def test_default_sizes_of_an_unbalanced_nested_facet():
     assert own.table["topic"].item() == pytest.approx(1 / squares)
     assert own.table["doc"].item() == pytest.approx(48 * squares)
     assert any("exact effective size" in note for note in own.notes)
+    # What more topics would bring holds documents at their number a topic, not at the effective
+    # number of the largest: it does not matter which plan is asked.
+    for coefficient in ("Erho2", "Phi"):
+        of_own = own.required(0.95, coefficient, "topic")
+        of_planned = planned.required(0.95, coefficient, "topic")
+        assert (of_own.n, of_own.low, of_own.high) == (
+            of_planned.n, of_planned.low, of_planned.high,
+        )  # fmt: skip
+        assert of_own.held == pytest.approx({"doc": harmonic})
 
 
 def test_published_components_may_be_a_series(two_way):

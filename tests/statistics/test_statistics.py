@@ -38,7 +38,6 @@ def some(rows, chosen):
         rows.y[chosen],
         {name: column.iloc[chosen] for name, column in rows.facets.items()},
         {name: column[chosen] for name, column in rows.fixed.items()},
-        0,
         rows.labels[chosen],
     )
 

@@ -36,13 +36,10 @@ def rank_accuracy(
 ) -> Ranks:
     """Return the facet that is sampled and Eτ and Eτ_AP at the sizes of the D-study."""
     facets = res.design.facets
+    ranked = object_ or facets[0]
     sampled = next((f for f in facets if f in sizes), None)
-    if sampled is None:
-        others = [f for f in facets if f != (object_ or facets[0])]
-        sampled = others[0] if others else facets[0]
-    n = {sampled: sizes[sampled]} if sampled in sizes else {}
-    if not n and object_ is not None and sampled == facets[0]:
-        n = {sampled: [res.design.n_levels[0]]}
+    sampled = sampled or next((f for f in facets if f != ranked), facets[0])
+    n = {sampled: sizes.get(sampled, [res.design.n_levels[facets.index(sampled)]])}
     return (
         sampled,
         res.expected_tau(alpha=alpha, **n),

@@ -8,11 +8,11 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.components import RESIDUAL
+from vcomp.design.arrange import describe_structure
 from vcomp.design.combine import number_combinations
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import Rows
-from vcomp.design.structure import describe_structure
 from vcomp.exceptions import DataError, DesignError, EstimationError
 from vcomp.formula import Formula, RandomTerm, build_fixed
 from vcomp.linalg.memory import available_bytes, gib

@@ -31,14 +31,12 @@ class Rows:
     y : (n,) response, as given
     facets : the grouping columns, as categories in the order of the levels
     fixed : the columns of the fixed part, in a form that patsy reads
-    n_dropped : rows left out for a missing value
     labels : (n,) index of the rows, of a pandas frame its own
     """
 
     y: FloatArray
     facets: Mapping[str, pd.Series]
     fixed: Mapping[str, Any]
-    n_dropped: int
     labels: pd.Index
 
     def __len__(self) -> int:
@@ -87,7 +85,6 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
         y=y,
         facets={f: as_levels(f, frame[f]) for f in formula.facets},
         fixed=fixed,
-        n_dropped=int((~keep).sum()),
         labels=_labels(source, keep.size)[keep],
     )
 

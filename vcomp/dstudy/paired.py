@@ -1,7 +1,7 @@
 """The differences between every two systems: what rank accuracy needs of the scores.
 
 :class:`PairedDifferences` holds how much every two systems differ, and how much their difference
-varies from topic to topic. It keeps no scores, so that it can travel.
+varies from topic to topic. It keeps no scores.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, Json, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
 
 __all__ = ["PairedDifferences"]
@@ -120,37 +120,6 @@ class PairedDifferences:
         differences[constant & (np.abs(differences) <= tolerance)] = 0.0
         return cls(names, len(X), grand_mean, effects, differences, variances, n_common)
 
-    @classmethod
-    def from_cells(
-        cls, sums: FloatArray, counts: FloatArray | LongArray, systems: Sequence[str]
-    ) -> PairedDifferences:
-        """Sum up the means of the cells of a system × topic table.
-
-        Parameters
-        ----------
-        sums : (n_systems, n_topics) sum of the scores in each cell
-        counts : (n_systems, n_topics) number of scores in each cell, zero where there is none
-        systems : (n_systems,) their names
-
-        Returns
-        -------
-        PairedDifferences
-
-        Raises
-        ------
-        DataError
-            As :meth:`from_scores`.
-
-        Examples
-        --------
-        >>> sums, counts = np.array([[0.6, 0.2], [0.4, 0.5]]), np.array([[2, 1], [1, 1]])
-        >>> PairedDifferences.from_cells(sums, counts, ["a", "b"]).differences.round(3)
-        array([0.2])
-        """
-        means = np.full(np.shape(sums), np.nan)
-        np.divide(sums, counts, out=means, where=np.asarray(counts) > 0)
-        return cls.from_scores(means.T, systems)
-
     @property
     def n_systems(self) -> int:
         """Number of systems."""
@@ -172,56 +141,6 @@ class PairedDifferences:
         D, variance = self.differences, self.variances
         limit = np.where(D == 0, 0.0, np.copysign(np.inf, D))
         return np.divide(D, np.sqrt(variance), out=limit, where=variance > 0)
-
-    def to_json(self) -> Json:
-        """Return plain lists that :meth:`from_json` reads again.
-
-        Without missing cells that is a number a pair.
-
-        Examples
-        --------
-        >>> pairs = PairedDifferences.from_scores([[0.25, 0.5], [0.0, 0.5]], ["a", "b"])
-        >>> pairs.to_json()["effects"]
-        [0.1875, -0.1875]
-        """
-        complete = self.is_complete
-        return {
-            "systems": list(self.systems),
-            "n_topics": self.n_topics,
-            "grand_mean": self.grand_mean,
-            "effects": self.effects.tolist(),
-            "differences": None if complete else self.differences.tolist(),
-            "variances": self.variances.tolist(),
-            "n_common": None if complete else self.n_common.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> PairedDifferences:
-        """Return what :meth:`to_json` stored.
-
-        Examples
-        --------
-        >>> pairs = PairedDifferences.from_scores([[0.25, 0.5], [0.0, 0.5]], ["a", "b"])
-        >>> PairedDifferences.from_json(pairs.to_json()).differences
-        array([0.375])
-        """
-        effects = np.array(stored["effects"], dtype=float)
-        i, j = np.triu_indices(effects.size, 1)
-        differences, n_common = stored["differences"], stored["n_common"]
-        n_topics = int(stored["n_topics"])
-        return cls(
-            systems=tuple(stored["systems"]),
-            n_topics=n_topics,
-            grand_mean=float(stored["grand_mean"]),
-            effects=effects,
-            differences=effects[i] - effects[j]
-            if differences is None
-            else np.array(differences, dtype=float),
-            variances=np.array(stored["variances"], dtype=float),
-            n_common=np.full(i.size, n_topics, dtype=np.int64)
-            if n_common is None
-            else np.array(n_common, dtype=np.int64),
-        )
 
 
 def _check(X: FloatArray, systems: Sequence[str]) -> None:

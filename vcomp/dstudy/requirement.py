@@ -87,9 +87,10 @@ def required_size(
     """Return the size of `facet` at which `coefficient` reaches `target`.
 
     The error variance is A + B/n in the size n of the facet, all others held at the sizes of the
-    first plan, so n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size
-    reaches the target when A alone is too much. The interval is that of the F quantiles in a
-    two-way design; elsewhere the delta method on log n.
+    first plan (of the G-study's own plan at the G-study's sizes, not at the effective ones), so
+    n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size reaches the target
+    when A alone is too much. The interval is that of the F quantiles in a two-way design;
+    elsewhere the delta method on log n.
 
     Parameters
     ----------
@@ -119,7 +120,11 @@ def required_size(
     """
     _check(target, coefficient)
     facet = _facet(facet, plan)
-    held = {f: n for f, n in zip(plan.facets, plan.sizes[0], strict=True) if f != facet}
+    # The G-study's own plan shows effective sizes, which belong together: 33.7 documents a topic
+    # beside 1.4 topics. With another number of topics it is the G-study's sizes that hold.
+    own = components.sizes if plan.inverse_n else {}
+    first = zip(plan.facets, plan.sizes[0], strict=True)
+    held = {f: own.get(f, n) for f, n in first if f != facet}
     universe, a, b = _split(components, plan, coefficient, facet, held)
     room = universe * (1 - target) / target - a
     tau, A, B, D = (float(form @ taken.values) for form in (universe, a, b, room))

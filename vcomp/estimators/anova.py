@@ -50,7 +50,6 @@ class ANOVA:
             converged=True,
             status=_status(names, values, stats) + reason,
             engine="closed form: sums of squares and their expectations",
-            bounded=np.zeros(values.size, dtype=bool),
         )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, Json
+from vcomp._typing import FloatArray, Json
 
 __all__ = ["Certificate", "Estimate"]
 
@@ -59,7 +59,6 @@ class Estimate:
     status : a sentence about it
     engine : which engine computed it, and why
     certificate : for likelihood methods, else None
-    bounded : (k + 1,) components that are estimated at zero
     """
 
     method: str
@@ -73,7 +72,6 @@ class Estimate:
     status: str
     engine: str
     certificate: Certificate | None = None
-    bounded: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def to_json(self) -> Json:
         """Return plain lists and dicts that :meth:`from_json` reads again."""
@@ -92,7 +90,6 @@ class Estimate:
             "certificate": None
             if certificate is None
             else {name: getattr(certificate, name) for name in Certificate.__slots__},
-            "bounded": self.bounded.tolist(),
         }
 
     @classmethod
@@ -120,7 +117,6 @@ class Estimate:
             status=stored["status"],
             engine=stored["engine"],
             certificate=None if certificate is None else Certificate(**certificate),
-            bounded=np.array(stored["bounded"], dtype=bool),
         )
 
 

@@ -115,7 +115,6 @@ def _estimate(
         status=_status(found, names, max_iter),
         engine="blocked: the general engine, one block eliminated and the rest dense",
         certificate=_certificate(found, names, observed, positive),
-        bounded=~positive,
     )
 
 
@@ -197,5 +196,4 @@ def _no_variance(stats: CrossProducts, names: tuple[str, ...], *, reml: bool) ->
         converged=True,
         status=f"{what}: all components are 0, and nothing can be said about their error.",
         engine="none: there is nothing to estimate",
-        bounded=np.ones(k, dtype=bool),
     )

@@ -32,7 +32,7 @@ class FixedPart:
         ------
         DataError
             If a column of the fixed part is missing, has a level that was not there before, or is
-        not one finite number a row.
+            not one finite number a row.
         """
         if self.design_info is None:
             return np.ones((n_rows, len(self.names)))

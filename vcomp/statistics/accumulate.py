@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import IntArray
 from vcomp.design import Chunk
 from vcomp.kernels.groups import group_counts, group_sums
 from vcomp.kernels.pairs import pair_counts
@@ -41,19 +41,18 @@ def accumulate(chunk: Chunk) -> CrossProducts:
 
 
 def tabulate(chunk: Chunk, rows: int, columns: int) -> ScoreTable:
-    """Sum the scores in the cells of two facets, given by their positions in the design."""
+    """Sum the scores in the cells of two facets, given by their positions in the design.
+
+    The cells of both together have to be few enough for a dense table.
+    """
     n_rows, n_columns = chunk.facet_sizes[rows], chunk.facet_sizes[columns]
-    cells = chunk.facet_codes[rows].astype(np.int64) * n_columns + chunk.facet_codes[columns]
+    cells = chunk.facet_codes[rows] * np.int32(n_columns) + chunk.facet_codes[columns]
+    sums = group_sums(cells, chunk.y[:, None], n_rows * n_columns)
+    counts = group_counts(cells, n_rows * n_columns)
     shape = (n_rows, n_columns)
-    sums = group_sums(cells.astype(np.int32), chunk.y[:, None], n_rows * n_columns)[:, 0]
-    counts = group_counts(cells.astype(np.int32), n_rows * n_columns)
-    return ScoreTable(_reshaped(sums, shape), _reshaped(counts, shape))
+    return ScoreTable(sums.reshape(shape), counts.reshape(shape))
 
 
 def _pairs(a: IntArray, b: IntArray, n_a: int, n_b: int) -> PairTable:
     indptr, indices, counts = pair_counts(a, b, n_a, n_b)
     return PairTable(indptr, indices, counts, n_b)
-
-
-def _reshaped(values: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    return values.reshape(shape)
