@@ -79,5 +79,4 @@ def _made_up(piped: Piped) -> Estimate:
         converged=True,
         status="",
         engine="",
-        bounded=np.zeros(k, dtype=bool),
     )
