@@ -14,7 +14,8 @@ from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
 from vcomp.design.rows import Missing
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import anova_table
-from vcomp.estimators.blocked import BlockedLikelihood, InformationKind
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.engine import InformationKind
 from vcomp.estimators.identify import check_fixed_rank, check_terms
 from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse

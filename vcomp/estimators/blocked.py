@@ -13,13 +13,13 @@ Terms with σ²_t = 0 are not in the equations; their scores come from Z_t'P Z_t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.engine import Derivatives, InformationKind, Solution
 from vcomp.estimators.equations import (
     Equations,
     Point,
@@ -27,43 +27,15 @@ from vcomp.estimators.equations import (
     cross_columns,
     solve_equations,
 )
+from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.arrowhead import InverseBlocks, inverse_blocks
+from vcomp.linalg.dense import solve_positive
 from vcomp.linalg.memory import available_bytes, gib
 from vcomp.linalg.threads import limited_blas
 from vcomp.statistics import CrossProducts
 
-__all__ = ["BlockedLikelihood", "Derivatives", "InformationKind", "Solution"]
-
-InformationKind = Literal["observed", "expected", "average"]
-
-
-@dataclass(frozen=True, slots=True)
-class Derivatives:
-    """The log-likelihood with its gradient and average information at one point."""
-
-    loglike: float
-    score: FloatArray
-    average: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """The solution of Henderson's equations at one point, on the centred scale.
-
-    Attributes
-    ----------
-    beta, cov_beta : generalised least squares estimate and its covariance matrix
-    effects : for each term the (q_t,) predicted effects
-    prediction_var : for each term the (q_t,) variances of prediction, û − u
-    conditional_var : the same with the fixed effects taken as known, as lme4 gives them
-    """
-
-    beta: FloatArray
-    cov_beta: FloatArray
-    effects: tuple[FloatArray, ...]
-    prediction_var: tuple[FloatArray, ...]
-    conditional_var: tuple[FloatArray, ...]
+__all__ = ["BlockedLikelihood"]
 
 
 class BlockedLikelihood:
@@ -80,6 +52,10 @@ class BlockedLikelihood:
         If the dense part would not fit into memory.
     """
 
+    name: ClassVar[str] = "blocked"
+    reason: ClassVar[str] = "the general engine, one block eliminated and the rest dense"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
+
     def __init__(self, stats: CrossProducts, *, reml: bool) -> None:
         self.stats = stats
         self.reml = reml
@@ -90,6 +66,39 @@ class BlockedLikelihood:
         self._last_inverse: tuple[Point, InverseBlocks] | None = None
         self._last_squares: tuple[Point, tuple[FloatArray, FloatArray]] | None = None
         self._check_size()
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.stats.n
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.stats.n_fixed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return self.stats.sizes
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of the centred response."""
+        return self.stats.yy
+
+    @cached_property
+    def rss(self) -> float:
+        """What ordinary least squares on X leaves of it."""
+        return residual_sum_of_squares(self.stats)
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        return mivque0(self.stats)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return solve_positive(self.stats.XX, self.stats.Xy)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""

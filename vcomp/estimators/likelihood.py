@@ -10,11 +10,10 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.estimate import Certificate, Estimate
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.maximise import Maximum, maximise
 from vcomp.exceptions import EstimationError
-from vcomp.linalg.dense import solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = ["ML", "REML"]
@@ -47,7 +46,9 @@ class REML:
 
     def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
-        return _estimate(stats, names, reml=True, max_iter=self.max_iter, tol=self.tol)
+        return _estimate(
+            BlockedLikelihood(stats, reml=True), names, max_iter=self.max_iter, tol=self.tol
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ class ML:
 
     def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
-        return _estimate(stats, names, reml=False, max_iter=self.max_iter, tol=self.tol)
+        return _estimate(
+            BlockedLikelihood(stats, reml=False), names, max_iter=self.max_iter, tol=self.tol
+        )
 
 
 def _check_options(max_iter: int, tol: float) -> None:
@@ -79,19 +82,17 @@ def _check_options(max_iter: int, tol: float) -> None:
 
 
 def _estimate(
-    stats: CrossProducts, names: tuple[str, ...], *, reml: bool, max_iter: int, tol: float
+    likelihood: LikelihoodEngine, names: tuple[str, ...], *, max_iter: int, tol: float
 ) -> Estimate:
-    rss = residual_sum_of_squares(stats)
-    if rss <= _EXACT_FIT * stats.yy or stats.yy == 0.0:
-        return _no_variance(stats, names, reml=reml)
-    likelihood = BlockedLikelihood(stats, reml=reml)
-    sizes = np.array([*stats.sizes, stats.n], dtype=float)
-    start = _start(stats, rss)
+    if likelihood.rss <= _EXACT_FIT * likelihood.yy or likelihood.yy == 0.0:
+        return _no_variance(likelihood, names)
+    sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
+    start = _start(likelihood)
     try:
         found = maximise(likelihood, start, sizes, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise EstimationError(_SINGULAR) from None
-    if found.v[-1] <= 1e-10 * rss / stats.n:
+    if found.v[-1] <= 1e-10 * likelihood.rss / likelihood.n:
         raise EstimationError(_SINGULAR)
     observed = likelihood.information(found.v, "observed", positive_only=True)
     average = likelihood.information(found.v, "average")
@@ -104,7 +105,7 @@ def _estimate(
     positive = found.v > 0.0
     solution = likelihood.solution(found.v)
     return Estimate(
-        method="reml" if reml else "ml",
+        method="reml" if likelihood.reml else "ml",
         names=names,
         values=found.v,
         covariances={kind: _covariance(informations[kind], positive) for kind in order},
@@ -113,7 +114,7 @@ def _estimate(
         llf=found.loglike,
         converged=found.converged,
         status=_status(found, names, max_iter),
-        engine="blocked: the general engine, one block eliminated and the rest dense",
+        engine=f"{likelihood.name}: {likelihood.reason}",
         certificate=_certificate(found, names, observed, positive),
     )
 
@@ -124,10 +125,10 @@ _SINGULAR = (
 )
 
 
-def _start(stats: CrossProducts, rss: float) -> FloatArray:
+def _start(likelihood: LikelihoodEngine) -> FloatArray:
     """Return MIVQUE(0) estimates, those that are not clearly positive raised to be so."""
-    total = rss / max(stats.n - stats.n_fixed, 1)
-    return np.maximum(mivque0(stats), 0.01 * total / (stats.n_terms + 1))
+    total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
+    return np.maximum(likelihood.mivque0(), 0.01 * total / (len(likelihood.sizes) + 1))
 
 
 def _covariance(information: FloatArray, positive: BoolArray) -> FloatArray:
@@ -179,14 +180,14 @@ def _status(found: Maximum, names: tuple[str, ...], max_iter: int) -> str:
     return f"Converged; {'; '.join(at_zero)}." if at_zero else "Converged."
 
 
-def _no_variance(stats: CrossProducts, names: tuple[str, ...], *, reml: bool) -> Estimate:
+def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...]) -> Estimate:
     """Return zeros for a response that the fixed part reproduces, a constant above all."""
-    k, p = len(names), stats.n_fixed
-    what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
-    beta = solve_positive(stats.XX, stats.Xy)
+    k, p = len(names), likelihood.n_fixed
+    what = "The response is constant" if likelihood.yy == 0.0 else "The fixed part fits exactly"
+    beta = likelihood.least_squares()
     nothing = np.full((k, k), np.nan)
     return Estimate(
-        method="reml" if reml else "ml",
+        method="reml" if likelihood.reml else "ml",
         names=names,
         values=np.zeros(k),
         covariances=dict.fromkeys(("observed", "expected", "average"), nothing),

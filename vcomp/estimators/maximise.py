@@ -7,15 +7,14 @@ with the observed information, which converge quadratically; EM steps where a li
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.blocked import Derivatives, InformationKind
+from vcomp.estimators.engine import Derivatives, LikelihoodEngine
 from vcomp.linalg.dense import solve
 
-__all__ = ["Likelihood", "Maximum", "maximise"]
+__all__ = ["Maximum", "maximise"]
 
 _NEWTON_BELOW = 0.05
 """Newton decrement (in standard errors) below which the observed information takes over."""
@@ -24,21 +23,6 @@ _TINY = 1e-9
 """A falling component below this share of the total variance is put on its bound."""
 
 _HALVINGS = 12
-
-
-class Likelihood(Protocol):
-    """What a likelihood engine offers."""
-
-    def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood."""
-
-    def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return value, score and average information."""
-
-    def information(
-        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
-    ) -> FloatArray:
-        """Return an information matrix, nan where a component is zero if `positive_only`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +44,7 @@ class Maximum:
 class _Counter:
     """Counts evaluations, and turns a failed factorisation into a value that is never taken."""
 
-    likelihood: Likelihood
+    likelihood: LikelihoodEngine
     evaluations: int = 0
 
     def loglike(self, v: FloatArray) -> float:
@@ -72,7 +56,7 @@ class _Counter:
 
 
 def maximise(
-    likelihood: Likelihood,
+    likelihood: LikelihoodEngine,
     start: FloatArray,
     group_sizes: FloatArray,
     *,
@@ -131,7 +115,7 @@ def _active_set(v: FloatArray, score: FloatArray) -> tuple[FloatArray, BoolArray
 
 
 def _step(
-    likelihood: Likelihood, v: FloatArray, here: Derivatives, free: BoolArray
+    likelihood: LikelihoodEngine, v: FloatArray, here: Derivatives, free: BoolArray
 ) -> tuple[FloatArray, float]:
     """Return the step on the free components, and the Newton decrement."""
     step, decrement = _solve(here.average, here.score, free)

@@ -11,7 +11,8 @@ from vcomp._typing import FloatArray
 from vcomp.design import Chunk, Design, Rows
 from vcomp.design.encode import facet_codes, term_codes
 from vcomp.design.rows import select_predictors
-from vcomp.estimators.blocked import BlockedLikelihood, Solution
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.engine import Solution
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError, warn
 from vcomp.linalg.dense import solve_positive
