@@ -1,8 +1,8 @@
 """What a covariance matrix V = Σ c_l K_l + c_e I gives of itself and of some columns.
 
 The orthogonal strata of a design each have such a matrix on the cells of the facets that are not
-fully crossed. Value, score and all informations of the likelihood follow from these forms, whatever
-computes them: a recursion where those facets are nested, blocked elimination elsewhere.
+fully crossed. Value, score and all informations of the likelihood follow from these forms: a
+recursion computes them where those facets are nested, blocked elimination elsewhere.
 """
 
 from __future__ import annotations
