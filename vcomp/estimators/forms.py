@@ -12,7 +12,7 @@ from typing import Protocol
 
 from vcomp._typing import FloatArray
 
-__all__ = ["Covariance", "Forms"]
+__all__ = ["Columns", "Covariance", "Forms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,20 @@ class Forms:
     gram: FloatArray
     first: FloatArray
     second: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The b columns B that a covariance matrix is applied to, each of r replicates.
+
+    Attributes
+    ----------
+    ZB : for each term the (q_t, b, r) sums of the columns within its groups
+    BB : (b, b) cross-products of the columns, summed over replicates
+    """
+
+    ZB: tuple[FloatArray, ...]
+    BB: FloatArray
 
 
 class Covariance(Protocol):
