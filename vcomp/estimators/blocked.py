@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.engine import Derivatives, InformationKind, Solution
+from vcomp.estimators.engine import Derivatives, ExactEngine, InformationKind, Solution
 from vcomp.estimators.equations import (
     Equations,
     Point,
@@ -38,7 +38,7 @@ from vcomp.statistics import CrossProducts
 __all__ = ["BlockedLikelihood"]
 
 
-class BlockedLikelihood:
+class BlockedLikelihood(ExactEngine):
     """Restricted or full log-likelihood of a variance components model, with derivatives.
 
     Parameters

@@ -8,11 +8,11 @@ score, information, predicted effects. :mod:`vcomp.estimators.maximise` climbs o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from vcomp._typing import FloatArray
 
-__all__ = ["Derivatives", "InformationKind", "LikelihoodEngine", "Solution"]
+__all__ = ["Derivatives", "ExactEngine", "InformationKind", "LikelihoodEngine", "Solution"]
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -65,6 +65,14 @@ class LikelihoodEngine(Protocol):
         """The informations that it can give; ``"average"`` is always among them."""
 
     @property
+    def exact_value(self) -> bool:
+        """Whether :meth:`loglike` is exact and cheap enough to control steps by.
+
+        Where it is not, steps are controlled by the Newton decrement, and the ``loglike`` of
+        :class:`Derivatives` may be nan.
+        """
+
+    @property
     def n(self) -> int:
         """Number of rows."""
 
@@ -103,3 +111,26 @@ class LikelihoodEngine(Protocol):
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
+        """Return the (k + 1, k + 1) covariance that random probes give the estimates at `v`.
+
+        None where nothing is random.
+        """
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return the standard error that random probes give :meth:`loglike`, else 0."""
+
+
+class ExactEngine:
+    """What engines without random probes have in common."""
+
+    exact_value: ClassVar[bool] = True
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
+        """Return None: nothing is random."""
+        return None
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return 0: nothing is random."""
+        return 0.0
