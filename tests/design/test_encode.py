@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.design import Rows, encode
-from vcomp.design.encode import term_codes
+from vcomp.design.design import term_codes
 
 FORMULA = "y ~ x + (1|a) + (1|b:a) + (1|c:a:b) + (1|c)"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.components import REPLICATE, RESIDUAL, closure
 from vcomp.design.combine import number_combinations
+from vcomp.design.grid import Grid
 from vcomp.design.structure import Structure
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
@@ -18,17 +20,64 @@ from vcomp.kernels.pairs import pair_counts
 
 __all__ = ["describe_structure"]
 
-Units: TypeAlias = Mapping[str, tuple[IntArray, int]]
-"""For each facet the unit of every row, and how many there are."""
-
 PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 """Compressed sparse rows: how often each pair occurs."""
 
 PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
 
+_MAX_LISTED = 12
+"""Effects are listed up to this many facets: there are 2 to their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incidence:
+    """Which units of the facets meet.
+
+    Attributes
+    ----------
+    axes : facets that are fully crossed with everything, with their numbers of levels
+    units : for each other facet the unit of every row, and how many there are
+    pairs : pair tables of the others that were counted already
+    """
+
+    axes: Mapping[str, int]
+    units: Mapping[str, tuple[IntArray, int]]
+    pairs: PairTables
+
+    def size(self, facet: str) -> int:
+        """Return the number of units of a facet."""
+        return self.axes[facet] if facet in self.axes else self.units[facet][1]
+
+    def table(self, a: str, b: str) -> PairTable:
+        """Return how often each pair of units occurs, counted anew only where it has to be."""
+        if (a, b) in self.pairs:
+            return self.pairs[a, b]
+        (codes_a, n_a), (codes_b, n_b) = self.units[a], self.units[b]
+        counted: PairTable = pair_counts(codes_a, codes_b, n_a, n_b)
+        return counted
+
+    def n_pairs(self, a: str, b: str) -> int:
+        """Return how many pairs of units occur."""
+        if a in self.axes or b in self.axes:
+            return self.size(a) * self.size(b)
+        return int(self.table(a, b)[1].size)
+
+    def met(self, a: str, b: str) -> FloatArray:
+        """Return how many units of b each unit of a occurs with."""
+        if a in self.axes or b in self.axes:
+            return np.full(self.size(a), float(self.size(b)))
+        if (b, a) in self.pairs:
+            return np.bincount(self.pairs[b, a][1], minlength=self.size(a)).astype(float)
+        return np.diff(self.table(a, b)[0]).astype(float)
+
+
 def describe_structure(
-    formula: Formula, n_levels: Sequence[int], codes: Sequence[IntArray], n_rows: int
+    formula: Formula,
+    n_levels: Sequence[int],
+    codes: Sequence[IntArray],
+    n_rows: int,
+    grid: Grid | None = None,
 ) -> Structure:
     """Find out how the facets of `formula` are arranged in the coded rows.
 
@@ -36,45 +85,82 @@ def describe_structure(
     ----------
     n_levels : number of levels of each facet
     codes : (n,) level of each row in each facet
+    grid : the complete grid of the rows, if they have one: its cells then say all, and no row is
+        looked at again
     """
-    facets = formula.facets
-    columns = {f: (codes[k], n_levels[k]) for k, f in enumerate(facets)}
+    facets, by_formula = formula.facets, _nested_by_formula(formula)
+    axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
     pairs = {
         (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1])
-        for a, b in combinations(facets, 2)
+        for a, b in combinations(columns, 2)
     }
-    by_label = _nested_by_label(columns, pairs)
-    nested_in = _combined(by_label, _nested_by_formula(formula))
-    units = {f: _join(sorted({f, *nested_in[f]}), facets, n_levels, codes) for f in facets}
+    by_label = _nested_by_label(columns, pairs) | dict.fromkeys(axes, frozenset())
+    nested_in = _combined({f: by_label[f] for f in facets}, by_formula)
+    units = {f: _join(sorted({f, *nested_in[f]}), columns) for f in columns}
     # A facet that is not nested is its own unit, and its tables are there already.
     pairs = {pair: t for pair, t in pairs.items() if not any(nested_in[f] for f in pair)}
-    crossed, partly = _crossings(nested_in, units, pairs)
-    cell_n = _cell_sizes(facets, units, pairs, n_levels, codes)
-    children = _children(nested_in, units)
+    incidence = Incidence(axes, units, pairs)
+    crossed, partly = _crossings(nested_in, incidence)
+    if grid is None:
+        cell_n, n_cells = _cell_sizes(facets, columns, pairs)
+    else:
+        cell_n, n_cells = grid.cell_n, grid.n_cells * grid.n_combinations
+    children = _children(nested_in, incidence)
     n_possible = np.prod([n.mean() for n in children.values()])
     equal = all(np.ptp(n) == 0 for n in children.values())
-    sizes = _sizes(nested_in, units, pairs, children)
+    sizes = _sizes(nested_in, incidence, children)
     if cell_n.max() > 1 and REPLICATE not in facets:
         sizes[REPLICATE] = _harmonic_mean(cell_n)
     return Structure(
         facets=facets,
-        n_levels=tuple(units[f][1] for f in facets),
+        n_levels=tuple(incidence.size(f) for f in facets),
         nested_in=nested_in,
         implicit=tuple(f for f in facets if by_label[f]),
         fully_crossed=crossed,
         partly_crossed=partly,
         n_rows=n_rows,
-        n_cells=cell_n.size,
+        n_cells=n_cells,
         cell_min=int(cell_n.min()),
         cell_max=int(cell_n.max()),
-        balanced=bool(equal and round(n_possible) == cell_n.size and np.ptp(cell_n) == 0),
+        balanced=bool(equal and round(n_possible) == n_cells and np.ptp(cell_n) == 0),
         sizes=sizes,
-        n_parts=_count_parts([f for f in facets if not nested_in[f]], units, pairs),
+        n_parts=_count_parts([f for f in facets if not nested_in[f]], incidence),
         terms=_effects(formula, nested_in, replicated=bool(cell_n.max() > 1)),
     )
 
 
-def _nested_by_label(columns: Units, pairs: PairTables) -> dict[str, frozenset[str]]:
+def _reduced(
+    facets: Sequence[str],
+    n_levels: Sequence[int],
+    codes: Sequence[IntArray],
+    grid: Grid | None,
+    by_formula: Mapping[str, frozenset[str]],
+) -> tuple[dict[str, int], dict[str, tuple[IntArray, int]]]:
+    """Return the axes that need no counting, and few rows that show how the others meet.
+
+    An axis that the formula nests in others, or others in it, takes part in the counting: its
+    units are combinations.
+    """
+    if grid is None:
+        return {}, {f: (codes[k], n_levels[k]) for k, f in enumerate(facets)}
+    nested = {f for f, above in by_formula.items() if above}
+    nested = nested.union(*by_formula.values())
+    free = {facets[k]: n for k, n in zip(grid.axes, grid.shape, strict=True)}
+    joined = [k for k in grid.axes if facets[k] in nested]
+    shape = (*(n_levels[k] for k in joined), grid.n_cells)
+    places = np.indices(shape, dtype=np.int32, sparse=True)
+    columns = {}
+    for k, place in zip(joined, places, strict=False):
+        columns[facets[k]] = np.broadcast_to(place, shape).ravel(), n_levels[k]
+    for k, levels in zip(grid.rest, grid.levels, strict=True):
+        columns[facets[k]] = np.broadcast_to(levels, shape).ravel(), n_levels[k]
+    axes = {f: n for f, n in free.items() if f not in nested}
+    return axes, {f: columns[f] for f in facets if f in columns}
+
+
+def _nested_by_label(
+    columns: Mapping[str, tuple[IntArray, int]], pairs: PairTables
+) -> dict[str, frozenset[str]]:
     """Return for each facet the coarser ones that each of its levels occurs in once."""
     above: dict[str, set[str]] = {f: set() for f in columns}
     for (a, b), (_, indices, _) in pairs.items():
@@ -115,46 +201,31 @@ def _combined(
 
 
 def _join(
-    names: Sequence[str],
-    facets: Sequence[str],
-    n_levels: Sequence[int],
-    codes: Sequence[IntArray],
+    names: Sequence[str], columns: Mapping[str, tuple[IntArray, int]]
 ) -> tuple[IntArray, int]:
     """Return the number of each row's combination of some facets, and how many there are."""
-    first, *others = (facets.index(name) for name in names)
-    groups, size = codes[first], n_levels[first]
-    for facet in others:
-        known, groups = number_combinations(groups, size, codes[facet], n_levels[facet])
+    first, *others = names
+    groups, size = columns[first]
+    for name in others:
+        known, groups = number_combinations(groups, size, *columns[name])
         size = known.size
     return groups, size
 
 
-def _table(a: str, b: str, units: Units, pairs: PairTables) -> PairTable:
-    """Return how often each pair of units occurs, counted anew only where it has to be."""
-    if (a, b) in pairs:
-        return pairs[a, b]
-    (codes_a, n_a), (codes_b, n_b) = units[a], units[b]
-    table: PairTable = pair_counts(codes_a, codes_b, n_a, n_b)
-    return table
-
-
 def _cell_sizes(
-    facets: Sequence[str],
-    units: Units,
-    pairs: PairTables,
-    n_levels: Sequence[int],
-    codes: Sequence[IntArray],
-) -> FloatArray:
-    """Return the number of rows of every cell that has any."""
+    facets: Sequence[str], columns: Mapping[str, tuple[IntArray, int]], pairs: PairTables
+) -> tuple[FloatArray, int]:
+    """Return the number of rows of every cell that has any, and how many cells there are."""
     if tuple(facets) in pairs:
-        return pairs[facets[0], facets[1]][2]
-    cells, n_cells = _join(facets, facets, n_levels, codes)
+        counts = pairs[facets[0], facets[1]][2]
+        return counts, counts.size
+    cells, n_cells = _join(facets, columns)
     sizes: FloatArray = group_counts(cells, n_cells)
-    return sizes
+    return sizes, n_cells
 
 
 def _crossings(
-    nested_in: Mapping[str, frozenset[str]], units: Units, pairs: PairTables
+    nested_in: Mapping[str, frozenset[str]], incidence: Incidence
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Sort the pairs of facets without nesting into fully and partly crossed ones."""
     fully: list[tuple[str, str]] = []
@@ -162,28 +233,29 @@ def _crossings(
     for a, b in combinations(nested_in, 2):
         if a in nested_in[b] or b in nested_in[a] or nested_in[a] & nested_in[b]:
             continue
-        n_pairs = _table(a, b, units, pairs)[1].size
-        (fully if n_pairs == units[a][1] * units[b][1] else partly).append((a, b))
+        complete = incidence.n_pairs(a, b) == incidence.size(a) * incidence.size(b)
+        (fully if complete else partly).append((a, b))
     return tuple(fully), tuple(partly)
 
 
-def _children(nested_in: Mapping[str, frozenset[str]], units: Units) -> dict[str, FloatArray]:
+def _children(
+    nested_in: Mapping[str, frozenset[str]], incidence: Incidence
+) -> dict[str, FloatArray]:
     """Return for each facet the number of its levels within each group that it is nested in."""
     children = {}
     for facet, parents in nested_in.items():
-        codes, size = units[facet]
         if parents:
-            groups, n_groups = _join_units(parents, units)
+            codes, size = incidence.units[facet]
+            groups, n_groups = _join(sorted(parents), incidence.units)
             children[facet] = np.diff(pair_counts(groups, codes, n_groups, size)[0]).astype(float)
         else:
-            children[facet] = np.array([float(size)])
+            children[facet] = np.array([float(incidence.size(facet))])
     return children
 
 
 def _sizes(
     nested_in: Mapping[str, frozenset[str]],
-    units: Units,
-    pairs: PairTables,
+    incidence: Incidence,
     children: Mapping[str, FloatArray],
 ) -> dict[str, float]:
     """Return the sizes that a D-study takes where it is given none."""
@@ -192,16 +264,9 @@ def _sizes(
     for facet, counts in children.items():
         other = next((f for f in top if f != facet), None)
         if facet in top and other is not None:
-            counts = _met(other, facet, units, pairs)
+            counts = incidence.met(other, facet)
         sizes[facet] = _harmonic_mean(counts)
     return sizes
-
-
-def _met(a: str, b: str, units: Units, pairs: PairTables) -> FloatArray:
-    """Return how many levels of b each level of a occurs with."""
-    if (b, a) in pairs:
-        return np.bincount(pairs[b, a][1], minlength=units[a][1]).astype(float)
-    return np.diff(_table(a, b, units, pairs)[0]).astype(float)
 
 
 def _harmonic_mean(counts: FloatArray) -> float:
@@ -209,30 +274,25 @@ def _harmonic_mean(counts: FloatArray) -> float:
     return float(counts[0] if np.ptp(counts) == 0 else counts.size / np.sum(1.0 / counts))
 
 
-def _join_units(names: frozenset[str], units: Units) -> tuple[IntArray, int]:
-    ordered = sorted(names)
-    return _join(ordered, ordered, [units[f][1] for f in ordered], [units[f][0] for f in ordered])
-
-
-def _count_parts(top: Sequence[str], units: Units, pairs: PairTables) -> int:
+def _count_parts(top: Sequence[str], incidence: Incidence) -> int:
     """Return the number of connected parts of the graph whose edges are the rows.
 
     Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
     one that it is nested in.
     """
-    if len(top) < 2:
+    if len(top) < 2 or any(f in incidence.axes for f in top):
         return 1
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     hub, *others = top
-    n_hub = offset = units[hub][1]
+    n_hub = offset = incidence.size(hub)
     rows, cols = [], []
     for other in others:
-        indptr, indices, _ = _table(hub, other, units, pairs)
+        indptr, indices, _ = incidence.table(hub, other)
         rows.append(np.repeat(np.arange(n_hub), np.diff(indptr)))
         cols.append(indices + offset)
-        offset += units[other][1]
+        offset += incidence.size(other)
     i, j = np.concatenate(rows), np.concatenate(cols)
     graph = coo_array((np.ones(i.size), (i, j)), shape=(offset, offset))
     return int(connected_components(graph, directed=False)[0])
@@ -246,6 +306,10 @@ def _effects(
     An effect that the model has no term for is in the residual when all its facets are.
     """
     facets = formula.facets
+    last = "replication and error" if replicated else "error"
+    if len(facets) > _MAX_LISTED:
+        alone = {term.name: (term.name,) for term in formula.random}
+        return {**alone, RESIDUAL: ("all that the model has no term for", last)}
     subsets = [frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)]
     by_closure: dict[frozenset[str], list[str]] = {}
     for s in subsets:
@@ -257,5 +321,5 @@ def _effects(
         held[term.name] = tuple(effects) or (term.name,)
     everything = frozenset(facets)
     left = by_closure.get(everything, [])
-    held[RESIDUAL] = (*left, "replication and error" if replicated else "error")
+    held[RESIDUAL] = (*left, last)
     return held

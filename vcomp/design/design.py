@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.combine import find_combinations
+from vcomp.design.grid import Grid
 from vcomp.design.structure import Structure
 from vcomp.formula import FixedPart, Formula
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Chunk", "Design", "Facet", "TermDesign"]
+__all__ = ["Chunk", "Design", "Facet", "TermDesign", "term_codes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ class TermDesign:
     name: str
     facets: tuple[int, ...]
     """Positions of its facets in ``Design.facets``."""
-    keys: tuple[LongArray, ...]
-    """For each join the sorted keys ``group * n_levels + level`` that occur."""
+    keys: tuple[LongArray | None, ...]
+    """For each join the sorted keys ``group * n_levels + level`` that occur; None if all do."""
     size: int
     """Number of groups."""
 
@@ -51,7 +55,7 @@ class TermDesign:
         codes: list[LongArray] = []
         groups = np.arange(self.size, dtype=np.int64)
         for facet, keys in zip(reversed(self.facets[1:]), reversed(self.keys), strict=True):
-            joined = keys[groups]
+            joined = groups if keys is None else keys[groups]
             codes.append(joined % n_levels[facet])
             groups = joined // n_levels[facet]
         return (groups, *reversed(codes))
@@ -71,6 +75,8 @@ class Design:
     x_origin : (p,) what is subtracted from the columns of X
     constant : (p,) the combination of the columns of X that is the constant, zero if none is
     structure : crossed, nested, balanced, connected, replicated, confounded
+    grid : the facets that are fully crossed with everything, and the cells of the others; None for
+        data that are no complete grid
     """
 
     formula: Formula
@@ -81,6 +87,7 @@ class Design:
     x_origin: FloatArray
     constant: FloatArray
     structure: Structure
+    grid: Grid | None
 
     @property
     def n_levels(self) -> tuple[int, ...]:
@@ -112,13 +119,37 @@ class Design:
         return self.structure.report()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chunk:
     """Some rows of the data, coded: one partition of a stream, or all of it."""
 
     y: FloatArray  # (n,), centred at Design.origin
     X: FloatArray  # (n, p) fixed-effects matrix, centred at Design.x_origin
-    codes: tuple[IntArray, ...]  # k arrays of shape (n,): group in each random term
-    sizes: tuple[int, ...]  # number of groups of each random term
     facet_codes: tuple[IntArray, ...]  # level in each facet
     facet_sizes: tuple[int, ...]  # number of levels of each facet
+    terms: tuple[TermDesign, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of groups of each random term."""
+        return tuple(term.size for term in self.terms)
+
+    @cached_property
+    def codes(self) -> tuple[IntArray, ...]:
+        """Group in each random term, k arrays of shape (n,); made when they are asked for."""
+        return tuple(term_codes(term, self.facet_codes, self.facet_sizes) for term in self.terms)
+
+
+def term_codes(term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int, ...]) -> IntArray:
+    """Return the group of each row, −1 where a level or the combination is not known.
+
+    Parameters
+    ----------
+    codes : (n,) level of each row in each facet of the design, −1 where it is not known
+    """
+    groups = codes[term.facets[0]]
+    for facet, keys in zip(term.facets[1:], term.keys, strict=True):
+        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
+        joined[(groups < 0) | (codes[facet] < 0)] = -1
+        groups = joined.astype(np.int32) if keys is None else find_combinations(keys, joined)
+    return np.ascontiguousarray(groups, dtype=np.int32)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design.combine import find_combinations
-from vcomp.design.design import Chunk, Design, Facet, TermDesign
+from vcomp.design.design import Chunk, Design, Facet
 from vcomp.design.rows import Rows
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["encode", "facet_codes", "term_codes"]
+__all__ = ["encode", "facet_codes"]
 
 
 def encode(design: Design, rows: Rows) -> Chunk:
@@ -31,15 +29,16 @@ def encode(design: Design, rows: Rows) -> Chunk:
     return Chunk(
         y=rows.y - design.origin,
         X=centred_matrix(design, rows.fixed, len(rows)),
-        codes=tuple(term_codes(term, codes, design.n_levels) for term in design.terms),
-        sizes=tuple(term.size for term in design.terms),
         facet_codes=codes,
         facet_sizes=design.n_levels,
+        terms=design.terms,
     )
 
 
 def centred_matrix(design: Design, fixed: Any, n_rows: int) -> FloatArray:
     """Return X less its origin, which is zero in the intercept's column."""
+    if design.formula.intercept_only:
+        return np.broadcast_to(1.0, (n_rows, 1))  # one number, however many rows
     return design.fixed.matrix(fixed, n_rows) - design.x_origin
 
 
@@ -48,6 +47,8 @@ def facet_codes(facet: Facet, column: pd.Series) -> IntArray:
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
+        if column.cat.categories is facet.levels:
+            return column.cat.codes.to_numpy().astype(np.int32, copy=False)
         # A few categories are looked up, not every row.
         of_category = facet.levels.get_indexer(column.cat.categories)
         codes = column.cat.codes.to_numpy()
@@ -62,13 +63,3 @@ def _known_codes(facet: Facet, column: pd.Series) -> IntArray:
         unknown = column.iloc[[int(np.argmax(codes < 0))]].tolist()[0]
         raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
     return codes
-
-
-def term_codes(term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int, ...]) -> IntArray:
-    """Return the group of each row, −1 where a level or the combination is not known."""
-    groups = codes[term.facets[0]]
-    for facet, keys in zip(term.facets[1:], term.keys, strict=True):
-        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
-        joined[(groups < 0) | (codes[facet] < 0)] = -1
-        groups = find_combinations(keys, joined)
-    return np.ascontiguousarray(groups, dtype=np.int32)

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.components import RESIDUAL
 from vcomp.design.arrange import describe_structure
 from vcomp.design.combine import number_combinations
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
+from vcomp.design.grid import Grid, find_grid
 from vcomp.design.rows import Rows
 from vcomp.exceptions import DataError, DesignError, EstimationError
-from vcomp.formula import Formula, RandomTerm, build_fixed
+from vcomp.formula import Formula, build_fixed
 from vcomp.linalg.memory import available_bytes, gib
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     facets = tuple(_learn_facet(name, rows.facets[name]) for name in formula.facets)
     codes = tuple(facet_codes(facet, rows.facets[facet.name]) for facet in facets)
     n_levels = tuple(facet.size for facet in facets)
-    terms = tuple(_learn_term(term, formula, codes, n_levels) for term in formula.random)
+    places = [tuple(formula.facets.index(f) for f in term.facets) for term in formula.random]
+    grid = find_grid(codes, n_levels, places)
+    terms = tuple(
+        _learn_term(term.name, facets, codes, n_levels, grid)
+        for term, facets in zip(formula.random, places, strict=True)
+    )
     _check_terms(terms, len(rows))
     _check_codings(rows)
     fixed = build_fixed(formula, rows.fixed, environment)
@@ -52,15 +58,19 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
             f"{len(rows)} rows are too few for {n_parameters} parameters "
             f"({len(fixed.names)} fixed effects and {len(terms) + 1} variance components)"
         )
-    X = fixed.matrix(rows.fixed, len(rows))
+    X = np.broadcast_to(1.0, (len(rows), 1))
+    if not formula.intercept_only:
+        X = fixed.matrix(rows.fixed, len(rows))
     constant = _constant_combination(fixed.names, X)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-        origin = _origin(rows.y) if constant.any() else 0.0
+        low, high = float(rows.y.min()), float(rows.y.max())
+        origin = _origin(rows.y, low, high) if constant.any() else 0.0
         x_origin = _x_origin(X, constant)
-        _check_range(f"the response {formula.response!r}", rows.y - origin)
-        for name, column in zip(fixed.names, (X - x_origin).T, strict=True):
-            _check_range(f"column {name!r} of the fixed part", column)
-    structure = describe_structure(formula, n_levels, codes, len(rows))
+        _check_range(f"the response {formula.response!r}", low, high, origin)
+        for j, name in enumerate(fixed.names):
+            ends = float(X[:, j].min()), float(X[:, j].max())
+            _check_range(f"column {name!r} of the fixed part", *ends, float(x_origin[j]))
+    structure = describe_structure(formula, n_levels, codes, len(rows), grid)
     return Design(
         formula=formula,
         facets=facets,
@@ -70,6 +80,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         x_origin=x_origin,
         constant=constant,
         structure=structure,
+        grid=grid,
     )
 
 
@@ -89,17 +100,48 @@ def _plain(level: Any) -> Any:
 
 
 def _learn_term(
-    term: RandomTerm, formula: Formula, codes: tuple[IntArray, ...], n_levels: tuple[int, ...]
+    name: str,
+    facets: tuple[int, ...],
+    codes: tuple[IntArray, ...],
+    n_levels: tuple[int, ...],
+    grid: Grid | None,
 ) -> TermDesign:
-    position = {name: k for k, name in enumerate(formula.facets)}
-    facets = tuple(position[name] for name in term.facets)
-    groups, size = codes[facets[0]], n_levels[facets[0]]
-    keys = []
-    for facet in facets[1:]:
-        known, groups = number_combinations(groups, size, codes[facet], n_levels[facet])
-        keys.append(known)
-        size = known.size
-    return TermDesign(term.name, facets, tuple(keys), size)
+    """Return a term with the combinations of its facets that occur."""
+    if grid is not None:
+        codes, known = _grid_codes(facets, n_levels, grid)
+    else:
+        codes, known = tuple(codes[f] for f in facets), False
+    groups, size = codes[0], n_levels[facets[0]]
+    keys: list[LongArray | None] = []
+    for position, facet in enumerate(facets[1:], start=1):
+        if known:
+            keys.append(None)
+            size *= n_levels[facet]
+            continue
+        occurring, groups = number_combinations(groups, size, codes[position], n_levels[facet])
+        keys.append(occurring)
+        size = occurring.size
+    return TermDesign(name, facets, tuple(keys), size)
+
+
+def _grid_codes(
+    facets: tuple[int, ...], n_levels: tuple[int, ...], grid: Grid
+) -> tuple[tuple[IntArray, ...], bool]:
+    """Return few rows that hold every combination of some facets, and whether all occur.
+
+    With at most one facet that is no axis all of them do, and no rows are needed.
+    """
+    rest = [f for f in facets if f not in grid.axes]
+    if len(rest) <= 1:
+        return tuple(np.zeros(0, np.int32) for _ in facets), True
+    levels = {f: grid.levels[grid.rest.index(f)] for f in rest}
+    distinct = np.unique(np.stack([levels[f] for f in rest]), axis=1)
+    axes = [f for f in facets if f in grid.axes]
+    shape = (*(n_levels[f] for f in axes), distinct.shape[1])
+    *places, cells = np.indices(shape, dtype=np.int32, sparse=True)
+    columns = dict(zip(axes, places, strict=True))
+    columns |= {f: level[cells] for f, level in zip(rest, distinct, strict=True)}
+    return tuple(np.broadcast_to(columns[f], shape).ravel() for f in facets), False
 
 
 def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
@@ -113,9 +155,9 @@ def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
             )
 
 
-def _check_range(what: str, centred: FloatArray) -> None:
+def _check_range(what: str, low: float, high: float, origin: float) -> None:
     """Refuse numbers whose fourth powers, which the information holds, overflow or vanish."""
-    spread = float(np.abs(centred).max())
+    spread = max(high - origin, origin - low)
     if spread != 0.0 and not 1e-70 < spread < 1e70:
         raise DataError(
             f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
@@ -137,9 +179,9 @@ def _check_codings(rows: Rows) -> None:
             )
 
 
-def _origin(y: FloatArray) -> float:
+def _origin(y: FloatArray, low: float, high: float) -> float:
     """Return the mean; of a constant response the constant itself, so that nothing is left."""
-    return float(y[0]) if y.min() == y.max() else float(y.mean())
+    return low if low == high else float(y.mean())
 
 
 def _x_origin(X: FloatArray, constant: FloatArray) -> FloatArray:

@@ -9,7 +9,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk, Design, Rows
-from vcomp.design.encode import facet_codes, term_codes
+from vcomp.design.design import term_codes
+from vcomp.design.encode import facet_codes
 from vcomp.design.rows import select_predictors
 from vcomp.estimators.blocked import BlockedLikelihood
 from vcomp.estimators.engine import Solution

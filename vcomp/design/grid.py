@@ -1,0 +1,189 @@
+"""The grid of a design: facets fully crossed with everything else, and the cells of the others.
+
+In p × (d:i) every person meets every document: p is an axis of the grid, and the documents, with
+the topics that they are in, are the cells along it. Axes split a design into orthogonal strata
+(MATHS 3a), and what is nested in what, and how often, is found on few cells instead of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.combine import number_combinations
+from vcomp.kernels.codes import determined_levels, fill_counts, place_rows
+from vcomp.kernels.groups import group_counts
+
+__all__ = ["Grid", "find_grid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A complete grid: every combination of axis levels has the same rows in each cell.
+
+    Attributes
+    ----------
+    axes : positions of the facets that are fully crossed with all others
+    shape : their numbers of levels
+    rest : positions of the other facets
+    joins : the facets of `rest` that tell the cells apart, with the sorted keys of each join after
+        the first, as in :class:`~vcomp.design.TermDesign`
+    levels : for each facet of `rest` the (M,) level in each cell
+    cell_n : (M,) rows that a cell has for each combination of axis levels
+    """
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    rest: tuple[int, ...]
+    joins: tuple[tuple[int, LongArray], ...]
+    levels: tuple[IntArray, ...]
+    cell_n: FloatArray
+
+    @property
+    def n_cells(self) -> int:
+        """M, the number of cells of the facets that are no axes."""
+        return int(self.cell_n.size)
+
+    @property
+    def n_combinations(self) -> int:
+        """Number of combinations of axis levels."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+def find_grid(
+    codes: Sequence[IntArray], n_levels: Sequence[int], terms: Sequence[tuple[int, ...]]
+) -> Grid | None:
+    """Return the grid with as many axes as the rows allow.
+
+    Without any axis there is a grid only where all terms are nested in each other: otherwise its
+    cells would be as many as the rows, and of no use.
+
+    Parameters
+    ----------
+    codes : (n,) level of each row in each facet
+    n_levels : number of levels of each facet
+    terms : the facets of each random term
+    """
+    determined = _determined(codes, n_levels)
+    candidates = _candidates(codes, n_levels, determined)
+    grid = None
+    if candidates:
+        grid = _complete_grid(candidates, codes, n_levels, determined)
+    if grid is None and len(candidates) > 1:
+        alone = [f for f in candidates if _complete_grid((f,), codes, n_levels, determined)]
+        # Facets that are each crossed with all others are also crossed jointly.
+        grid = _complete_grid(tuple(alone), codes, n_levels, determined) if alone else None
+    if grid is None and _are_nested(terms, determined):
+        grid = _complete_grid((), codes, n_levels, determined)
+    return grid
+
+
+def _are_nested(
+    terms: Sequence[tuple[int, ...]], determined: dict[tuple[int, int], IntArray]
+) -> bool:
+    """Whether of any two terms one holds all facets of the other, with those that they tell."""
+    known = [
+        frozenset(term) | {outer for inner, outer in determined if inner in term} for term in terms
+    ]
+    ordered = sorted(known, key=len)
+    return all(a <= b for a, b in pairwise(ordered))
+
+
+def _determined(
+    codes: Sequence[IntArray], n_levels: Sequence[int]
+) -> dict[tuple[int, int], IntArray]:
+    """Return for pairs of facets of which the first determines the second that level of each."""
+    found = {}
+    for inner, outer in permutations(range(len(codes)), 2):
+        if n_levels[inner] >= n_levels[outer]:
+            level = determined_levels(codes[inner], codes[outer], n_levels[inner])
+            if level.size:
+                found[inner, outer] = level
+    return found
+
+
+def _candidates(
+    codes: Sequence[IntArray],
+    n_levels: Sequence[int],
+    determined: dict[tuple[int, int], IntArray],
+) -> tuple[int, ...]:
+    """Return the facets that neither determine nor are determined, with equal levels."""
+    bound = {f for pair in determined for f in pair}
+    free = [f for f in range(len(codes)) if f not in bound and codes[f].size % n_levels[f] == 0]
+    return tuple(f for f in free if np.ptp(group_counts(codes[f], n_levels[f])) == 0.0)
+
+
+def _complete_grid(
+    axes: tuple[int, ...],
+    codes: Sequence[IntArray],
+    n_levels: Sequence[int],
+    determined: dict[tuple[int, int], IntArray],
+) -> Grid | None:
+    """Return the grid with these axes, or None if some cell is not as full as the others."""
+    n, shape = codes[0].size, tuple(n_levels[f] for f in axes)
+    n_combinations = int(np.prod(shape, dtype=np.int64))
+    rest = tuple(f for f in range(len(codes)) if f not in axes)
+    finest = [f for f in rest if not _is_redundant(f, rest, determined)]
+    joins, cells, size = _join(finest, codes, n_levels)
+    if n % n_combinations or n_combinations * size > n:
+        return None
+    places = np.zeros(n, dtype=np.int64)
+    for axis, n_axis in zip(axes, shape, strict=True):
+        place_rows(places, codes[axis], n_axis)
+    if rest:
+        place_rows(places, cells, size)
+    counts = fill_counts(places, n_combinations * size).reshape(n_combinations, size)
+    if (counts != counts[0]).any() or not counts[0].all():
+        return None
+    levels = tuple(_levels(f, joins, n_levels, size, determined) for f in rest)
+    return Grid(axes, shape, rest, joins, levels, counts[0].astype(float))
+
+
+def _is_redundant(
+    facet: int, rest: tuple[int, ...], determined: dict[tuple[int, int], IntArray]
+) -> bool:
+    """Whether another facet tells its level; of two that tell each other's the first is kept."""
+    return any(
+        (other, facet) in determined and not ((facet, other) in determined and facet < other)
+        for other in rest
+        if other != facet
+    )
+
+
+def _join(
+    facets: Sequence[int], codes: Sequence[IntArray], n_levels: Sequence[int]
+) -> tuple[tuple[tuple[int, LongArray], ...], IntArray, int]:
+    """Return the joins of some facets, the combination of each row, and how many there are."""
+    if not facets:
+        return (), np.zeros(0, np.int32), 1
+    cells, size = codes[facets[0]], n_levels[facets[0]]
+    joins = [(facets[0], np.arange(size))]
+    for facet in facets[1:]:
+        keys, cells = number_combinations(cells, size, codes[facet], n_levels[facet])
+        size = keys.size
+        joins.append((facet, keys))
+    return tuple(joins), cells, size
+
+
+def _levels(
+    facet: int,
+    joins: tuple[tuple[int, LongArray], ...],
+    n_levels: Sequence[int],
+    size: int,
+    determined: dict[tuple[int, int], IntArray],
+) -> IntArray:
+    """Return the level of one facet in each cell."""
+    groups = np.arange(size, dtype=np.int64)
+    level_of: dict[int, LongArray] = {}
+    for joined, keys in reversed(joins[1:]):
+        level_of[joined] = keys[groups] % n_levels[joined]
+        groups = keys[groups] // n_levels[joined]
+    level_of[joins[0][0]] = groups
+    if facet in level_of:
+        return level_of[facet].astype(np.int32)
+    finer = next(f for f in level_of if (f, facet) in determined)
+    return determined[finer, facet][level_of[finer]]

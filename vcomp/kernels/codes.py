@@ -1,0 +1,62 @@
+"""Columns of level codes: which levels occur, what determines what, how full a grid is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import BoolArray, IntArray, LongArray
+
+__all__ = ["determined_levels", "fill_counts", "mark_values", "number_values", "place_rows"]
+
+
+@njit(cache=True, nogil=True)
+def mark_values(values: Any, low: Any, width: int) -> BoolArray:
+    """Return which of the whole numbers ``low .. low + width - 1`` occur."""
+    occurs = np.zeros(width, np.bool_)
+    for i in range(values.size):
+        occurs[values[i] - low] = True
+    return occurs
+
+
+@njit(cache=True, nogil=True)
+def number_values(values: Any, low: Any, numbers: IntArray) -> IntArray:
+    """Return ``numbers[v - low]`` for every value."""
+    codes = np.empty(values.size, np.int32)
+    for i in range(values.size):
+        codes[i] = numbers[values[i] - low]
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
+    """Return the outer level of each inner one; empty where an inner level has several.
+
+    It stops at the first row that contradicts, which is early where facets are crossed.
+    """
+    level = np.full(n_inner, -1, np.int32)
+    for i in range(inner.size):
+        known = level[inner[i]]
+        if known < 0:
+            level[inner[i]] = outer[i]
+        elif known != outer[i]:
+            return level[:0]
+    return level
+
+
+@njit(cache=True, nogil=True)
+def place_rows(places: LongArray, codes: IntArray, n_levels: int) -> None:
+    """Turn the place of each row in a grid into that in one with a further axis, in place."""
+    for i in range(places.size):
+        places[i] = places[i] * n_levels + codes[i]
+
+
+@njit(cache=True, nogil=True)
+def fill_counts(places: LongArray, n_cells: int) -> IntArray:
+    """Return how many rows each cell of a grid has."""
+    counts = np.zeros(n_cells, np.int32)
+    for i in range(places.size):
+        counts[places[i]] += 1
+    return counts
