@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from vcomp.estimators.anova import ANOVA
 from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.henderson3 import Henderson3
 from vcomp.estimators.likelihood import ML, REML
+from vcomp.estimators.type1 import Type1
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts
 
@@ -23,7 +25,13 @@ class Estimator(Protocol):
         """Return components and fixed effects from the statistics alone."""
 
 
-METHODS: dict[str, Any] = {"reml": REML, "ml": ML, "anova": ANOVA}
+METHODS: dict[str, Any] = {
+    "reml": REML,
+    "ml": ML,
+    "anova": ANOVA,
+    "type1": Type1,
+    "henderson3": Henderson3,
+}
 
 
 def get_estimator(method: str, **options: Any) -> Estimator:

@@ -17,7 +17,14 @@ __all__ = ["summary"]
 
 _FORMULA_WIDTH = 64
 
-_METHOD_NAMES = {"reml": "REML", "ml": "ML", "anova": "ANOVA (Henderson's Method I)"}
+_METHOD_NAMES = {
+    "reml": "REML",
+    "ml": "ML",
+    "anova": "ANOVA (Henderson's Method I)",
+    "type1": "ANOVA (Type I)",
+    "henderson3": "Henderson's Method III",
+    "minque": "MINQUE",
+}
 
 
 def summary(res: VarianceComponentsResults, alpha: float) -> Any:
@@ -46,11 +53,11 @@ def _head(res: VarianceComponentsResults) -> Any:
         *textwrap.wrap(res.formula, _FORMULA_WIDTH, subsequent_indent="  "),
     ]
     right = [f"{display.count(res.nobs)} scores, {design.cells()}"]
-    if res.method != "anova":
+    if not np.isnan(res.llf):
         right.append(f"log-likelihood {display.number(res.llf, 8)}")
         right.append("converged" if res.converged else "NOT CONVERGED")
     else:
-        right.append("closed form")
+        right.append("closed form" if res.converged else "NOT CONVERGED")
     right += [""] * (len(left) - len(right))
     return display.plain_table(list(zip(left, right, strict=True)))
 

@@ -1,0 +1,108 @@
+"""What the estimators without a likelihood share: a covariance, fixed effects and a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.quadratic_forms import TooLargeError
+from vcomp.estimators.reductions import Reductions
+from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve, solve_positive
+from vcomp.statistics import CrossProducts
+
+__all__ = ["estimate_from", "fixed_effects", "negative_components"]
+
+_NO_RESIDUAL = 1e-12
+"""A residual component below this share of the largest is rounding: V cannot be inverted."""
+
+
+def estimate_from(method: str, reductions: Reductions, names: tuple[str, ...]) -> Estimate:
+    """Return the components at which the sums of squares have their expectations.
+
+    Parameters
+    ----------
+    method : name of the method
+    reductions : sums of squares, none of them without degrees of freedom
+    names : components, the residual last
+    """
+    stats = reductions.stats
+    values = solve(reductions.coefficients, reductions.sum_sq)
+    covariance, reason = _covariance(reductions, values)
+    beta, cov_beta, doubt = fixed_effects(stats, values)
+    constant = stats.yy == 0.0
+    status = f"Closed form{negative_components(names, values)}."
+    return Estimate(
+        method=method,
+        names=names,
+        values=values,
+        covariances={"sampling": covariance},
+        beta=beta,
+        cov_beta=cov_beta,
+        llf=np.nan,
+        converged=True,
+        status="The response is constant: all components are 0."
+        if constant
+        else status + reason + doubt,
+        engine="closed form: sums of squares and their expectations",
+    )
+
+
+def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
+    """Return half a sentence on the components below zero, empty if there are none."""
+    negative = [name for name, value in zip(names, values, strict=True) if value < 0.0]
+    if not negative:
+        return ""
+    listed = ", ".join(f"σ²({name})" for name in negative)
+    verb = "is" if len(negative) == 1 else "are"
+    return f"; {listed} {verb} estimated below zero and kept as estimated"
+
+
+def fixed_effects(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray, FloatArray, str]:
+    """Return generalised least squares at the components, negative ones as zero.
+
+    Returns
+    -------
+    beta, cov_beta : nan, or of ordinary least squares and nan, where that cannot be had
+    reason : a sentence on that, empty if all is there
+    """
+    p = stats.n_fixed
+    nothing = np.full((p, p), np.nan)
+    v = np.maximum(values, 0.0)
+    if p == 0 or stats.yy == 0.0:
+        return solve_positive(stats.XX, stats.Xy), np.zeros((p, p)), ""
+    if v[-1] > _NO_RESIDUAL * v.max():
+        try:
+            solution = BlockedLikelihood(stats, reml=True).solution(v)
+        except EstimationError:
+            return (
+                np.full(p, np.nan),
+                nothing,
+                (" No fixed effects: generalised least squares needs more memory than is free."),
+            )
+        except np.linalg.LinAlgError:
+            pass
+        else:
+            return solution.beta, solution.cov_beta, ""
+    return (
+        solve_positive(stats.XX, stats.Xy),
+        nothing,
+        (
+            " Fixed effects by ordinary least squares, without standard errors: no residual "
+            "variance is left."
+        ),
+    )
+
+
+def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray, str]:
+    """Return the sampling covariance at the estimates, negative ones as they are."""
+    try:
+        quadratic = reductions.covariance(values)
+    except TooLargeError:
+        nothing = np.full((values.size, values.size), np.nan)
+        return nothing, " No standard errors: the covariance of its sums of squares is too large."
+    coefficients = reductions.coefficients
+    covariance = solve(coefficients, solve(coefficients, quadratic).T)
+    return 0.5 * (covariance + covariance.T), ""
