@@ -1,0 +1,264 @@
+"""Covariance matrices of nested groups of any depth and size, by recursion over the groups.
+
+V = Σ_l c_l Z_l Z_l' + c_e I, where the groups of level l lie within those of level l − 1 and level
+0 is one group of everything. With V_g what the levels from l on make of V within group g of level
+l, a_g = 1'V_g⁻¹1 and A_g = Σ a_h over its children h, eliminating the innermost level first gives
+
+    a_g = A_g / (1 + c_l A_g),   log|V| = n log c_e + Σ_g log(1 + c_l A_g)
+    y'V⁻¹y = Σ_h a_h (m_h − m_g)² + a_0 m_0²,   m_g = Σ a_h m_h / A_g
+
+and going back inwards the deviation δ of a group from what its surroundings predict, and the share
+κ of its own information that is not used up on them (1_g'V⁻¹1_g = a_g κ_g):
+
+    δ_h = (m_h − m_g) + δ_g / (1 + c_l A_g),   κ_h = 1 − (a_h / A_g)(1 − κ_g / (1 + c_l A_g))
+
+Nothing is subtracted that could cancel: means are compared with means. This is MATHS 3a for nested
+remainders of any depth (for two levels its w'Gw formula), and costs O(groups) a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.estimators.forms import Forms
+from vcomp.statistics.strata import GroupedColumns, Remainder
+
+__all__ = ["NestedCovariance"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The groups of one level at given components."""
+
+    A: FloatArray
+    a: FloatArray
+    shrink: FloatArray  # 1 + c A
+
+
+class NestedCovariance:
+    """Forms of V⁻¹ of nested groups; see :class:`vcomp.estimators.forms.Covariance`.
+
+    Parameters
+    ----------
+    remainder : the groupings, nested in each other
+    columns : means of the columns in the innermost groups, and their squares within them
+    """
+
+    def __init__(self, remainder: Remainder, columns: GroupedColumns) -> None:
+        assert remainder.parents is not None
+        self._parents: tuple[IntArray, ...] = remainder.parents
+        self._starts = [np.flatnonzero(np.diff(p, prepend=-1)) for p in self._parents]
+        self._n = remainder.tables.group_n[-1]
+        (self._means,) = columns.means
+        self._within = columns.within
+        self._depth = len(self._parents)
+
+    def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
+        """Return log|V| and B'V⁻¹B."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        return self._log_det(tree, c), self._gram(tree, means, c)
+
+    def forms(self, c: FloatArray) -> Forms:
+        """Return all forms at components `c`."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        traces, squares = self._traces_and_squares(tree, c)
+        first, second = self._quadratics(tree, means, c)
+        return Forms(
+            self._log_det(tree, c), traces, squares, self._gram(tree, means, c), first, second
+        )
+
+    def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
+        """Return Z_l'V⁻¹B of every grouping, (q_l, b, r)."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        return tuple(
+            _times(s.a, d) for s, d in zip(tree, self._deviations(tree, means), strict=True)
+        )
+
+    def predictions(self, c: FloatArray) -> FloatArray:
+        """Return what V and the columns predict for the innermost groups, (q, b, r)."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        last = self._deviations(tree, means)[-1]
+        return self._means - _times(1.0 / tree[-1].shrink, last)
+
+    def diagonals(self, c: FloatArray) -> tuple[FloatArray, ...]:
+        """Return the diagonal of Z_l'V⁻¹Z_l of every grouping, (q_l,)."""
+        tree = self._eliminate(c)
+        return tuple(s.a * k for s, k in zip(tree, self._unused(tree)[0], strict=True))
+
+    def single_diagonal(self, c: FloatArray) -> FloatArray:
+        """Return the diagonal of V⁻¹, the same for all observations of an innermost group."""
+        tree = self._eliminate(c)
+        unused = self._unused(tree)[1]
+        diagonal: FloatArray = ((self._n - 1.0) + unused) / (self._n * c[-1])
+        return diagonal
+
+    # The recursion ------------------------------------------------------------------------------
+
+    def _eliminate(self, c: FloatArray) -> list[_Level]:
+        """Return all levels, outermost first."""
+        A = self._n / c[-1]
+        levels = []
+        for depth in range(self._depth, -1, -1):
+            shrink = 1.0 + c[depth] * A
+            levels.append(_Level(A, A / shrink, shrink))
+            if depth:
+                A = np.add.reduceat(levels[-1].a, self._starts[depth - 1])
+        return levels[::-1]
+
+    def _log_det(self, tree: list[_Level], c: FloatArray) -> float:
+        total = self._n.sum() * np.log(c[-1])
+        for depth, level in enumerate(tree):
+            total += np.log1p(c[depth] * level.A).sum()
+        return float(total)
+
+    def _means_above(self, tree: list[_Level], depth: int, means: FloatArray) -> list[FloatArray]:
+        """Return the weighted means of all levels down to `depth`, whose means are given."""
+        found = [means]
+        for below in range(depth, 0, -1):
+            weighted = _times(tree[below].a, found[-1])
+            sums = np.add.reduceat(weighted, self._starts[below - 1], axis=0)
+            found.append(_times(1.0 / tree[below - 1].A, sums))
+        return found[::-1]
+
+    def _deviations(self, tree: list[_Level], means: list[FloatArray]) -> list[FloatArray]:
+        """Return δ of all levels for which there are means."""
+        found = [means[0]]
+        for depth in range(1, len(means)):
+            parent = self._parents[depth - 1]
+            carried = _times(1.0 / tree[depth - 1].shrink, found[-1])
+            found.append((means[depth] - means[depth - 1][parent]) + carried[parent])
+        return found
+
+    def _gram(self, tree: list[_Level], means: list[FloatArray], c: FloatArray) -> FloatArray:
+        total = self._within / c[-1]
+        for depth in range(self._depth, 0, -1):
+            away = means[depth] - means[depth - 1][self._parents[depth - 1]]
+            total = total + _inner(_times(tree[depth].a, away), away)
+        return total + _inner(_times(tree[0].a, means[0]), means[0])
+
+    # Traces -------------------------------------------------------------------------------------
+
+    def _unused(self, tree: list[_Level]) -> tuple[list[FloatArray], FloatArray]:
+        """Return κ of all levels, and κ/(1 + cA) of the innermost."""
+        found = [np.ones(1)]
+        for depth in range(1, self._depth + 1):
+            parent, above = self._parents[depth - 1], tree[depth - 1]
+            left = (found[-1] / above.shrink)[parent]
+            A, a = above.A[parent], tree[depth].a
+            found.append(((A - a) + a * left) / A)
+        return found, found[-1] / tree[-1].shrink
+
+    def _traces_and_squares(
+        self, tree: list[_Level], c: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return tr(V⁻¹K_l) and their derivatives, tr(V⁻¹K_l V⁻¹K_m) = −∂tr(V⁻¹K_l)/∂c_m."""
+        kappa, left = self._unused(tree)
+        dA, da = self._information_slopes(tree, c)
+        size = self._depth + 2
+        traces, squares = np.empty(size), np.empty((size, size))
+        slope = np.zeros((1, size))  # of κ
+        for depth, level in enumerate(tree):
+            if depth:
+                parent, above = self._parents[depth - 1], tree[depth - 1]
+                x = level.a / above.A[parent]
+                dx = (da[depth] - x[:, None] * dA[depth - 1][parent]) / above.A[parent][:, None]
+                y = (kappa[depth - 1] / above.shrink)[parent]
+                dy = self._left_slope(tree, kappa, dA, slope, depth - 1, c)[parent]
+                slope = x[:, None] * dy - dx * (1.0 - y)[:, None]
+            traces[depth] = level.a @ kappa[depth]
+            squares[depth] = -(kappa[depth] @ da[depth] + level.a @ slope)
+        singles = (self._n - 1.0) + left
+        traces[-1] = singles.sum() / c[-1]
+        squares[-1] = -self._left_slope(tree, kappa, dA, slope, self._depth, c).sum(axis=0) / c[-1]
+        squares[-1, -1] += singles.sum() / c[-1] ** 2
+        return traces, 0.5 * (squares + squares.T)
+
+    def _information_slopes(
+        self, tree: list[_Level], c: FloatArray
+    ) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return the derivatives of A and a of all levels by the components."""
+        dA = np.zeros((self._n.size, self._depth + 2))
+        dA[:, -1] = -self._n / c[-1] ** 2
+        found_A, found_a = [], []
+        for depth in range(self._depth, -1, -1):
+            level = tree[depth]
+            da = dA / level.shrink[:, None] ** 2
+            da[:, depth] -= level.a**2
+            found_A.append(dA)
+            found_a.append(da)
+            if depth:
+                dA = np.add.reduceat(da, self._starts[depth - 1], axis=0)
+        return found_A[::-1], found_a[::-1]
+
+    def _left_slope(
+        self,
+        tree: list[_Level],
+        kappa: list[FloatArray],
+        dA: list[FloatArray],
+        slope: FloatArray,
+        depth: int,
+        c: FloatArray,
+    ) -> FloatArray:
+        """Return the derivatives of κ/(1 + cA) of one level, from those of its κ."""
+        level = tree[depth]
+        d_shrink = c[depth] * dA[depth]
+        d_shrink[:, depth] += level.A
+        left = kappa[depth] / level.shrink
+        slopes: FloatArray = (slope - left[:, None] * d_shrink) / level.shrink[:, None]
+        return slopes
+
+    # Quadratic forms ----------------------------------------------------------------------------
+
+    def _quadratics(
+        self, tree: list[_Level], means: list[FloatArray], c: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B.
+
+        K_m V⁻¹B is constant in the groups of level m: it is a column of its own with known means.
+        """
+        s2, size, b = c[-1], self._depth + 2, self._within.shape[0]
+        delta = self._deviations(tree, means)
+        sums = [_times(level.a, d) for level, d in zip(tree, delta, strict=True)]
+        shrink = 1.0 / tree[-1].shrink
+        rest = _times(shrink, delta[-1])  # what is left of the innermost means
+        first = np.empty((size, b, b))
+        second = np.empty((size, size, b, b))
+        for depth, r in enumerate(sums):
+            first[depth] = _inner(r, r)
+            again = self._again(tree, depth, r)
+            for above in range(depth + 1):
+                second[above, depth] = _inner(sums[above], _times(tree[above].a, again[above]))
+                second[depth, above] = second[above, depth].T
+        weighted = _times(self._n, rest)
+        first[-1] = (self._within + _inner(weighted, rest)) / s2**2
+        again = self._again(tree, self._depth, rest / s2)
+        for depth, r in enumerate(sums):
+            second[depth, -1] = _inner(r, _times(tree[depth].a, again[depth]))
+            second[-1, depth] = second[depth, -1].T
+        twice = _times(shrink, again[-1])
+        second[-1, -1] = self._within / s2**3 + _inner(weighted, twice) / s2**2
+        return first, second
+
+    def _again(self, tree: list[_Level], depth: int, values: FloatArray) -> list[FloatArray]:
+        """Return δ of a column that is constant in the groups of one level."""
+        return self._deviations(tree, self._means_above(tree, depth, values))
+
+
+def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
+    product: FloatArray = weights[:, None, None] * values
+    return product
+
+
+def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return Σ over groups and replicates of the products of all pairs of columns."""
+    if left.shape[1] == 1:
+        return np.array([[np.vdot(left, right)]])
+    products: FloatArray = np.einsum("qbr,qdr->bd", left, right)
+    return products

@@ -1,0 +1,37 @@
+"""Rows → cells of a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+
+__all__ = ["cell_sums", "place_cells", "within_cells"]
+
+
+@njit(cache=True, nogil=True)
+def place_cells(places: LongArray, cells: IntArray, order: IntArray, n_cells: int) -> None:
+    """Add the last axis of a grid to the place of each row, its cells in a new order, in place."""
+    for i in range(places.size):
+        places[i] = places[i] * n_cells + order[cells[i]]
+
+
+@njit(cache=True, nogil=True)
+def cell_sums(places: LongArray, values: FloatArray, n_cells: int) -> FloatArray:
+    """Return the sums of the values in each cell."""
+    sums = np.zeros(n_cells)
+    for i in range(places.size):
+        sums[places[i]] += values[i]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def within_cells(
+    places: LongArray, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
+) -> float:
+    """Return Σ (a − ā)(b − b̄) over the rows, with the means of their cells."""
+    total = 0.0
+    for i in range(places.size):
+        total += (a[i] - mean_a[places[i]]) * (b[i] - mean_b[places[i]])
+    return total

@@ -1,0 +1,306 @@
+"""Rows of a complete grid → orthogonal strata, in two passes over its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.design import Chunk
+from vcomp.design.combine import find_combinations
+from vcomp.design.grid import Grid
+from vcomp.kernels.codes import place_rows
+from vcomp.kernels.grid import cell_sums, place_cells, within_cells
+from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics, coefficients
+
+__all__ = ["stratify"]
+
+_BLOCK = 65_536
+"""Cells that are worked on together: what a core's second cache holds."""
+
+_NOTHING = 1e-20
+"""A column whose square in a stratum is below this share of the whole is not in it."""
+
+_MAX_AXES = 12
+
+_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The columns y and X in the cells of the grid.
+
+    Attributes
+    ----------
+    shape : numbers of levels of the axes
+    n : (M,) rows of a cell for each combination of axis levels
+    tables : for each column the (R, M) means of the cells, a (R, 1) table where it is constant
+    within : (b, b) squares and products within cells
+    """
+
+    shape: tuple[int, ...]
+    n: FloatArray
+    tables: tuple[FloatArray, ...]
+    within: FloatArray
+
+    @property
+    def are_single(self) -> bool:
+        """Whether every cell has one row."""
+        return bool((self.n == 1.0).all())
+
+
+def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
+    """Return the strata of the rows; None where they are too many or do not hold the fixed part.
+
+    Parameters
+    ----------
+    chunk : all rows, coded
+    grid : the complete grid that they fill
+    """
+    if len(grid.axes) > _MAX_AXES:
+        return None
+    groupings = find_groupings(chunk.terms, grid)
+    cells = _tabulate(chunk, grid, groupings)
+    split = _split_columns(cells, groupings)
+    homes = _homes(split, groupings)
+    if homes is None:
+        return None
+    single, contrasts = groupings.remainder.n_groupings, list(split)
+    strata = []
+    for s, subset in enumerate(contrasts):
+        fixed = tuple(j for j, home in enumerate(homes) if home == s)
+        kept = [0, *(j + 1 for j in fixed)]
+        strata.append(
+            Stratum(
+                contrasts=subset,
+                multiplicity=prod(grid.shape[f] - 1 for f in subset),
+                coefficients=coefficients(
+                    grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(subset)
+                ),
+                fixed=fixed,
+                columns=_kept(split[subset], kept),
+            )
+        )
+    X, y = chunk.X, chunk.y
+    constant = X.strides[0] == 0
+    return StratumStatistics(
+        n=y.size,
+        sizes=chunk.sizes,
+        shape=grid.shape,
+        term_axes=groupings.term_axes,
+        term_groupings=groupings.of_term,
+        remainder=groupings.remainder,
+        strata=tuple(strata),
+        XX=np.array([[float(y.size)]]) if constant else X.T @ X,
+        Xy=np.array([y.sum()]) if constant else X.T @ y,
+        yy=float(y @ y),
+    )
+
+
+# Rows → cells -----------------------------------------------------------------------------------
+
+
+def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
+    places = np.zeros(chunk.y.size, dtype=np.int64)
+    for axis, size in zip(grid.axes, grid.shape, strict=True):
+        place_rows(places, chunk.facet_codes[axis], size)
+    if grid.rest:
+        place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
+    n = grid.cell_n[groupings.order]
+    size = grid.n_combinations * grid.n_cells
+    counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
+    values = [chunk.y, *(np.ascontiguousarray(x) for x in _varying(chunk.X))]
+    means = [cell_sums(places, column, size) for column in values]
+    within = np.zeros((len(values), len(values)))
+    if not (n == 1.0).all():
+        means = [m / counts for m in means]
+        for i, a in enumerate(values):
+            for j in range(i + 1):
+                products = within_cells(places, a, values[j], means[i], means[j])
+                within[i, j] = within[j, i] = products
+    shape = (grid.n_combinations, grid.n_cells)
+    tables = [m.reshape(shape) for m in means]
+    return _with_constants(chunk.X, grid.shape, n, tables, within)
+
+
+def _is_constant(column: FloatArray) -> bool:
+    return column.strides == (0,) or bool(np.ptp(column) == 0.0)
+
+
+def _varying(X: FloatArray) -> Iterator[FloatArray]:
+    return (x for x in X.T if not _is_constant(x))
+
+
+def _with_constants(
+    X: FloatArray,
+    shape: tuple[int, ...],
+    n: FloatArray,
+    tables: list[FloatArray],
+    within: FloatArray,
+) -> Cells:
+    """Put the constant columns, which need no table, back in their places."""
+    varying = iter(tables[1:])
+    every = [tables[0]]
+    rows = [0]
+    for j, x in enumerate(X.T, start=1):
+        if _is_constant(x):
+            every.append(np.full((prod(shape), 1), float(x[0])))
+        else:
+            every.append(next(varying))
+            rows.append(j)
+    products = np.zeros((len(every), len(every)))
+    products[np.ix_(rows, rows)] = within
+    return Cells(shape, n, tuple(every), products)
+
+
+def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
+    """Return the cell of each row among those of the facets that are no axes."""
+    (first, _), *joins = grid.joins
+    cells = chunk.facet_codes[first]
+    for facet, keys in joins:
+        joined = cells.astype(np.int64) * chunk.facet_sizes[facet] + chunk.facet_codes[facet]
+        cells = find_combinations(keys, joined)
+    return cells
+
+
+# Cells → strata ---------------------------------------------------------------------------------
+
+
+def _split(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
+    """Split a table along its axes into means and contrasts, each scaled to keep lengths.
+
+    Parameters
+    ----------
+    table : (R, ...) with R = Π shape; it is written to
+
+    Returns
+    -------
+    For each set of axes the (r, ...) contrasts of these in the means of the others, r the product
+    of their numbers of levels.
+    """
+    trailing = table.shape[1:]
+    parts: dict[tuple[int, ...], FloatArray] = {(): table.reshape((*shape, *trailing))}
+    for axis, size in enumerate(shape):
+        halved: dict[tuple[int, ...], FloatArray] = {}
+        for contrasts, part in parts.items():
+            along = len(contrasts)
+            mean = part.mean(axis=along, keepdims=True)
+            part -= mean
+            halved[contrasts] = np.sqrt(size) * mean.squeeze(axis=along)
+            halved[*contrasts, axis] = part
+        parts = halved
+    return {c: part.reshape((-1, *trailing)) for c, part in parts.items()}
+
+
+def _split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
+    """Return the columns of every stratum: means in groups, squares and products within them."""
+    wanted = groupings.kept
+    raw = [[_group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
+    means: dict[tuple[int, ...], list[FloatArray]] = {}
+    for grouping in raw:
+        parts = [_split(table.copy(), cells.shape) for table in grouping]
+        for contrasts in parts[0]:
+            stacked = np.stack([part[contrasts].T for part in parts], axis=1)
+            means.setdefault(contrasts, []).append(np.ascontiguousarray(stacked))
+    centres = raw[0] if groupings.are_nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
+    inner = groupings.inner if groupings.are_nested else np.zeros(cells.n.size, np.int32)
+    within = _within(cells, centres, inner, list(means))
+    within[0] += cells.within
+    return {
+        contrasts: GroupedColumns(tuple(tables), within[s])
+        for s, (contrasts, tables) in enumerate(means.items())
+    }
+
+
+def _group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
+    """Return the (R, q) means of a table of cells in groups of them."""
+    q = int(groups.max()) + 1
+    if table.shape[1] == 1 < n.size:
+        return np.repeat(table, q, axis=1)
+    group_n = np.bincount(groups, weights=n, minlength=q)
+    weighted = table if (n == 1.0).all() else table * n
+    if (np.diff(groups) >= 0).all():
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        sums: FloatArray = np.add.reduceat(weighted, starts, axis=1)
+        return sums / group_n
+    from scipy.sparse import csr_array
+
+    indicator = csr_array(
+        (np.ones(groups.size), (groups, np.arange(groups.size))), shape=(q, groups.size)
+    )
+    means: FloatArray = np.ascontiguousarray((indicator @ weighted.T).T) / group_n
+    return means
+
+
+def _within(
+    cells: Cells,
+    centres: Sequence[FloatArray],
+    inner: IntArray,
+    strata: Sequence[tuple[int, ...]],
+) -> FloatArray:
+    """Return for every stratum the squares and products of the columns less their centres."""
+    n_cells, R = cells.n.size, prod(cells.shape)
+    width = max(_BLOCK // R, 1)
+    blocks = [slice(s, min(s + width, n_cells)) for s in range(0, n_cells, width)]
+    weights = None if cells.are_single else cells.n
+
+    def work(block: slice) -> FloatArray:
+        parts = [
+            _split(_block(table, block) - centre[:, inner[block]], cells.shape)
+            for table, centre in zip(cells.tables, centres, strict=True)
+        ]
+        return np.array([_products([p[s] for p in parts], weights, block) for s in strata])
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # Summed in the order of the blocks, whichever is done first.
+        return np.array(list(pool.map(work, blocks))).sum(axis=0)
+
+
+def _block(table: FloatArray, block: slice) -> FloatArray:
+    if table.shape[1] == 1:
+        return np.repeat(table, block.stop - block.start, axis=1)
+    return table[:, block]
+
+
+def _products(
+    columns: Sequence[FloatArray], weights: FloatArray | None, block: slice
+) -> FloatArray:
+    b = len(columns)
+    products = np.empty((b, b))
+    for i in range(b):
+        left = columns[i] if weights is None else columns[i] * weights[block]
+        for j in range(i + 1):
+            products[i, j] = products[j, i] = float(np.vdot(left, columns[j]))
+    return products
+
+
+# The fixed part ---------------------------------------------------------------------------------
+
+
+def _homes(split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings) -> list[int] | None:
+    """Return the stratum that each column of X lives in; None if one lives in several."""
+    squares = np.array([_squares(columns, groupings) for columns in split.values()])[:, 1:]
+    inside = squares > _NOTHING * squares.sum(axis=0)
+    if (inside.sum(axis=0) != 1).any():
+        return None
+    return [int(s) for s in inside.argmax(axis=0)]
+
+
+def _squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
+    """Return the sum of squares of every column in one stratum."""
+    squares: FloatArray = np.diagonal(columns.within).copy()
+    if groupings.are_nested:
+        n = groupings.remainder.tables.group_n[-1]
+        squares += np.einsum("q,qbr,qbr->b", n, columns.means[0], columns.means[0])
+    return squares
+
+
+def _kept(columns: GroupedColumns, positions: list[int]) -> GroupedColumns:
+    """Return some of the columns."""
+    means = tuple(np.ascontiguousarray(table[:, positions]) for table in columns.means)
+    return GroupedColumns(means, columns.within[np.ix_(positions, positions)])
