@@ -88,6 +88,7 @@ class VarianceComponents:
         the G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over
         the groups of the component (Brennan 2001, eq. 7.28). Empty when not known
     mean_squares : of a complete two-way design, else None
+    held : components that were given, not estimated: they count as known
     """
 
     names: tuple[str, ...]
@@ -98,6 +99,7 @@ class VarianceComponents:
     sizes: Mapping[str, float] = field(default_factory=dict)
     inverse_n: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     mean_squares: TwoWayMeanSquares | None = None
+    held: tuple[str, ...] = ()
 
     @property
     def facet_names(self) -> tuple[str, ...]:
@@ -124,6 +126,7 @@ class VarianceComponents:
             "mean_squares": None
             if two_way is None
             else {name: getattr(two_way, name) for name in TwoWayMeanSquares.__slots__},
+            "held": list(self.held),
         }
 
     @classmethod
@@ -139,6 +142,7 @@ class VarianceComponents:
             sizes=dict(stored["sizes"]),
             inverse_n={o: dict(n) for o, n in stored["inverse_n"].items()},
             mean_squares=None if two_way is None else TwoWayMeanSquares(**two_way),
+            held=tuple(stored.get("held", ())),
         )
 
 

@@ -306,7 +306,7 @@ def test_stored_results(two_way, tmp_path):
     _, res = two_way
     path = tmp_path / "fit.json"
     text = res.to_json(path)
-    assert json.loads(text)["format"] == 1
+    assert json.loads(text)["format"] == 2
     for source in (text, path, str(path)):
         loaded = vcomp.VarianceComponentsResults.from_json(source)
         pd.testing.assert_series_equal(loaded.vcomp, res.vcomp, check_exact=True)

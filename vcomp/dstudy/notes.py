@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -56,14 +56,22 @@ def study_notes(
             "The covariance matrix of the components is not known: there are no standard errors, "
             "nor intervals that need them."
         )
-    elif taken.bounded:
-        known = ", ".join(f"σ²({name})" for name in taken.bounded)
-        verb = "has" if len(taken.bounded) == 1 else "have"
-        notes.append(
-            f"{known} {verb} no standard error, being estimated at the bound; standard errors "
-            "of other quantities take it as known."
-        )
+    else:
+        notes += _on_known(taken.bounded, "estimated at the bound")
+        notes += _on_known(components.held, "held")
     return tuple(notes)
+
+
+def _on_known(names: Sequence[str], why: str) -> list[str]:
+    if not names:
+        return []
+    known = ", ".join(f"σ²({name})" for name in names)
+    verb, them = ("has", "it") if len(names) == 1 else ("have", "them")
+    note = (
+        f"{known} {verb} no standard error, being {why}; standard errors of other quantities take "
+        f"{them} as known."
+    )
+    return [note]
 
 
 def _on_negative(components: VarianceComponents, taken: Taken) -> list[str]:

@@ -62,7 +62,8 @@ class Taken:
     values : (k,)
     cov : (k, k) or None; zero for components that are taken as known
     zeroed : names of negative components that are taken as zero
-    bounded : names of other components without a standard error
+    bounded : names of other components without a standard error, those that are held not among
+        them: these are known
 
     Examples
     --------
@@ -79,8 +80,8 @@ class Taken:
 def take_components(components: VarianceComponents, negative: str) -> Taken:
     """Return the components under a policy for negative ones.
 
-    A component that is taken as zero, or has no standard error because it is at its bound, counts
-    as known: its variance is zero in the delta method.
+    A component that is held, taken as zero, or without a standard error because it is at its
+    bound, counts as known: its variance is zero in the delta method.
 
     Parameters
     ----------
@@ -115,7 +116,8 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
         known = below | unknown
         cov = np.where(known[:, None] | known[None, :], 0.0, cov)
     names = np.array(components.names, dtype=object)
-    return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below]))
+    held = np.isin(names, list(components.held))
+    return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
 
 
 def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:

@@ -244,11 +244,11 @@ def project(
     table = intervals.two_way_table(components, plan)
     exact = intervals.two_way_plans(table, plan)
     methods: dict[str, str] = {}
+    unsure = np.isin(np.array(components.names, dtype=object), [*taken.zeroed, *taken.bounded])
     for name, gradient in gradients(taken.values, w).items():
         se = intervals.standard_errors(gradient, taken.cov)
-        if taken.zeroed or taken.bounded:
-            # all that matters here was taken as known, which it is not
-            se = np.where(se == 0, np.nan, se)
+        # all that matters here was taken as known, which it is not
+        se = np.where((se == 0) & (gradient[:, unsure] != 0).any(axis=1), np.nan, se)
         delta = intervals.logit_interval if name in ("Erho2", "Phi") else intervals.log_interval
         low, high = delta(columns[name], se, alpha)
         if table is not None and name in ("Erho2", "Phi"):

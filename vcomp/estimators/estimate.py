@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, Json
+from vcomp.estimators.certificate import Certificate
+from vcomp.estimators.maximise import Iteration
 
-__all__ = ["Certificate", "Estimate"]
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """The numbers that show that an iteration has ended at a maximum.
-
-    Attributes
-    ----------
-    free : components estimated above zero
-    bounded : components estimated at their bound, zero
-    bound_scores : the score of each bounded component; negative means that the likelihood falls
-        from zero on
-    kkt_residual : the largest violation of the first-order conditions, with every score multiplied
-        by its component (for a bounded one by the total variance), so that it has no unit
-    newton_decrement : √(s' I⁻¹ s) on the free components: how far the maximum is, in standard
-        errors
-    information_eigenvalues : of the observed information of the free components scaled to a unit
-        diagonal; all positive at a proper maximum
-    iterations, evaluations : steps taken, and evaluations of the likelihood
-    """
-
-    free: tuple[str, ...]
-    bounded: tuple[str, ...]
-    bound_scores: dict[str, float]
-    kkt_residual: float
-    newton_decrement: float
-    information_eigenvalues: tuple[float, ...]
-    iterations: int
-    evaluations: int
+__all__ = ["Certificate", "Estimate", "Iteration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +26,19 @@ class Estimate:
     values : (k + 1,) their estimates
     covariances : covariance matrices of the estimates by kind: ``"observed"``, ``"expected"`` and
         ``"average"`` for likelihood methods, ``"sampling"`` for ANOVA; nan where a component is at
-        its bound. The first is the one used for standard errors
+        its bound or held. The first is the one used for standard errors
     beta, cov_beta : fixed effects (of X as given, not centred) and their covariance matrix
     llf : log-likelihood, nan for ANOVA
     converged : whether the result can be relied on as what the method defines
     status : a sentence about it
     engine : which engine computed it, and why
     certificate : for likelihood methods, else None
+    held : components that were given, not estimated
+    log : the points of the iteration, the start first; empty for closed forms
+    seconds : of each stage
+    monte_carlo : of each component the standard error that random probes give it; empty where the
+        engine has none
+    llf_error : the same of the log-likelihood
     """
 
     method: str
@@ -72,6 +52,18 @@ class Estimate:
     status: str
     engine: str
     certificate: Certificate | None = None
+    held: tuple[str, ...] = ()
+    log: tuple[Iteration, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    monte_carlo: Mapping[str, float] = field(default_factory=dict)
+    llf_error: float = 0.0
+
+    def with_seconds(self, stages: Mapping[str, float]) -> Estimate:
+        """Return the same estimate with the seconds of earlier stages before its own."""
+        seconds, certificate = {**stages, **self.seconds}, self.certificate
+        if certificate is not None:
+            certificate = replace(certificate, seconds=seconds)
+        return replace(self, seconds=seconds, certificate=certificate)
 
     def to_json(self) -> Json:
         """Return plain lists and dicts that :meth:`from_json` reads again."""
@@ -83,25 +75,26 @@ class Estimate:
             "covariances": {kind: _plain(c) for kind, c in self.covariances.items()},
             "beta": self.beta.tolist(),
             "cov_beta": _plain(self.cov_beta),
-            "llf": None if np.isnan(self.llf) else self.llf,
+            "llf": _number(self.llf),
             "converged": self.converged,
             "status": self.status,
             "engine": self.engine,
-            "certificate": None
-            if certificate is None
-            else {name: getattr(certificate, name) for name in Certificate.__slots__},
+            "certificate": None if certificate is None else asdict(certificate),
+            "held": list(self.held),
+            "log": [_entry(point) for point in self.log],
+            "seconds": dict(self.seconds),
+            "monte_carlo": dict(self.monte_carlo),
+            "llf_error": self.llf_error,
         }
 
     @classmethod
     def from_json(cls, stored: Json) -> Estimate:
-        """Return what :meth:`to_json` stored."""
-        certificate: dict[str, Any] | None = stored["certificate"]
-        if certificate is not None:
-            certificate = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in certificate.items()
-            }
+        """Return what :meth:`to_json` stored; format 1 ended with the certificate."""
         k, p = len(stored["names"]), len(stored["beta"])
+        certificate = stored["certificate"]
+        if certificate is not None:
+            # Format 1 did not say it twice.
+            certificate = {"at_maximum": stored["converged"], **certificate}
         return cls(
             method=stored["method"],
             names=tuple(stored["names"]),
@@ -112,12 +105,38 @@ class Estimate:
             },
             beta=np.array(stored["beta"], dtype=float),
             cov_beta=np.array(stored["cov_beta"], dtype=float).reshape(p, p),
-            llf=np.nan if stored["llf"] is None else stored["llf"],
+            llf=_or_nan(stored["llf"]),
             converged=stored["converged"],
             status=stored["status"],
             engine=stored["engine"],
-            certificate=None if certificate is None else Certificate(**certificate),
+            certificate=None if certificate is None else Certificate(**_tuples(certificate)),
+            held=tuple(stored.get("held", ())),
+            log=tuple(Iteration(**_tuples(_with_nan(p))) for p in stored.get("log", ())),
+            seconds=dict(stored.get("seconds", {})),
+            monte_carlo=dict(stored.get("monte_carlo", {})),
+            llf_error=stored.get("llf_error", 0.0),
         )
+
+
+def _entry(point: Iteration) -> Json:
+    plain: Json = {f.name: getattr(point, f.name) for f in fields(point)}
+    return plain | {name: _number(plain[name]) for name in ("fraction", "loglike")}
+
+
+def _with_nan(entry: Json) -> Json:
+    return entry | {name: _or_nan(entry[name]) for name in ("fraction", "loglike")}
+
+
+def _tuples(plain: Json) -> dict[str, Any]:
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
 
 
 def _plain(matrix: FloatArray) -> list[list[float | None]]:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
+from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import FloatArray
 from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.certify import Certified, certify
 from vcomp.estimators.engine import LikelihoodEngine
-from vcomp.estimators.estimate import Certificate, Estimate
+from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.maximise import Maximum, maximise
+from vcomp.estimators.options import (
+    Hold,
+    Known,
+    Start,
+    check_options,
+    known_components,
+    start_of,
+)
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts
 
-__all__ = ["ML", "REML"]
+__all__ = ["ML", "REML", "estimate_by_likelihood"]
 
 _EXACT_FIT = 1e-13
 """y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+
+_NO_RESIDUAL = 1e-13
+"""A residual below this share of the variance left by the fixed part is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +43,32 @@ class REML:
     Attributes
     ----------
     max_iter : steps at most
-    tol : Newton decrement, in standard errors, at which the iteration ends
+    tol : Newton decrement, in standard errors, at which the iteration ends. Where rounding hides
+        so small a distance it ends at the smallest that can be seen, below 1e-6
+    hold : components that are known, by name: they stay at these values (the residual at a
+        positive one), are not estimated, and have no standard error
+    start : first values by name, the others from MIVQUE(0); or all in order, the residual last
+    engine : ``"auto"``, ``"strata"``, ``"blocked"`` or ``"iterative"``
 
     Raises
     ------
     EstimationError
-        If `max_iter` is not a whole number from 0 on, or `tol` not between 0 and 1.
+        If an option is not of that form.
     """
 
     max_iter: int = 200
     tol: float = 1e-10
+    hold: Hold | None = None
+    start: Start | None = None
+    engine: str = "auto"
     name: ClassVar[str] = "reml"
 
     def __post_init__(self) -> None:
-        _check_options(self.max_iter, self.tol)
+        check_options(self.max_iter, self.tol, self.engine)
 
     def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
-        return _estimate(
-            BlockedLikelihood(stats, reml=True), names, max_iter=self.max_iter, tol=self.tol
-        )
+        return _estimate(self, stats, names, reml=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,66 +77,120 @@ class ML:
 
     Attributes
     ----------
-    max_iter, tol : as for :class:`REML`
+    max_iter, tol, hold, start, engine : as for :class:`REML`
     """
 
     max_iter: int = 200
     tol: float = 1e-10
+    hold: Hold | None = None
+    start: Start | None = None
+    engine: str = "auto"
     name: ClassVar[str] = "ml"
 
     def __post_init__(self) -> None:
-        _check_options(self.max_iter, self.tol)
+        check_options(self.max_iter, self.tol, self.engine)
 
     def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
-        return _estimate(
-            BlockedLikelihood(stats, reml=False), names, max_iter=self.max_iter, tol=self.tol
-        )
-
-
-def _check_options(max_iter: int, tol: float) -> None:
-    if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 0:
-        raise EstimationError(f"max_iter is a whole number from 0 on, not {max_iter!r}")
-    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0.0 < tol < 1.0:
-        raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
+        return _estimate(self, stats, names, reml=False)
 
 
 def _estimate(
-    likelihood: LikelihoodEngine, names: tuple[str, ...], *, max_iter: int, tol: float
+    options: REML | ML, stats: CrossProducts, names: tuple[str, ...], *, reml: bool
 ) -> Estimate:
-    if likelihood.rss <= _EXACT_FIT * likelihood.yy or likelihood.yy == 0.0:
-        return _no_variance(likelihood, names)
-    sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
-    start = _start(likelihood)
-    try:
-        found = maximise(likelihood, start, sizes, max_iter=max_iter, tol=tol)
-    except np.linalg.LinAlgError:
-        raise EstimationError(_SINGULAR) from None
-    if found.v[-1] <= 1e-10 * likelihood.rss / likelihood.n:
-        raise EstimationError(_SINGULAR)
-    observed = likelihood.information(found.v, "observed", positive_only=True)
-    average = likelihood.information(found.v, "average")
-    informations = {
-        "observed": observed,
-        "expected": 2.0 * average - observed,
-        "average": average,
-    }
-    order = ("observed", "expected", "average")
-    positive = found.v > 0.0
-    solution = likelihood.solution(found.v)
-    return Estimate(
+    # Names are checked before anything is computed.
+    known = known_components(options.hold, names)
+    start_of(options.start, names, known, np.ones(len(names)))
+    return estimate_by_likelihood(_engine(stats, options.engine, reml=reml), names, options)
+
+
+def _engine(stats: CrossProducts, engine: str, *, reml: bool) -> LikelihoodEngine:
+    """Return the engine that was asked for, or the best one for the data."""
+    if engine not in ("auto", "blocked"):
+        raise EstimationError(
+            f"engine={engine!r} does not serve these data; use engine='auto' or 'blocked'"
+        )
+    return BlockedLikelihood(stats, reml=reml)
+
+
+def estimate_by_likelihood(
+    likelihood: LikelihoodEngine, names: tuple[str, ...], options: REML | ML
+) -> Estimate:
+    """Return the estimate that maximises the likelihood of an engine.
+
+    Parameters
+    ----------
+    likelihood : restricted or full
+    names : the components, the residual last
+    options : limits, known components, start
+
+    Raises
+    ------
+    EstimationError
+        If the options do not fit the components, or the likelihood has no maximum.
+    """
+    known = known_components(options.hold, names)
+    seconds: dict[str, float] = {}
+    if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
+        return _no_variance(likelihood, names, known)
+    with _timed(seconds, "start"):
+        start = start_of(options.start, names, known, _default_start(likelihood))
+    with _timed(seconds, "maximise"):
+        found = _maximise(likelihood, start, known, options)
+    with _timed(seconds, "information"):
+        certified = certify(likelihood, found, names, options.tol)
+        solution = likelihood.solution(found.v)
+        noise = likelihood.monte_carlo(found.v)
+        llf_error = likelihood.loglike_error(found.v)
+        llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
+    certificate = certified.certificate
+    estimate = Estimate(
         method="reml" if likelihood.reml else "ml",
         names=names,
         values=found.v,
-        covariances={kind: _covariance(informations[kind], positive) for kind in order},
+        covariances=certified.covariances,
         beta=solution.beta,
         cov_beta=solution.cov_beta,
-        llf=found.loglike,
-        converged=found.converged,
-        status=_status(found, names, max_iter),
+        llf=llf,
+        converged=certificate.at_maximum,
+        status=_status(found, names, certified, options),
         engine=f"{likelihood.name}: {likelihood.reason}",
-        certificate=_certificate(found, names, observed, positive),
+        certificate=certificate,
+        held=certificate.held,
+        log=found.log,
+        monte_carlo=_monte_carlo(noise, names, known),
+        llf_error=llf_error,
     )
+    return estimate.with_seconds(seconds)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    begun = perf_counter()
+    yield
+    seconds[stage] = perf_counter() - begun
+
+
+def _maximise(
+    likelihood: LikelihoodEngine, start: FloatArray, known: Known, options: REML | ML
+) -> Maximum:
+    sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
+    try:
+        found = maximise(
+            likelihood,
+            start,
+            sizes,
+            held=known.held,
+            max_iter=int(options.max_iter),
+            tol=float(options.tol),
+        )
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            _SINGULAR if options.start is None and not known.held.any() else _BAD_START
+        ) from None
+    if found.v[-1] <= _NO_RESIDUAL * likelihood.rss / likelihood.n and not known.held[-1]:
+        raise EstimationError(_SINGULAR)
+    return found
 
 
 _SINGULAR = (
@@ -124,66 +198,79 @@ _SINGULAR = (
     "residual, and the likelihood has no maximum; use method='anova', or leave out a term"
 )
 
+_BAD_START = (
+    "the likelihood cannot be computed at these components: they are too many decades apart; give "
+    "other values in start= or hold=, or leave start= out"
+)
 
-def _start(likelihood: LikelihoodEngine) -> FloatArray:
+
+def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
     """Return MIVQUE(0) estimates, those that are not clearly positive raised to be so."""
     total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
     return np.maximum(likelihood.mivque0(), 0.01 * total / (len(likelihood.sizes) + 1))
 
 
-def _covariance(information: FloatArray, positive: BoolArray) -> FloatArray:
-    """Invert on the components above zero; nan where one is at its bound or it is not positive."""
-    covariance = np.full_like(information, np.nan)
-    block = information[np.ix_(positive, positive)]
-    scale = np.sqrt(np.abs(np.diagonal(block)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = block / np.outer(scale, scale)
-    if np.isfinite(scaled).all() and np.linalg.eigvalsh(scaled)[0] > 0.0:
-        inverse = np.linalg.inv(scaled) / np.outer(scale, scale)
-        covariance[np.ix_(positive, positive)] = inverse
-    return covariance
+def _monte_carlo(
+    noise: FloatArray | None, names: tuple[str, ...], known: Known
+) -> dict[str, float]:
+    if noise is None:
+        return {}
+    errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0))
+    return {
+        name: 0.0 if held else float(error)
+        for name, error, held in zip(names, errors, known.held, strict=True)
+    }
 
 
-def _certificate(
-    found: Maximum, names: tuple[str, ...], observed: FloatArray, positive: BoolArray
-) -> Certificate:
-    block = observed[np.ix_(positive, positive)]
-    scale = np.sqrt(np.abs(np.diagonal(block)))
-    eigenvalues = np.linalg.eigvalsh(block / np.outer(scale, scale))
-    return Certificate(
-        free=tuple(n for n, p in zip(names, positive, strict=True) if p),
-        bounded=tuple(n for n, p in zip(names, positive, strict=True) if not p),
-        bound_scores={
-            n: float(s) for n, s, p in zip(names, found.score, positive, strict=True) if not p
-        },
-        kkt_residual=found.kkt_residual,
-        newton_decrement=found.newton_decrement,
-        information_eigenvalues=tuple(float(e) for e in eigenvalues),
-        iterations=found.iterations,
-        evaluations=found.evaluations,
+def _status(
+    found: Maximum, names: tuple[str, ...], certified: Certified, options: REML | ML
+) -> str:
+    certificate = certified.certificate
+    if not certificate.at_maximum:
+        return f"Not converged: {_why_not(found, certified, options)}."
+    clauses = [
+        f"σ²({name}) is estimated at its bound 0 (score there {score:.3g})"
+        for name, score in certificate.bound_scores.items()
+    ]
+    clauses += [
+        f"σ²({name}) is held at {value:.6g}"
+        for name, value, held in zip(names, found.v, found.held, strict=True)
+        if held
+    ]
+    clauses += [
+        f"the likelihood is nearly flat along {direction}: these data hardly tell them apart"
+        for direction in certificate.flat
+    ]
+    return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
+
+
+def _why_not(found: Maximum, certified: Certified, options: REML | ML) -> str:
+    decrement = f"Newton decrement {found.newton_decrement:.1e}"
+    if found.at_limit:
+        advice = (
+            "raise max_iter" if options.start is None else "raise max_iter, or leave out start"
+        )
+        return f"the limit of {options.max_iter} steps was reached; {advice} ({decrement})"
+    if found.converged:
+        return (
+            f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle; "
+            f"try another start= ({decrement})"
+        )
+    return (
+        "no step raises the likelihood any more; try another start=, or leave out a term that is "
+        f"next to nothing ({decrement})"
     )
 
 
-def _status(found: Maximum, names: tuple[str, ...], max_iter: int) -> str:
-    if not found.converged:
-        reason = (
-            f"the limit of {max_iter} steps was reached; raise max_iter"
-            if found.iterations >= max_iter
-            else "no step raises the likelihood any more"
-        )
-        return f"Not converged: {reason} (Newton decrement {found.newton_decrement:.1e})."
-    at_zero = [
-        f"σ²({name}) is estimated at its bound 0 (score there {score:.3g})"
-        for name, value, score in zip(names, found.v, found.score, strict=True)
-        if value == 0.0
-    ]
-    return f"Converged; {'; '.join(at_zero)}." if at_zero else "Converged."
-
-
-def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...]) -> Estimate:
+def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Known) -> Estimate:
     """Return zeros for a response that the fixed part reproduces, a constant above all."""
     k, p = len(names), likelihood.n_fixed
     what = "The response is constant" if likelihood.yy == 0.0 else "The fixed part fits exactly"
+    if known.held.any():
+        raise EstimationError(
+            f"{what[0].lower()}{what[1:]}: with components held the likelihood has no maximum; "
+            "hold the residual as well, or nothing"
+        )
     beta = likelihood.least_squares()
     nothing = np.full((k, k), np.nan)
     return Estimate(

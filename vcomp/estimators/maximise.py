@@ -1,58 +1,105 @@
 """Maximise a log-likelihood over components that cannot be negative, and show that it was done.
 
-Average-information steps projected on σ² ≥ 0 with an active set; near the maximum Newton steps
-with the observed information, which converge quadratically; EM steps where a line search fails.
+Each step maximises the quadratic model s'd − ½ d'Id above the bounds: with the average
+information (AI) far from the maximum, near it with the observed one (Newton), which converges
+quadratically. The step is halved, or an EM step taken, where the likelihood would fall; a start
+that is far off in scale is first scaled as a whole, which has a closed form.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.engine import Derivatives, LikelihoodEngine
-from vcomp.linalg.dense import solve
+from vcomp.linalg.bounded import bounded_step
 
-__all__ = ["Maximum", "maximise"]
+__all__ = ["Iteration", "Maximum", "StepKind", "maximise"]
+
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
 
 _NEWTON_BELOW = 0.05
 """Newton decrement (in standard errors) below which the observed information takes over."""
 
-_TINY = 1e-9
-"""A falling component below this share of the total variance is put on its bound."""
-
 _HALVINGS = 12
+
+_INSIDE = 0.1
+"""The residual keeps this share in one step: at zero there is no likelihood."""
+
+_ROUNDING = 1e-6
+"""Decrements below this that no longer fall are rounding, and the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One point of an iteration.
+
+    Attributes
+    ----------
+    step : what led here: ``"start"``, ``"scale"`` (all components by one factor), ``"AI"``,
+        ``"Newton"`` or ``"EM"``
+    fraction : of that step that was taken; nan at the start
+    loglike : nan where the engine does not compute it on the way
+    newton_decrement : how far the maximum seems to be, in standard errors
+    kkt_residual : see :class:`~vcomp.estimators.Certificate`
+    n_bound : components at zero
+    components : (k + 1,) their values
+    """
+
+    step: StepKind
+    fraction: float
+    loglike: float
+    newton_decrement: float
+    kkt_residual: float
+    n_bound: int
+    components: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Maximum:
-    """Where an iteration ended."""
+    """Where an iteration ended.
+
+    Attributes
+    ----------
+    v : (k + 1,) components
+    loglike, score : there
+    held : (k + 1,) components that were not free to move
+    newton_decrement, kkt_residual : how well the conditions of a maximum are met
+    converged : the decrement fell below the tolerance, or to where rounding ends it
+    at_limit : the limit of steps was reached
+    evaluations : of the likelihood
+    log : the points on the way, the first the start
+    """
 
     v: FloatArray
     loglike: float
     score: FloatArray
-    free: BoolArray
+    held: BoolArray
     newton_decrement: float
     kkt_residual: float
     converged: bool
-    iterations: int
+    at_limit: bool
     evaluations: int
+    log: tuple[Iteration, ...]
+
+    @property
+    def iterations(self) -> int:
+        """Steps taken."""
+        return len(self.log) - 1
 
 
-@dataclass(slots=True)
-class _Counter:
-    """Counts evaluations, and turns a failed factorisation into a value that is never taken."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A point with its derivatives, and the step that they suggest."""
 
-    likelihood: LikelihoodEngine
-    evaluations: int = 0
-
-    def loglike(self, v: FloatArray) -> float:
-        self.evaluations += 1
-        try:
-            return self.likelihood.loglike(v)
-        except np.linalg.LinAlgError:
-            return -np.inf
+    v: FloatArray
+    derivatives: Derivatives
+    kind: StepKind
+    step: FloatArray
+    decrement: float
 
 
 def maximise(
@@ -60,6 +107,7 @@ def maximise(
     start: FloatArray,
     group_sizes: FloatArray,
     *,
+    held: BoolArray | None = None,
     max_iter: int = 200,
     tol: float = 1e-10,
 ) -> Maximum:
@@ -68,120 +116,235 @@ def maximise(
     Parameters
     ----------
     likelihood : value, score and information
-    start : (k + 1,) first values, positive; the residual is the last
+    start : (k + 1,) first values, not negative; the residual is the last, and positive
     group_sizes : (k + 1,) numbers of random effects, for EM steps
+    held : (k + 1,) components that stay at their start; none if not given
     max_iter : steps
     tol : Newton decrement, in standard errors, at which the iteration ends
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the likelihood cannot be computed at the start.
     """
-    counter = _Counter(likelihood)
-    v = start.copy()
-    previous = np.inf
-    for iteration in range(max_iter + 1):
-        here = likelihood.derivatives(v)
-        counter.evaluations += 1
-        bounded, free = _active_set(v, here.score)
-        if (bounded != v).any():
-            v = bounded
-            here = likelihood.derivatives(v)
-            counter.evaluations += 1
-            v, free = _active_set(v, here.score)
-        step, decrement = _step(likelihood, v, here, free)
-        # Rounding ends the descent of the decrement: at 1e-6 standard errors, that is an end too.
-        stalled = decrement < 1e-6 and decrement > 0.2 * previous
-        done = decrement <= tol or stalled
-        if done or iteration == max_iter:
+    known = np.zeros(start.size, dtype=bool) if held is None else held
+    climb = _Climb(likelihood, group_sizes, known, tol)
+    here = climb.at(start.astype(float))
+    log = [climb.logged(here, "start", np.nan)]
+    previous, done = np.inf, False
+    while True:
+        done = here.decrement <= tol or _stalled(here, previous)
+        if done or len(log) > max_iter:
             break
-        previous = decrement
-        moved = _line_search(counter, v, step, here.loglike, decrement)
+        previous = here.decrement
+        moved = climb.move(here)
         if moved is None:
-            moved = _em_step(counter, v, here, group_sizes)
-        if moved is None:
-            done = decrement < 1e-6
+            done = here.decrement < _ROUNDING
             break
-        v = moved
-    kkt = _kkt_residual(v, here.score, free)
+        here, kind, fraction = moved
+        log.append(climb.logged(here, kind, fraction))
+    if done:
+        here, log[-1] = climb.snapped(here, log[-1])
+    last = log[-1]
     return Maximum(
-        v, here.loglike, here.score, free, decrement, kkt, done, iteration, counter.evaluations
+        v=here.v,
+        loglike=here.derivatives.loglike,
+        score=here.derivatives.score,
+        held=known,
+        newton_decrement=here.decrement,
+        kkt_residual=last.kkt_residual,
+        converged=done,
+        at_limit=not done and len(log) > max_iter,
+        evaluations=climb.evaluations,
+        log=tuple(log),
     )
 
 
-def _active_set(v: FloatArray, score: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Put tiny falling components on their bound; free are the others and those that rise."""
-    v = v.copy()
-    falling = score < 0.0
-    falling[-1] = False
-    v[falling & (v <= _TINY * v.sum())] = 0.0
-    return v, ~(falling & (v == 0.0))
+def _stalled(here: _Place, previous: float) -> bool:
+    """Whether the decrement is small and falls no longer as its kind of step makes it fall."""
+    rate = 0.2 if here.kind == "Newton" else 0.9
+    return here.decrement < _ROUNDING and here.decrement > rate * previous
+
+
+@dataclass(slots=True)
+class _Climb:
+    """One maximisation: what stays the same, and the count of evaluations."""
+
+    likelihood: LikelihoodEngine
+    group_sizes: FloatArray
+    held: BoolArray
+    tol: float
+    evaluations: int = 0
+
+    def at(self, v: FloatArray) -> _Place:
+        """Return the derivatives at `v` with the step that they suggest."""
+        derivatives = self.likelihood.derivatives(v)
+        self.evaluations += 1
+        moves = ~self.held & ~self._stays_at_zero(v, derivatives)
+        step, decrement = _step(derivatives.average, derivatives.score, v, moves)
+        if decrement < _NEWTON_BELOW and (v[moves] > 0.0).all() and moves.any():
+            newton = self._newton(v, derivatives.score, moves)
+            if newton is not None:
+                return _Place(v, derivatives, "Newton", *newton)
+        return _Place(v, derivatives, "AI", step, decrement)
+
+    def move(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+        """Return the next point, how it was reached and by what share of the step, or None."""
+        factor = self._scale_factor(here)
+        if not 0.5 <= factor <= 2.0:
+            return self.at(factor * here.v), "scale", 1.0
+        if self.likelihood.exact_value:
+            return self._uphill(here)
+        return self._towards_zero_score(here)
+
+    def snapped(self, here: _Place, logged: Iteration) -> tuple[_Place, Iteration]:
+        """Put components on their bound that are nearer to it than can be told."""
+        with np.errstate(invalid="ignore"):
+            distance = here.v * np.sqrt(np.diagonal(here.derivatives.average))
+        near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
+        near[-1] = False
+        if not near.any():
+            return here, logged
+        there = self.at(np.where(near, 0.0, here.v))
+        if there.decrement > max(self.tol, here.decrement, 1e-7):
+            return here, logged
+        return there, self.logged(there, logged.step, logged.fraction)
+
+    def logged(self, here: _Place, kind: StepKind, fraction: float) -> Iteration:
+        """Return the entry of the log for a point."""
+        return Iteration(
+            step=kind,
+            fraction=fraction,
+            loglike=here.derivatives.loglike,
+            newton_decrement=here.decrement,
+            kkt_residual=_kkt_residual(here.v, here.derivatives.score, self.held),
+            n_bound=int(((here.v == 0.0) & ~self.held).sum()),
+            components=tuple(here.v.tolist()),
+        )
+
+    # Parts of a step --------------------------------------------------------------------------
+
+    def _stays_at_zero(self, v: FloatArray, derivatives: Derivatives) -> BoolArray:
+        """Where the component is zero and its score negative, or zero to the tolerance."""
+        unit = np.sqrt(np.maximum(np.diagonal(derivatives.average), 0.0))
+        stays: BoolArray = (v == 0.0) & (derivatives.score <= self.tol * unit)
+        return stays
+
+    def _newton(
+        self, v: FloatArray, score: FloatArray, moves: BoolArray
+    ) -> tuple[FloatArray, float] | None:
+        """Return the Newton step, or None where the observed information is not positive."""
+        if "observed" not in self.likelihood.kinds:
+            return None
+        observed = self.likelihood.information(v, "observed", positive_only=True)
+        if not _is_positive(observed[np.ix_(moves, moves)]):
+            return None
+        return _step(observed, score, v, moves)
+
+    def _scale_factor(self, here: _Place) -> float:
+        """Return the best factor of all components: Σ σ²_t s_t = ½ (y'Py − degrees of freedom)."""
+        if self.held.any():
+            return 1.0
+        likelihood = self.likelihood
+        degrees = likelihood.n - (likelihood.n_fixed if likelihood.reml else 0)
+        factor = 1.0 + 2.0 * float(here.v @ here.derivatives.score) / degrees
+        # Rounding can leave nothing, or less, of y'Py where components are far too large.
+        return factor if np.isfinite(factor) and factor > 0.0 else 1.0
+
+    def _uphill(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+        """Return the first of the step, its halves and the EM step that raises the likelihood."""
+        value = here.derivatives.loglike
+        slack = 1e-12 * max(abs(value), self.likelihood.n) if here.decrement < 1e-3 else 0.0
+        gain = float(here.step @ here.derivatives.score)
+
+        def rises(found: float, fraction: float) -> bool:
+            return found >= value + 1e-4 * fraction * gain - slack
+
+        full = _moved(here, 1.0)
+        if rises(self._loglike(full), 1.0):
+            return self.at(full), here.kind, 1.0
+        # EM is best where a component is far too large, a shorter step almost everywhere else.
+        trials: list[tuple[FloatArray, StepKind, float]] = [
+            (_moved(here, 0.5), here.kind, 0.5),
+            (self._em(here), "EM", 1.0),
+        ]
+        values = [self._loglike(v) for v, _, _ in trials]
+        best = int(np.argmax(values))
+        if values[best] > value:
+            v, kind, fraction = trials[best]
+            return self.at(v), kind, fraction
+        for halving in range(2, _HALVINGS):
+            fraction = 0.5**halving
+            trial = _moved(here, fraction)
+            if rises(self._loglike(trial), fraction):
+                return self.at(trial), here.kind, fraction
+        return None
+
+    def _towards_zero_score(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+        """Return the first of the step, its halves and the EM step that is nearer to the maximum.
+
+        Without a likelihood the distance that the point itself sees decides; far away it may grow
+        in good steps as well, so that the best of all is taken where none is nearer.
+        """
+        best: tuple[_Place, StepKind, float] | None = None
+        steps: list[tuple[FloatArray, StepKind, float]] = [
+            (_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)
+        ]
+        for v, kind, fraction in [*steps, (self._em(here), "EM", 1.0)]:
+            try:
+                there = self.at(v)
+            except np.linalg.LinAlgError:
+                continue
+            if best is None or there.decrement < best[0].decrement:
+                best = there, kind, fraction
+            if there.decrement < here.decrement:
+                break
+        return best
+
+    def _em(self, here: _Place) -> FloatArray:
+        """Return σ² + 2σ⁴ s/q, which never lowers the likelihood."""
+        v, score = here.v, here.derivatives.score
+        moved = np.maximum(v + 2.0 * v**2 * score / self.group_sizes, 0.0)
+        moved[-1] = max(moved[-1], _INSIDE * v[-1])
+        em: FloatArray = np.where(self.held, v, moved)
+        return em
+
+    def _loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood; one that cannot be computed is never the better one."""
+        self.evaluations += 1
+        try:
+            value = self.likelihood.loglike(v)
+        except np.linalg.LinAlgError:
+            return -np.inf
+        return value if np.isfinite(value) else -np.inf
+
+
+def _moved(here: _Place, fraction: float) -> FloatArray:
+    """Return the point that a share of the step leads to; rounding takes none below zero."""
+    return np.maximum(here.v + fraction * here.step, 0.0)
 
 
 def _step(
-    likelihood: LikelihoodEngine, v: FloatArray, here: Derivatives, free: BoolArray
+    information: FloatArray, score: FloatArray, v: FloatArray, moves: BoolArray
 ) -> tuple[FloatArray, float]:
-    """Return the step on the free components, and the Newton decrement."""
-    step, decrement = _solve(here.average, here.score, free)
-    interior = bool((v[free] > 0.0).all())
-    if interior and decrement < _NEWTON_BELOW:
-        observed = likelihood.information(v, "observed", positive_only=True)
-        newton, newton_decrement = _solve(observed, here.score, free)
-        if newton @ here.score > 0.0 and _is_positive(observed[np.ix_(free, free)]):
-            return newton, newton_decrement
+    """Return the step on the components that move, none below zero, and the Newton decrement."""
+    lower = -v
+    lower[-1] *= 1.0 - _INSIDE
+    step = np.zeros_like(v)
+    step[moves], decrement = bounded_step(
+        information[np.ix_(moves, moves)], score[moves], lower[moves]
+    )
     return step, decrement
-
-
-def _solve(
-    information: FloatArray, score: FloatArray, free: BoolArray
-) -> tuple[FloatArray, float]:
-    """Solve I d = s on the free components, scaled so that decades of difference do not matter."""
-    block, s = information[np.ix_(free, free)], score[free]
-    # Rounding can leave a negative diagonal where almost nothing is known of a component.
-    scale = np.sqrt(np.abs(np.diagonal(block)))
-    scale[scale == 0.0] = 1.0
-    slope = s / scale
-    try:
-        direction = solve(block / np.outer(scale, scale), slope)
-    except np.linalg.LinAlgError:
-        direction = slope
-    gain = float(direction @ slope)
-    if not gain > 0.0:
-        # Not a way up: a decrement of zero here would pass for convergence.
-        direction, gain = slope, float(slope @ slope)
-    step = np.zeros_like(score)
-    step[free] = direction / scale
-    return step, float(np.sqrt(gain))
 
 
 def _is_positive(matrix: FloatArray) -> bool:
     scale = np.diagonal(matrix)
-    if (scale <= 0.0).any():
+    if not (scale > 0.0).all():
         return False
     return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale))).min() > 1e-10)
 
 
-def _line_search(
-    counter: _Counter, v: FloatArray, step: FloatArray, loglike: float, decrement: float
-) -> FloatArray | None:
-    """Return the first of v + d, v + d/2, … projected on the bounds that does not fall."""
-    slack = 1e-12 * max(abs(loglike), 1.0) if decrement < 1e-3 else 0.0
-    fraction = 1.0
-    for _ in range(_HALVINGS):
-        trial = np.maximum(v + fraction * step, 0.0)
-        # The residual stays inside: at zero there is no likelihood.
-        trial[-1] = max(trial[-1], 0.1 * v[-1])
-        if counter.loglike(trial) >= loglike - slack:
-            return trial
-        fraction *= 0.5
-    return None
-
-
-def _em_step(
-    counter: _Counter, v: FloatArray, here: Derivatives, group_sizes: FloatArray
-) -> FloatArray | None:
-    """Return σ² + 2σ⁴ s/q, which never lowers the likelihood; None if rounding says it does."""
-    trial = np.maximum(v + 2.0 * v**2 * here.score / group_sizes, 0.0)
-    return trial if counter.loglike(trial) > here.loglike else None
-
-
-def _kkt_residual(v: FloatArray, score: FloatArray, free: BoolArray) -> float:
-    interior = np.abs(v * score)[free].max(initial=0.0)
-    at_bound = (v.sum() * np.maximum(score, 0.0))[~free | (v == 0.0)].max(initial=0.0)
+def _kkt_residual(v: FloatArray, score: FloatArray, held: BoolArray) -> float:
+    interior = np.abs(v * score)[(v > 0.0) & ~held].max(initial=0.0)
+    at_bound = (v.sum() * np.maximum(score, 0.0))[(v == 0.0) & ~held].max(initial=0.0)
     return float(max(interior, at_bound))

@@ -27,6 +27,10 @@ def label(
         nested_in[REPLICATE] = everything
         everything |= {REPLICATE}
     facets = (*facets, everything)
+    # Intervals from mean squares would not know of components that are held.
+    mean_squares = None
+    if table is not None and not estimate.held:
+        mean_squares = two_way_mean_squares(structure, facets, table)
     return VarianceComponents(
         names=estimate.names,
         facets=facets,
@@ -35,7 +39,8 @@ def label(
         nested_in=nested_in,
         sizes={f: n for f, n in structure.sizes.items() if f in everything},
         inverse_n=_inverse_n(design, stats, estimate.names),
-        mean_squares=None if table is None else two_way_mean_squares(structure, facets, table),
+        mean_squares=mean_squares,
+        held=estimate.held,
     )
 
 

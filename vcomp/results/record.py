@@ -17,7 +17,9 @@ from vcomp.results.scores import CellMeans
 
 __all__ = ["FitRecord"]
 
-_FORMAT = 1
+_FORMAT = 2
+_READABLE = (1, 2)
+"""Format 1 had no held components, iterations and seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,10 @@ class FitRecord:
         """
         if not isinstance(stored, dict) or stored.get("vcomp") != "VarianceComponentsResults":
             raise DataError("this is not a result that vcomp stored (res.to_json())")
-        if stored.get("format") != _FORMAT:
+        if stored.get("format") not in _READABLE:
             raise DataError(
                 f"the stored result has format {stored.get('format')!r}, and this version of "
-                f"vcomp reads format {_FORMAT}; load it with the version that wrote it"
+                f"vcomp reads formats up to {_FORMAT}; load it with the version that wrote it"
             )
         try:
             return cls._from_plain(stored)

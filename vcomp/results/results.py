@@ -101,9 +101,24 @@ class VarianceComponentsResults:
         return self._record.estimate.certificate
 
     @property
+    def iterations(self) -> pd.DataFrame:
+        """How the maximum was reached: a row a point, the first the start; empty without steps.
+
+        The columns are ``llf``, ``step`` (what led there: start, scale, AI, Newton or EM),
+        ``fraction`` of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
+        ``n_bound`` (components at zero) and ``var(…)`` for every component.
+        """
+        return tables.iterations(self._record.estimate.log, self._record.estimate.names)
+
+    @property
     def engine(self) -> str:
         """Which engine computed the estimates, and why."""
         return self._record.estimate.engine
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds that each stage took."""
+        return dict(self._record.estimate.seconds)
 
     @property
     def llf(self) -> float:
@@ -112,17 +127,18 @@ class VarianceComponentsResults:
 
     @property
     def aic(self) -> float:
-        """−2 llf + 2 (fixed effects + components), as in lme4."""
+        """−2 llf + 2 (fixed effects + components that were estimated), as in lme4."""
         return -2.0 * self.llf + 2.0 * self._n_parameters
 
     @property
     def bic(self) -> float:
-        """−2 llf + log(nobs) (fixed effects + components), as in lme4."""
+        """−2 llf + log(nobs) (fixed effects + estimated components), as in lme4."""
         return float(-2.0 * self.llf + np.log(self.nobs) * self._n_parameters)
 
     @property
     def _n_parameters(self) -> int:
-        return len(self._record.exog_names) + len(self._record.estimate.names)
+        estimate = self._record.estimate
+        return len(self._record.exog_names) + len(estimate.names) - len(estimate.held)
 
     # Estimates ------------------------------------------------------------------------------
 
@@ -133,7 +149,7 @@ class VarianceComponentsResults:
 
     @property
     def bse_vcomp(self) -> pd.Series:
-        """Standard errors of the components; nan for one at its bound, where there is none."""
+        """Standard errors of the components; nan for one at its bound or held: it has none."""
         variances = np.diagonal(self.cov_vcomp().to_numpy())
         se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
         return tables.series(se, self._record.estimate.names, "std_error")
@@ -145,7 +161,7 @@ class VarianceComponentsResults:
         ----------
         kind : for REML and ML the inverse of the ``"observed"`` (default), ``"expected"`` or
             ``"average"`` information; for ANOVA ``"sampling"``, exact under normality at the
-            estimates. nan where a component is at its bound
+            estimates. nan where a component is at its bound or held
 
         Raises
         ------
@@ -160,6 +176,23 @@ class VarianceComponentsResults:
                 f"{', '.join(map(repr, covariances))}"
             )
         return tables.matrix(covariances[chosen], self._record.estimate.names)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Components that were held at a given value, and not estimated."""
+        return self._record.estimate.held
+
+    @property
+    def mc_error(self) -> pd.Series:
+        """Standard errors that the random probes of the engine give the components; 0 without."""
+        estimate = self._record.estimate
+        errors = np.array([estimate.monte_carlo.get(name, 0.0) for name in estimate.names])
+        return tables.series(errors, estimate.names, "mc_error")
+
+    @property
+    def mc_error_llf(self) -> float:
+        """The same of the log-likelihood."""
+        return self._record.estimate.llf_error
 
     @property
     def fe_params(self) -> pd.Series:
@@ -241,7 +274,8 @@ class VarianceComponentsResults:
     def gstudy(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return a row a component: estimate, se, ci_low, ci_high (Satterthwaite) and percent.
 
-        Percent is of the total variance, negative estimates taken as zero.
+        Percent is of the total variance, negative estimates taken as zero. After an engine with
+        random probes there is ``mc_error`` after se.
         """
         return tables.gstudy(self, alpha)
 

@@ -65,16 +65,28 @@ def _head(res: VarianceComponentsResults) -> Any:
 def _components(res: VarianceComponentsResults, alpha: float) -> Any:
     frame = res.gstudy(alpha)
     intervals = _intervals(frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy())
-    rows = zip(
-        display.fixed(frame["estimate"]),
-        display.fixed(frame["se"], significant=3),
-        intervals,
-        [display.percent(p / 100.0) for p in frame["percent"]],
-        [display.bar(p / 100.0) for p in frame["percent"]],
-        strict=True,
-    )
-    headers = ["estimate", "std. err.", f"{display.level(alpha)} interval", "share", ""]
-    return display.simple_table(list(rows), headers, stubs=list(frame.index), align="rrrrl")
+    se = display.fixed(frame["se"], significant=3)
+    cells = {
+        "estimate": display.fixed(frame["estimate"]),
+        "std. err.": [
+            "held" if n in res.held else x for n, x in zip(frame.index, se, strict=True)
+        ],
+        f"{display.level(alpha)} interval": intervals,
+        "share": [display.percent(p / 100.0) for p in frame["percent"]],
+        "": [display.bar(p / 100.0) for p in frame["percent"]],
+    }
+    if "mc_error" in frame:
+        cells = _inserted(cells, 2, "Monte Carlo", display.fixed(frame["mc_error"], significant=2))
+    rows = list(zip(*cells.values(), strict=True))
+    align = "r" * (len(cells) - 1) + "l"
+    return display.simple_table(rows, list(cells), stubs=list(frame.index), align=align)
+
+
+def _inserted(
+    cells: dict[str, list[str]], place: int, header: str, column: list[str]
+) -> dict[str, list[str]]:
+    items = list(cells.items())
+    return dict([*items[:place], (header, column), *items[place:]])
 
 
 def _intervals(low: Any, high: Any) -> list[str]:
@@ -118,9 +130,26 @@ def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
         )
     if not res.design.connected:
         notes.append(f"The design falls into {res.design.n_parts} parts that share no level.")
-    if (res.vcomp == 0.0).any() and res.vcomp.any():
+    if any(res.vcomp[name] == 0.0 for name in _estimated(res)) and res.vcomp.any():
         notes.append("A component at its bound 0 has no standard error and no interval.")
     if (res.vcomp < 0.0).any():
         notes.append("A negative estimate has no Satterthwaite interval and no share.")
+    notes += _on_standard_errors(res)
     notes.append("Intervals of components: Satterthwaite; share: of the total variance.")
+    return notes
+
+
+def _estimated(res: VarianceComponentsResults) -> list[str]:
+    return [name for name in res.vcomp.index if name not in res.held]
+
+
+def _on_standard_errors(res: VarianceComponentsResults) -> list[str]:
+    notes = []
+    if res.certificate is not None and res.certificate.information == "average":
+        notes.append("Standard errors: from the average information, all that this engine has.")
+    if res.mc_error.any():
+        notes.append(
+            "Monte Carlo: standard error from the engine's random probes, which more of them "
+            f"make smaller; of the log-likelihood {display.number(res.mc_error_llf, 2)}."
+        )
     return notes

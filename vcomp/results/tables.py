@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators import Iteration
 from vcomp.estimators.anova import AnovaTable
 from vcomp.results.intervals import component_intervals, wald_intervals
 
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
 
     from vcomp.results.results import VarianceComponentsResults
 
-__all__ = ["anova", "conf_int", "glance", "gstudy", "matrix", "series", "tidy"]
+__all__ = [
+    "anova",
+    "conf_int",
+    "glance",
+    "gstudy",
+    "iterations",
+    "matrix",
+    "series",
+    "tidy",
+]
 
 
 def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
@@ -54,6 +64,8 @@ def gstudy(res: VarianceComponentsResults, alpha: float) -> pd.DataFrame:
     # A constant response has no variance to share out.
     percent = 100.0 * positive / total if total > 0.0 else np.full(values.size, np.nan)
     columns = {"estimate": values, "se": se, "ci_low": low, "ci_high": high, "percent": percent}
+    if res.mc_error.any():
+        columns = {"estimate": values, "se": se, "mc_error": res.mc_error.to_numpy(), **columns}
     return pd.DataFrame(columns, index=res.vcomp.index).rename_axis("component")
 
 
@@ -82,6 +94,23 @@ def glance(res: VarianceComponentsResults) -> pd.DataFrame:
 
     names = ("method", "nobs", "df_resid", "llf", "aic", "bic", "converged", "status")
     return pd.DataFrame({name: [getattr(res, name)] for name in names})
+
+
+def iterations(log: Sequence[Iteration], names: Sequence[str]) -> pd.DataFrame:
+    """Return a row a point of the iteration, the components in columns ``var(…)``."""
+    import pandas as pd
+
+    columns: dict[str, Sequence[object]] = {
+        "llf": [point.loglike for point in log],
+        "step": [point.step for point in log],
+        "fraction": [point.fraction for point in log],
+        "newton_decrement": [point.newton_decrement for point in log],
+        "kkt_residual": [point.kkt_residual for point in log],
+        "n_bound": [point.n_bound for point in log],
+    }
+    for place, name in enumerate(names):
+        columns[f"var({name})"] = [point.components[place] for point in log]
+    return pd.DataFrame(columns).rename_axis("iteration")
 
 
 def anova(table: AnovaTable) -> pd.DataFrame:

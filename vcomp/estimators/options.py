@@ -1,0 +1,138 @@
+"""What a user asks of REML and ML: limits, known components, a start. Checked, and by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import EstimationError
+
+__all__ = ["ENGINES", "Hold", "Known", "Start", "check_options", "known_components", "start_of"]
+
+Hold: TypeAlias = Mapping[str, float]
+Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
+
+ENGINES = ("auto", "strata", "blocked", "iterative")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Components that are held.
+
+    Attributes
+    ----------
+    held : (k + 1,) which
+    values : (k + 1,) at what; 0 elsewhere
+    """
+
+    held: BoolArray
+    values: FloatArray
+
+
+def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
+    """Refuse limits and engines that cannot be meant.
+
+    Raises
+    ------
+    EstimationError
+        Saying what is allowed.
+    """
+    if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 0:
+        raise EstimationError(f"max_iter is a whole number from 0 on, not {max_iter!r}")
+    if not _is_number(tol) or not 0.0 < tol < 1.0:
+        raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
+    if engine not in ENGINES:
+        known = ", ".join(map(repr, ENGINES))
+        raise EstimationError(f"engine={engine!r} is not known; it is one of {known}")
+
+
+def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
+    """Return which components are held, and at what.
+
+    Raises
+    ------
+    EstimationError
+        If one is not there, or its value is not one that it can have.
+    """
+    known = Known(np.zeros(len(names), dtype=bool), np.zeros(len(names)))
+    for place, value in _by_place(hold, names, "hold").items():
+        if place == len(names) - 1 and value == 0.0:
+            raise EstimationError(
+                f"hold={{{names[-1]!r}: 0}} leaves no likelihood: the residual is held at a "
+                "positive value, or estimated"
+            )
+        known.held[place] = True
+        known.values[place] = value
+    return known
+
+
+def start_of(
+    start: Start | None, names: tuple[str, ...], known: Known, default: FloatArray
+) -> FloatArray:
+    """Return where to start: what is held, then what is given, then `default`.
+
+    Raises
+    ------
+    EstimationError
+        If the start names what is not there or held, or a value that cannot be.
+    """
+    given = _by_place(_as_mapping(start, names), names, "start")
+    both = [names[place] for place in given if known.held[place]]
+    if both and hasattr(start, "keys"):
+        raise EstimationError(
+            f"start and hold both name component {both[0]!r}; a held component has no start"
+        )
+    if given.get(len(names) - 1) == 0.0 and not known.held[-1]:
+        raise EstimationError(f"the start of {names[-1]!r} is positive, not 0")
+    values = np.array(default, dtype=float)
+    for place, value in given.items():
+        values[place] = value
+    return np.where(known.held, known.values, values)
+
+
+def _as_mapping(start: Start | None, names: tuple[str, ...]) -> Mapping[str, float] | None:
+    if start is None or hasattr(start, "keys"):
+        return start  # type: ignore[return-value]
+    try:
+        values = np.asarray(start, dtype=float)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.shape != (len(names),):
+        raise EstimationError(
+            f"start is a mapping by name, or {len(names)} numbers in the order "
+            f"{', '.join(names)}, not {start!r}"
+        )
+    return dict(zip(names, values.tolist(), strict=True))
+
+
+def _by_place(
+    given: Mapping[str, float] | None, names: tuple[str, ...], option: str
+) -> dict[int, float]:
+    """Return values by position, names and values checked."""
+    if given is None:
+        return {}
+    if not hasattr(given, "keys"):
+        raise EstimationError(f"{option} is a mapping such as {{{names[0]!r}: 0.01}}")
+    places = {}
+    for name in given.keys():  # noqa: SIM118 - a Series iterates over its values
+        if name not in names:
+            raise EstimationError(
+                f"{option} names component {name!r}, which is not there; they are "
+                f"{', '.join(names)}"
+            )
+        value = given[name]
+        if not _is_number(value) or not np.isfinite(value) or value < 0.0:
+            raise EstimationError(
+                f"{option}={{{name!r}: {value!r}}}: a component is a number from 0 on"
+            )
+        places[names.index(name)] = float(value)
+    return places
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
