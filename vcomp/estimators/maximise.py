@@ -116,7 +116,8 @@ def maximise(
     Parameters
     ----------
     likelihood : value, score and information
-    start : (k + 1,) first values, not negative; the residual is the last, and positive
+    start : (k + 1,) first values, not negative; the residual is the last, and positive (it is
+        raised where it is too small beside the others to compute with)
     group_sizes : (k + 1,) numbers of random effects, for EM steps
     held : (k + 1,) components that stay at their start; none if not given
     max_iter : steps
@@ -129,17 +130,17 @@ def maximise(
     """
     known = np.zeros(start.size, dtype=bool) if held is None else held
     climb = _Climb(likelihood, group_sizes, known, tol)
-    here = climb.at(start.astype(float))
+    here = climb.first(start.astype(float))
     log = [climb.logged(here, "start", np.nan)]
     previous, done = np.inf, False
     while True:
-        done = here.decrement <= tol or _stalled(here, previous)
+        done = climb.balances(here) and (here.decrement <= tol or _stalled(here, previous))
         if done or len(log) > max_iter:
             break
         previous = here.decrement
         moved = climb.move(here)
         if moved is None:
-            done = here.decrement < _ROUNDING
+            done = climb.balances(here) and here.decrement < _ROUNDING
             break
         here, kind, fraction = moved
         log.append(climb.logged(here, kind, fraction))
@@ -176,11 +177,27 @@ class _Climb:
     tol: float
     evaluations: int = 0
 
+    def first(self, v: FloatArray) -> _Place:
+        """Return the start, its residual raised where it is too small to compute with."""
+        while True:
+            try:
+                return self.at(v)
+            except np.linalg.LinAlgError:
+                if self.held[-1] or v[-1] > v.sum() / v.size:
+                    raise
+            v = np.append(v[:-1], 1e3 * v[-1])
+
     def at(self, v: FloatArray) -> _Place:
         """Return the derivatives at `v` with the step that they suggest."""
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
         moves = ~self.held & ~self._stays_at_zero(v, derivatives)
+        if not _is_positive(derivatives.average[np.ix_(moves, moves)], least=-1e-8):
+            # Rounding is all that is left of it, far away: the information of the effects
+            # themselves, with which the step is that of EM.
+            moves &= v > 0.0
+            effects = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
+            return _Place(v, derivatives, "EM", *_step(effects, derivatives.score, v, moves))
         step, decrement = _step(derivatives.average, derivatives.score, v, moves)
         if decrement < _NEWTON_BELOW and (v[moves] > 0.0).all() and moves.any():
             newton = self._newton(v, derivatives.score, moves)
@@ -196,6 +213,11 @@ class _Climb:
         if self.likelihood.exact_value:
             return self._uphill(here)
         return self._towards_zero_score(here)
+
+    def balances(self, here: _Place) -> bool:
+        """Whether no score is far from zero: an information that is all rounding would hide it."""
+        relative = np.abs(here.v * here.derivatives.score)[~self.held]
+        return bool(relative.max(initial=0.0) <= 1e-4 * np.sqrt(self.likelihood.n))
 
     def snapped(self, here: _Place, logged: Iteration) -> tuple[_Place, Iteration]:
         """Put components on their bound that are nearer to it than can be told."""
@@ -237,7 +259,7 @@ class _Climb:
         if "observed" not in self.likelihood.kinds:
             return None
         observed = self.likelihood.information(v, "observed", positive_only=True)
-        if not _is_positive(observed[np.ix_(moves, moves)]):
+        if not _is_positive(observed[np.ix_(moves, moves)], least=1e-10):
             return None
         return _step(observed, score, v, moves)
 
@@ -337,11 +359,13 @@ def _step(
     return step, decrement
 
 
-def _is_positive(matrix: FloatArray) -> bool:
+def _is_positive(matrix: FloatArray, least: float) -> bool:
+    """Whether all eigenvalues on a unit diagonal are larger than `least`."""
     scale = np.diagonal(matrix)
-    if not (scale > 0.0).all():
+    if not (scale > 0.0).all() or not np.isfinite(matrix).all():
         return False
-    return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale))).min() > 1e-10)
+    values = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale)))
+    return bool(values.min(initial=1.0) > least)
 
 
 def _kkt_residual(v: FloatArray, score: FloatArray, held: BoolArray) -> float:
