@@ -9,6 +9,7 @@ from vcomp.estimators.anova import ANOVA
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.henderson3 import Henderson3
 from vcomp.estimators.likelihood import ML, REML
+from vcomp.estimators.minque import MINQUE
 from vcomp.estimators.type1 import Type1
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts
@@ -31,6 +32,7 @@ METHODS: dict[str, Any] = {
     "anova": ANOVA,
     "type1": Type1,
     "henderson3": Henderson3,
+    "minque": MINQUE,
 }
 
 

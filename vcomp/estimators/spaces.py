@@ -70,15 +70,18 @@ class Space:
     @cached_property
     def reduction(self) -> float:
         """R(F) = y'M y, of the centred y."""
+        return float(np.square(self.coordinates_of_response()).sum())
+
+    def coordinates_of_response(self) -> FloatArray:
+        """Return B'y, (rank,)."""
         stats = self.stats
-        sums = np.concatenate([*(stats.Zy[t] for t in self._others), stats.Xy])
-        total = 0.0
-        if self.lead is not None:
-            means = stats.Zy[self.lead] / stats.group_n[self.lead]
-            total = float(means @ stats.Zy[self.lead])
-            sums = sums - self._coupled(means[None, :])[0]
-        coordinates = self._tail_coordinates(sums[None, :])
-        return total + float(np.square(coordinates).sum())
+        sums = np.concatenate([*(stats.Zy[t] for t in self._others), stats.Xy])[None, :]
+        if self.lead is None:
+            return self._tail_coordinates(sums).ravel()
+        n, lead_sums = stats.group_n[self.lead], stats.Zy[self.lead]
+        tail = self._tail_coordinates(sums - self._coupled((lead_sums / n)[None, :]))
+        coordinates: FloatArray = np.concatenate([lead_sums / np.sqrt(n), tail[0]])
+        return coordinates
 
     def trace(self, term: int) -> float:
         """Return tr(Z_u'N Z_u) with N = I − M, exactly 0 for a term of the space."""

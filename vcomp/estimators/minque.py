@@ -1,0 +1,341 @@
+"""MINQUE: minimum norm quadratic unbiased estimation at prior weights (Rao 1971, 1972).
+
+The estimates are unbiased whatever the weights, and best where the true components are
+proportional to them. Weight on the residual only is MIVQUE(0), equal weights are MINQUE(1);
+estimates taken as the next weights until nothing changes solve the REML equations without a bound
+at zero (I-MINQUE; Searle, Casella & McCulloch 1992, chapter 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.closed_form import fixed_effects, negative_components
+from vcomp.estimators.contrasts import Contrasts, EngineForms, PriorForms, Priors
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.identify import mivque0, residual_sum_of_squares
+from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve
+from vcomp.statistics import CrossProducts
+
+__all__ = ["MINQUE"]
+
+_DENSE_BELOW = 1500
+"""Groups up to which the forms are computed with dense matrices of that order."""
+
+_EXACT_FIT = 1e-13
+"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+
+_TOLERANCE = 1e-10
+"""Length of a step, in standard errors, at which the iteration ends."""
+
+_NEWTON_BELOW = 0.05
+"""Length of a step below which the observed information takes over."""
+
+_SAME = 1e-3
+"""Length of a step up to which weights and estimates are the same for standard errors."""
+
+_STEPS = 200
+_HALVINGS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class MINQUE:
+    """Quadratic estimation at prior weights; components may be negative.
+
+    Attributes
+    ----------
+    weights : prior components, of which only the ratios matter: one number for every term, with
+        the residual at 1 (0 for MIVQUE(0), 1 for MINQUE(1)); a mapping from every component's
+        name; or a sequence in the order of the components, the residual last
+    iterated : whether estimates become the next weights until nothing changes; a number ends the
+        iteration after so many rounds (1 is the plain estimate)
+
+    Raises
+    ------
+    EstimationError
+        If an option is not of that form.
+    """
+
+    weights: Any = 1.0
+    iterated: bool | int = False
+    name: ClassVar[str] = "minque"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.iterated, bool | np.bool_) and not (
+            isinstance(self.iterated, Integral) and self.iterated >= 1
+        ):
+            raise EstimationError(
+                f"iterated is True, False or a number of rounds from 1 on, not {self.iterated!r}"
+            )
+        if not isinstance(self.weights, Real | Mapping | Sequence | np.ndarray) and not hasattr(
+            self.weights, "keys"
+        ):
+            raise EstimationError(_weights_are(self.weights))
+
+    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone.
+
+        Raises
+        ------
+        EstimationError
+            If the weights do not fit the components, or the iteration needs what the size of the
+            data does not allow.
+        """
+        w = prior_weights(self.weights, names)
+        rss = residual_sum_of_squares(stats)
+        if rss <= _EXACT_FIT * stats.yy or stats.yy == 0.0:
+            return _no_variance(stats, names)
+        w *= rss / (stats.n - stats.n_fixed) / w.sum()
+        return _labelled(stats, names, self._solved(stats, w), given=not self._to_the_end)
+
+    def _solved(self, stats: CrossProducts, w: FloatArray) -> _Solved:
+        dense = sum(stats.sizes) <= _DENSE_BELOW
+        if not dense and not w[:-1].any():
+            # The engine would need a matrix of the order of all groups there.
+            first = mivque0(stats)
+            if self.iterated in (False, 1) and not self._to_the_end:
+                return _Solved(first, None, 1, np.inf, trapped=False)
+            w = np.maximum(first, 0.01 * w[-1] / w.size)
+        priors = Contrasts(stats) if dense else EngineForms(BlockedLikelihood(stats, reml=True))
+        if self._to_the_end:
+            return _iterated(priors, w)
+        return _rounds(priors, w, int(self.iterated) or 1)
+
+    @property
+    def _to_the_end(self) -> bool:
+        return isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
+
+
+def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
+    """Return the prior components in order, the residual last.
+
+    Raises
+    ------
+    EstimationError
+        If one is missing, not known, negative or not finite, or that of the residual is zero.
+    """
+    if hasattr(weights, "keys"):
+        _check_names([str(key) for key in weights.keys()], names)  # noqa: SIM118 - a Series too
+        weights = [weights[name] for name in names]
+    try:
+        w = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise EstimationError(_weights_are(weights)) from None
+    if w.ndim == 0:
+        w = np.append(np.full(len(names) - 1, float(w)), 1.0)
+    if w.shape != (len(names),):
+        raise EstimationError(
+            f"weights have shape {w.shape}; there are {len(names)} components, in the order "
+            f"{', '.join(names)}"
+        )
+    for name, value in zip(names, w, strict=True):
+        if not np.isfinite(value) or value < 0.0:
+            raise EstimationError(
+                f"the weight of {name} is {value}: weights are finite and not negative"
+            )
+    if w[-1] == 0.0:
+        raise EstimationError(
+            f"the weight of {names[-1]} is 0: without it the prior covariance matrix is singular; "
+            "give it a positive weight"
+        )
+    return w
+
+
+def _check_names(given: list[str], names: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in names:
+            raise EstimationError(
+                f"weights have {name!r}, and the components are {', '.join(names)}"
+            )
+    for name in names:
+        if name not in given:
+            raise EstimationError(
+                f"weights have no {name!r}; give one for each of {', '.join(names)}"
+            )
+
+
+def _weights_are(weights: Any) -> str:
+    return (
+        "weights are a number, a mapping from component names, or a sequence in their order, the "
+        f"residual last; not {weights!r}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """Where the rounds ended: estimates, their covariance, and the last step."""
+
+    values: FloatArray
+    covariance: FloatArray | None
+    rounds: int
+    step: float  # in standard errors
+    trapped: bool  # no step left the covariance matrix positive definite
+
+    def status(self, *, given: bool) -> str:
+        """Return a sentence without its stop; `given` is a number of rounds that was asked for."""
+        if self.trapped:
+            return (
+                "Not converged: no step leaves the covariance matrix positive definite "
+                f"(last step {self.step:.1e} standard errors)"
+            )
+        if given:
+            return "Closed form" if self.rounds == 1 else f"{self.rounds} rounds, as asked"
+        if self.step <= _TOLERANCE:
+            return "Converged"
+        return (
+            f"Not converged: the limit of {_STEPS} rounds was reached (last step {self.step:.1e} "
+            "standard errors)"
+        )
+
+
+_NO_ERRORS = (
+    " No standard errors: with so many groups those of estimates at given weights are not "
+    "computed; iterated=True and method='reml' have them."
+)
+
+
+def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
+    """Solve the equations at `w`, then at their solution, so many times."""
+    forms = _forms(priors, w)
+    for done in range(1, limit + 1):
+        values = _solution(forms)
+        step = _length(forms, values - forms.w)
+        following = _next(priors, forms.w, values) if done < limit else None
+        if following is None:
+            break
+        forms = following
+    return _Solved(values, _error(priors, forms, values, step), done, step, done < limit)
+
+
+def _iterated(priors: Priors, w: FloatArray) -> _Solved:
+    """Solve until nothing changes; Newton's steps near the end have the same fixed point."""
+    forms, previous = _forms(priors, w), np.inf
+    for done in range(1, _STEPS + 1):
+        values = _solution(forms)
+        step = _length(forms, values - forms.w)
+        if step < _NEWTON_BELOW and _is_positive(forms.information):
+            score = 0.5 * (forms.right - forms.matrix @ forms.w)
+            values = forms.w + solve(forms.information, score)
+            step = _length(forms, values - forms.w)
+            # Rounding ends the descent of Newton's steps.
+            if step < 1e-6 and step > 0.2 * previous:
+                step = min(step, _TOLERANCE)
+            previous = step
+        if step <= _TOLERANCE or done == _STEPS:
+            break
+        following = _next(priors, forms.w, values)
+        if following is None:
+            break
+        forms = following
+    trapped = step > _TOLERANCE and done < _STEPS
+    return _Solved(values, _error(priors, forms, values, step), done, step, trapped)
+
+
+def _forms(priors: Priors, w: FloatArray) -> PriorForms:
+    try:
+        return priors.at(w)
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "the prior covariance matrix cannot be inverted at these weights: give the residual "
+            "a larger share"
+        ) from None
+
+
+def _solution(forms: PriorForms) -> FloatArray:
+    try:
+        return forms.solution
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "MINQUE cannot tell these components apart at these weights: its equations are "
+            "linearly dependent; use method='reml'"
+        ) from None
+
+
+def _length(forms: PriorForms, step: FloatArray) -> float:
+    """Return the length of a step in standard errors: half the matrix is the information."""
+    return float(np.sqrt(max(float(0.5 * step @ forms.matrix @ step), 0.0)))
+
+
+def _is_positive(matrix: FloatArray) -> bool:
+    scale = np.diagonal(matrix)
+    if (scale <= 0.0).any():
+        return False
+    return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale))).min() > 1e-6)
+
+
+def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:
+    """Return forms at the next weights, nearer to the last where V is not positive definite."""
+    if isinstance(priors, EngineForms) and (values[:-1] < 0.0).any():
+        raise EstimationError(
+            "iterated MINQUE meets components below zero, and with so many groups it is computed "
+            "at non-negative ones only; use method='reml', which holds them at zero"
+        )
+    fraction = 1.0
+    for _ in range(_HALVINGS):
+        trial = w + fraction * (values - w)
+        try:
+            return priors.at(trial)
+        except np.linalg.LinAlgError:
+            fraction *= 0.5
+    return None
+
+
+def _error(
+    priors: Priors, forms: PriorForms, values: FloatArray, step: float
+) -> FloatArray | None:
+    """Return the covariance of the solution of `forms`, None if it is not known there."""
+    covariance = priors.covariance(forms.w, values)
+    if covariance is None:
+        if step > _SAME:
+            return None
+        covariance = 2.0 * forms.matrix
+    error = solve(forms.matrix, solve(forms.matrix, covariance).T)
+    return 0.5 * (error + error.T)
+
+
+def _labelled(
+    stats: CrossProducts, names: tuple[str, ...], found: _Solved, *, given: bool
+) -> Estimate:
+    beta, cov_beta, reason = fixed_effects(stats, found.values)
+    known = found.covariance is not None
+    nothing = np.full((found.values.size, found.values.size), np.nan)
+    negative = negative_components(names, found.values)
+    return Estimate(
+        method="minque",
+        names=names,
+        values=found.values,
+        covariances={"sampling": nothing if found.covariance is None else found.covariance},
+        beta=beta,
+        cov_beta=cov_beta,
+        llf=np.nan,
+        converged=not found.trapped and (given or found.step <= _TOLERANCE),
+        status=f"{found.status(given=given)}{negative}.{'' if known else _NO_ERRORS}{reason}",
+        engine="closed form: quadratic forms and their expectations",
+    )
+
+
+def _no_variance(stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    """Return zeros for a response that the fixed part reproduces, a constant above all."""
+    k, p = len(names), stats.n_fixed
+    what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
+    beta, _, _ = fixed_effects(stats, np.zeros(k))
+    return Estimate(
+        method="minque",
+        names=names,
+        values=np.zeros(k),
+        covariances={"sampling": np.zeros((k, k))},
+        beta=beta,
+        cov_beta=np.zeros((p, p)),
+        llf=np.nan,
+        converged=True,
+        status=f"{what}: all components are 0.",
+        engine="none: there is nothing to estimate",
+    )
