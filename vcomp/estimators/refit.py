@@ -1,0 +1,87 @@
+"""Terms with negative estimates, dropped one by one: what ``negative="refit"`` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Estimate
+from vcomp.exceptions import EstimationError
+
+__all__ = ["Negative", "check_negative", "refit_without_negative"]
+
+Negative: TypeAlias = Literal["keep", "refit"]
+
+
+def check_negative(negative: str, method: str) -> None:
+    """Refuse a policy that is not known, or that the method has no use for.
+
+    Raises
+    ------
+    EstimationError
+        Saying what is allowed.
+    """
+    if negative not in get_args(Negative):
+        raise EstimationError(f"negative={negative!r} is not known; it is 'keep' or 'refit'")
+    if negative == "refit" and method in ("reml", "ml"):
+        raise EstimationError(
+            f"method={method!r} never estimates a component below zero; negative='refit' is for "
+            "'anova' and the like"
+        )
+
+
+def refit_without_negative(
+    first: Estimate, estimate: Callable[[tuple[int, ...]], Estimate]
+) -> Estimate:
+    """Drop the term with the most negative estimate, and again, until none is negative.
+
+    Parameters
+    ----------
+    first : of all terms
+    estimate : returns the estimate of the terms at these positions
+
+    Returns
+    -------
+    Estimate of all components: those of dropped terms are 0, without a standard error, and the
+    status names them with what they were. A negative residual is kept, as no model is without.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, sec. 3.4 on negative estimates; Searle, Casella and
+    McCulloch (1992), Variance Components, sec. 4.4e.
+    """
+    kept, found = tuple(range(first.values.size - 1)), first
+    dropped: list[str] = []
+    while kept and found.values[:-1].min() < 0.0:
+        worst = int(np.argmin(found.values[:-1]))
+        value = display.number(float(found.values[worst]))
+        dropped.append(f"σ²({found.names[worst]}) (was {value})")
+        kept = (*kept[:worst], *kept[worst + 1 :])
+        found = estimate(kept)
+    if not dropped:
+        return first
+    places = np.array([*kept, first.values.size - 1])
+    values = np.zeros_like(first.values)
+    values[places] = found.values
+    return replace(
+        found,
+        names=first.names,
+        values=values,
+        covariances={
+            kind: _spread(covariance, places, values.size)
+            for kind, covariance in found.covariances.items()
+        },
+        status=f"{found.status} Dropped for a negative estimate, and the others estimated again: "
+        f"{', '.join(dropped)}.",
+    )
+
+
+def _spread(covariance: FloatArray, places: np.ndarray, size: int) -> FloatArray:
+    whole = np.full((size, size), np.nan)
+    whole[np.ix_(places, places)] = covariance
+    return whole
