@@ -10,10 +10,12 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.components import RESIDUAL
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve_positive
 
-__all__ = ["Negative", "check_negative", "refit_without_negative"]
+__all__ = ["Negative", "check_negative", "refit_without_negative", "residual_alone"]
 
 Negative: TypeAlias = Literal["keep", "refit"]
 
@@ -78,6 +80,32 @@ def refit_without_negative(
         },
         status=f"{found.status} Dropped for a negative estimate, and the others estimated again: "
         f"{', '.join(dropped)}.",
+    )
+
+
+def residual_alone(method: str, n: int, XX: FloatArray, Xy: FloatArray, yy: float) -> Estimate:
+    """Return the estimate of a model without random terms: ordinary least squares.
+
+    Parameters
+    ----------
+    method : that was asked for
+    n : number of rows
+    XX, Xy, yy : cross-products of the fixed part and the response, centred
+    """
+    beta = solve_positive(XX, Xy)
+    df = n - Xy.size
+    variance = float(yy - Xy @ beta) / df
+    return Estimate(
+        method=method,
+        names=(RESIDUAL,),
+        values=np.array([variance]),
+        covariances={"sampling": np.array([[2.0 * variance**2 / df]])},
+        beta=beta,
+        cov_beta=variance * solve_positive(XX, np.eye(Xy.size)),
+        llf=np.nan,
+        converged=True,
+        status="Closed form.",
+        engine="closed form: ordinary least squares",
     )
 
 
