@@ -35,7 +35,9 @@ def fit(
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
-    **options : of the method: ``max_iter`` and ``tol`` for REML and ML
+    **options : of :meth:`VarianceComponentsModel.fit`: for REML and ML ``max_iter``, ``tol``,
+        ``hold`` (known components), ``start`` and ``engine``; for closed forms
+        ``negative="refit"``, which drops terms that are estimated below zero
 
     Returns
     -------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from vcomp.exceptions import PlanError
 
-__all__ = ["components_argument", "sizes_argument", "topic_counts"]
+__all__ = ["components_argument", "options_given", "sizes_argument", "topic_counts"]
 
 
 def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -42,15 +43,32 @@ def components_argument(text: str) -> dict[str, float]:
     >>> components_argument("p=.0075, i:p=1e-2")
     {'p': 0.0075, 'i:p': 0.01}
     """
-    components = {}
+    components: dict[str, float] = {}
     for part in (p for p in re.split(r"[\s,;]+", text) if p):
         name, _, number = part.partition("=")
+        if name in components:
+            raise PlanError(f"component {name!r} is given twice")
         try:
             components[name] = float(number)
         except ValueError:
             message = f"{part!r} is not a component; write NAME=VARIANCE such as p=.0075"
             raise PlanError(message) from None
     return components
+
+
+def options_given(*, hold: Sequence[str], start: Sequence[str], **others: Any) -> dict[str, Any]:
+    """Return the options of a method that were given, ``topic=0.01`` and its like as mappings.
+
+    Examples
+    --------
+    >>> options_given(hold=["topic=0.01"], start=[], tol=None, max_iter=50)
+    {'max_iter': 50, 'hold': {'topic': 0.01}}
+    """
+    options = {name: value for name, value in others.items() if value is not None}
+    for name, texts in (("hold", hold), ("start", start)):
+        if texts:
+            options[name] = components_argument(" ".join(texts))
+    return options
 
 
 def _numbers(text: str, part: str) -> list[float]:

@@ -12,7 +12,12 @@ import click
 
 from vcomp import __version__
 from vcomp.cli import output
-from vcomp.cli.arguments import components_argument, sizes_argument, topic_counts
+from vcomp.cli.arguments import (
+    components_argument,
+    options_given,
+    sizes_argument,
+    topic_counts,
+)
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -50,7 +55,7 @@ def cli() -> None:
     default="reml",
     show_default=True,
     metavar="NAME",
-    help="reml, ml or anova (Henderson's Method I).",
+    help="reml, ml, anova (Henderson's Method I), type1, henderson3 or minque.",
 )
 @click.option(
     "--missing",
@@ -58,6 +63,24 @@ def cli() -> None:
     show_default=True,
     type=click.Choice(["drop", "raise"]),
     help="What to do with rows that have a missing value.",
+)
+@click.option("--max-iter", type=int, metavar="N", help="REML, ML: steps at most.")
+@click.option(
+    "--tol", type=float, metavar="X", help="REML, ML: end this near, in standard errors."
+)
+@click.option(
+    "--hold", multiple=True, metavar="NAME=X", help="REML, ML: a component that is known."
+)
+@click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: where to start.")
+@click.option(
+    "--engine",
+    metavar="NAME",
+    help="REML, ML: auto, strata, blocked or iterative.  [default: auto]",
+)
+@click.option(
+    "--negative",
+    metavar="NAME",
+    help="Closed forms: keep negative estimates, or refit without their terms.  [default: keep]",
 )
 @click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study.")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
@@ -71,6 +94,12 @@ def fit(
     dataset: str | None,
     method: str,
     missing: str,
+    max_iter: int | None,
+    tol: float | None,
+    hold: Sequence[str],
+    start: Sequence[str],
+    engine: str | None,
+    negative: str | None,
     sizes: Sequence[str],
     design: str | None,
     object_: str | None,
@@ -85,7 +114,10 @@ def fit(
         raise click.UsageError("give one of DATA and --dataset")
     source = data if dataset is None else vcomp.datasets.load(dataset)
     n = sizes_argument(sizes)
-    res: Any = vcomp.fit(formula, source, method=method, missing=missing)  # type: ignore[arg-type]
+    options = options_given(
+        hold=hold, start=start, max_iter=max_iter, tol=tol, engine=engine, negative=negative
+    )
+    res: Any = vcomp.fit(formula, source, method=method, missing=missing, **options)  # type: ignore[arg-type]
     study = None
     if n or design or object_:
         study = res.dstudy(design, object=object_, sizes=n, alpha=alpha)
