@@ -7,13 +7,17 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.blocked import BlockedLikelihood
 from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.identify import residual_sum_of_squares
 from vcomp.estimators.quadratic_forms import TooLargeError
 from vcomp.estimators.reductions import Reductions
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
-__all__ = ["estimate_from", "fixed_effects", "negative_components"]
+__all__ = ["estimate_from", "fixed_effects", "negative_components", "no_variance"]
+
+_EXACT_FIT = 1e-13
+"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
 
 _NO_RESIDUAL = 1e-12
 """A residual component below this share of the largest is rounding: V cannot be inverted."""
@@ -29,11 +33,12 @@ def estimate_from(method: str, reductions: Reductions, names: tuple[str, ...]) -
     names : components, the residual last
     """
     stats = reductions.stats
+    nothing = no_variance(method, stats, names)
+    if nothing is not None:
+        return nothing
     values = solve(reductions.coefficients, reductions.sum_sq)
     covariance, reason = _covariance(reductions, values)
     beta, cov_beta, doubt = fixed_effects(stats, values)
-    constant = stats.yy == 0.0
-    status = f"Closed form{negative_components(names, values)}."
     return Estimate(
         method=method,
         names=names,
@@ -43,10 +48,28 @@ def estimate_from(method: str, reductions: Reductions, names: tuple[str, ...]) -
         cov_beta=cov_beta,
         llf=np.nan,
         converged=True,
-        status="The response is constant: all components are 0."
-        if constant
-        else status + reason + doubt,
+        status=f"Closed form{negative_components(names, values)}.{reason}{doubt}",
         engine="closed form: sums of squares and their expectations",
+    )
+
+
+def no_variance(method: str, stats: CrossProducts, names: tuple[str, ...]) -> Estimate | None:
+    """Return zeros if the fixed part reproduces the response, a constant above all; else None."""
+    if stats.yy > 0.0 and residual_sum_of_squares(stats) > _EXACT_FIT * stats.yy:
+        return None
+    k, p = len(names), stats.n_fixed
+    what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
+    return Estimate(
+        method=method,
+        names=names,
+        values=np.zeros(k),
+        covariances={"sampling": np.zeros((k, k))},
+        beta=solve_positive(stats.XX, stats.Xy),
+        cov_beta=np.zeros((p, p)),
+        llf=np.nan,
+        converged=True,
+        status=f"{what}: all components are 0.",
+        engine="none: there is nothing to estimate",
     )
 
 
@@ -71,8 +94,8 @@ def fixed_effects(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray,
     p = stats.n_fixed
     nothing = np.full((p, p), np.nan)
     v = np.maximum(values, 0.0)
-    if p == 0 or stats.yy == 0.0:
-        return solve_positive(stats.XX, stats.Xy), np.zeros((p, p)), ""
+    if p == 0:
+        return np.zeros(0), nothing, ""
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
             solution = BlockedLikelihood(stats, reml=True).solution(v)

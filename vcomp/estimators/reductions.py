@@ -201,19 +201,15 @@ class Reductions:
         G = self.stats.gram(u, w)
         total = float(np.square(G.data).sum())
         for space in (a, b):
-            C_u, C_w = self._of(space, u), self._of(space, w)
-            self._check(G.nnz, C_w.shape[1])
-            total -= float(C_u.multiply(G @ C_w).sum())
-        first, second = self._spaces[a].rank, self._spaces[b].rank
-        self._check(first, second)
-        left = self._of(a, u).T @ self._of(b, u)
-        right = left if u == w else self._of(a, w).T @ self._of(b, w)
+            total -= float(self._of(space, u).multiply(_product(G, self._of(space, w))).sum())
+        left = _product(self._of(a, u).T.tocsr(), self._of(b, u))
+        right = left if u == w else _product(self._of(a, w).T.tocsr(), self._of(b, w))
         return total + float(left.multiply(right).sum())
 
     def _products(self, a: Terms, b: Terms, left: list[int]) -> tuple[list[float], float]:
         """Return tr(Z_u'N_a N_b Z_u) of the terms `left`, and tr(N_a N_b)."""
         first, second = self._spaces[a], self._spaces[b]
-        self._check(first.rank, second.rank)
+        _check_size(float(first.rank) * second.rank)
         joint = first.basis_products(second)
         traces = []
         for u in left:
@@ -225,11 +221,18 @@ class Reductions:
 
     def _of(self, a: Terms, u: int) -> Any:
         if (a, u) not in self._coordinates:
-            self._check(self.stats.sizes[u], self._spaces[a].tail_rank)
+            _check_size(float(self.stats.sizes[u]) * self._spaces[a].tail_rank)
             self._coordinates[a, u] = self._spaces[a].coordinates(u)
         return self._coordinates[a, u]
 
-    @staticmethod
-    def _check(rows: float, columns: float) -> None:
-        if rows * columns * _BYTES_PER_ELEMENT > 0.4 * available_bytes():
-            raise TooLargeError
+
+def _product(left: Any, right: Any) -> Any:
+    """Multiply sparse rows, unless the product could be too large."""
+    terms = float(np.diff(right.indptr)[left.indices].sum(dtype=np.float64))
+    _check_size(min(terms, float(left.shape[0]) * right.shape[1]))
+    return left @ right
+
+
+def _check_size(elements: float) -> None:
+    if elements * _BYTES_PER_ELEMENT > 0.4 * available_bytes():
+        raise TooLargeError

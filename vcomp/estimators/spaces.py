@@ -219,6 +219,9 @@ class Space:
     def _tail_slabs(self, term: int) -> Iterator[FloatArray]:
         """Yield Z_u'B of the dense part, some groups at a time."""
         stats = self.stats
+        if self.tail_rank == 0:
+            yield np.zeros((stats.sizes[term], 0))
+            return
         tables = [stats.gram(term, t) for t in self._others]
         to_lead = None
         if self.lead is not None:
@@ -228,7 +231,7 @@ class Space:
             products = np.concatenate(
                 [*(t[slab].toarray() for t in tables), stats.ZX[term][slab]], axis=1
             )
-            if to_lead is not None and self._kept.size:
+            if to_lead is not None:
                 products -= self._coupled(to_lead[slab])
             yield self._tail_coordinates(products)
 
