@@ -27,10 +27,6 @@ def weighted_gram(B, weights):
     return B.T @ np.diag(weights) @ B
 
 
-def row_quadratics(B, matrix):
-    return np.array([b @ matrix @ b for b in B])
-
-
 def dense(indptr, indices, data, n_cols):
     """Return compressed sparse rows as a dense matrix."""
     matrix = np.zeros((len(indptr) - 1, n_cols))
