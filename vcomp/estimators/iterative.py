@@ -1,0 +1,280 @@
+"""The likelihood engine for data that no factorisation fits: conjugate gradients and probes.
+
+For crossed terms with hundreds of thousands of levels each, as of ratings of films (MATHS 3c):
+solutions, quadratic forms and the average information are exact to the tolerance of the solves;
+traces come from fixed random probes and have a Monte Carlo error, which is reported. With
+C = Z'Z + diag(σ²_e/σ²_t):
+
+    tr(V⁻¹V_t) = q_t/σ²_t − σ²_e tr(C^tt)/σ⁴_t
+    tr(P V_t) = tr(V⁻¹V_t) − tr[(X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X], the second part exactly
+    Z_t'P y = û_t/σ²_t
+
+and Σ σ²_t s_t, which is known, gives the residual's score.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.engine import Derivatives, InformationKind, Solution
+from vcomp.estimators.identify import mivque0, residual_sum_of_squares
+from vcomp.estimators.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
+from vcomp.estimators.probes import Probes, Rademacher
+from vcomp.estimators.sparse_equations import (
+    PairProducts,
+    SparseEquations,
+    build_sparse_equations,
+)
+from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import solve_positive
+from vcomp.linalg.memory import available_bytes, gib
+from vcomp.statistics import CrossProducts
+
+__all__ = ["IterativeLikelihood", "iterative_memory"]
+
+_PROBES = 30
+
+
+class IterativeLikelihood:
+    """Restricted or full log-likelihood of a variance components model by iterative solves.
+
+    Parameters
+    ----------
+    stats : cross-products, centred
+    reml : restricted likelihood, or the full one (ML)
+    n_probes : random columns for the traces
+    seed : of these columns
+    tol : of the solves, as a share of the right-hand side
+    probes : in place of `n_probes` and `seed`
+
+    Raises
+    ------
+    EstimationError
+        If it would not fit into memory, or there are too few probes to tell their error.
+    """
+
+    name: ClassVar[str] = "iterative"
+    reason: ClassVar[str] = "conjugate gradients and random probes, nothing factored"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
+    exact_value: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        stats: CrossProducts,
+        *,
+        reml: bool,
+        n_probes: int = _PROBES,
+        seed: int = 0,
+        tol: float = 1e-8,
+        probes: Probes | None = None,
+    ) -> None:
+        if n_probes < 2:
+            raise EstimationError(f"n_probes={n_probes}: an error is told from 2 probes on")
+        self.stats = stats
+        self.reml = reml
+        _check_memory(stats, n_probes)
+        pairs = PairProducts(stats)
+        self._context = Context(stats, pairs, probes or Rademacher(n_probes, seed), tol)
+        self._equations: dict[tuple[int, ...], SparseEquations] = {}
+        # Derivatives, information and errors are asked for one after the other at one point.
+        self._last: tuple[bytes, IterativePoint] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.stats.n
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.stats.n_fixed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return self.stats.sizes
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of the centred response."""
+        return self.stats.yy
+
+    @cached_property
+    def rss(self) -> float:
+        """What ordinary least squares on X leaves of it."""
+        return residual_sum_of_squares(self.stats)
+
+    @property
+    def products(self) -> dict[str, tuple[int, ...]]:
+        """Products with the equations that every solve so far has needed, by what it solved."""
+        return {name: tuple(counts) for name, counts in self._context.products.items()}
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        return mivque0(self.stats)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return solve_positive(self.stats.XX, self.stats.Xy)
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, the mean over probes."""
+        point = self._at(v)
+        deviance = float(point.log_determinants.mean()) + point.yPy
+        deviance += self._degrees * np.log(2.0 * np.pi)
+        if self.reml and self.n_fixed:
+            deviance += float(np.linalg.slogdet(point.information_beta)[1])
+        return float(-0.5 * deviance)
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return the standard error that the probes give :meth:`loglike`."""
+        samples = self._at(v).log_determinants
+        return 0.5 * float(np.sqrt(_covariance_of_mean(samples[None, :])[0, 0]))
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return score and average information at `v`, zeros allowed; the value is left nan."""
+        point = self._at(v)
+        traces = point.traces.mean(axis=1)
+        if self.reml:
+            traces = traces - point.fixed_traces()
+        score = np.empty(traces.size + 1)
+        score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(point.PZy, traces, strict=True)]
+        total = 0.5 * (point.yPy - self._degrees)
+        score[-1] = (total - point.v[:-1] @ score[:-1]) / point.residual
+        return Derivatives(np.nan, score, self._average(point))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return the average information ½ y'P V_t P V_u P y at `v`, exact to the solves.
+
+        Raises
+        ------
+        EstimationError
+            For another kind.
+        """
+        if kind != "average":
+            raise EstimationError(
+                f"the iterative engine has the average information, not the {kind} one; "
+                "engine='blocked' has all"
+            )
+        return self._average(self._at(v))
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`.
+
+        Variances of prediction are nan, but for terms at zero: each level's would need a solve of
+        its own, and a few probes for all of them leave errors that no user would want unsaid.
+        """
+        point = self._at(v)
+        variances = tuple(
+            np.full(size, np.nan if point.v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
+        )
+        return Solution(
+            beta=point.beta.copy(),
+            cov_beta=solve_positive(point.information_beta, np.eye(self.n_fixed)),
+            effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
+            prediction_var=variances,
+            conditional_var=variances,
+        )
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray:
+        """Return the covariance that the probes give the positive components; 0 for the others.
+
+        The estimates move by the inverse information times the error of the score.
+        """
+        point = self._at(v)
+        terms = _covariance_of_mean(point.traces)
+        lift = np.vstack(
+            [-0.5 * np.eye(terms.shape[0]), 0.5 * point.v[None, :-1] / point.residual]
+        )
+        noise = lift @ terms @ lift.T
+        free = point.v > 0.0
+        covariance = np.zeros_like(noise)
+        covariance[np.ix_(free, free)] = _sandwich(self._average(point), noise, free)
+        return covariance
+
+    # At one point -------------------------------------------------------------------------
+
+    @property
+    def _degrees(self) -> int:
+        return self.n - (self.n_fixed if self.reml else 0)
+
+    def _at(self, v: FloatArray) -> IterativePoint:
+        v = np.asarray(v, dtype=float)
+        key = v.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = None
+            positive = [t for t in range(self.stats.n_terms) if v[t] > 0.0]
+            active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
+            if active not in self._equations:
+                self._equations[active] = build_sparse_equations(
+                    self.stats, self._context.pairs, active
+                )
+            system = self._equations[active].at(v)
+            self._last = key, IterativePoint(self._context, system, v)
+        return self._last[1]
+
+    def _average(self, point: IterativePoint) -> FloatArray:
+        """Add the residual's row to f_t'P f_u: with f_e = P y, P V P = P gives it."""
+        v, s2, forms = point.v[:-1], point.residual, point.forms
+        squares = np.array([r @ r for r in point.PZy])
+        mixed = (squares - forms @ v) / s2
+        corner = ((point.yPy - v @ squares) / s2 - v @ mixed) / s2
+        whole = np.block([[forms, mixed[:, None]], [mixed[None, :], np.array([[corner]])]])
+        return 0.5 * whole
+
+
+def _covariance_of_mean(samples: FloatArray) -> FloatArray:
+    """Return the covariance matrix of the means of (k, n) samples."""
+    k, n = samples.shape
+    if n < 2:
+        return np.zeros((k, k))
+    from_mean = samples - samples.mean(axis=1, keepdims=True)
+    covariance: FloatArray = from_mean @ from_mean.T / (n * (n - 1.0))
+    return covariance
+
+
+def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> FloatArray:
+    block = np.ix_(free, free)
+    scale = np.sqrt(np.diagonal(information)[free])
+    inverse = np.linalg.inv(information[block] / np.outer(scale, scale)) / np.outer(scale, scale)
+    sandwich: FloatArray = inverse @ noise[block] @ inverse
+    return sandwich
+
+
+def iterative_memory(stats: CrossProducts, n_probes: int = _PROBES) -> float:
+    """Return the bytes that the engine takes at most beside the statistics.
+
+    Parameters
+    ----------
+    stats : cross-products
+    n_probes : random columns for the traces
+    """
+    order = np.argsort([-size for size in stats.sizes], kind="stable").tolist()
+    sizes = [stats.sizes[t] for t in order]
+    if not sizes:
+        return 0.0
+    lead, tail, k = sizes[0], sum(sizes[1:]), len(sizes)
+    tables = 0.0
+    for (t, u), pair in stats.pairs.items():
+        nnz = pair.indices.size
+        # A table is copied to be turned round or put beside another; a term at zero, once more.
+        if k > 2 or u == order[0]:
+            tables += 12.0 * nnz + 8.0 * stats.sizes[max(t, u)]
+    fixed = 1 + stats.n_fixed + k
+    columns = 8.0 * (n_probes + fixed) * tail + 8.0 * 12.0 * COLUMNS_AT_ONCE * tail
+    return float(tables + columns + 8.0 * lead * (3.0 * fixed + 4.0))
+
+
+def _check_memory(stats: CrossProducts, n_probes: int) -> None:
+    needed, free = iterative_memory(stats, n_probes), available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"the iterative engine needs {gib(needed)} for these terms, and {gib(free)} are free; "
+            "method='anova' needs no more than the data"
+        )
