@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,9 +15,16 @@ from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
 from vcomp.design.rows import Missing
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import anova_table
-from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import InformationKind
 from vcomp.estimators.identify import check_fixed_rank, check_terms
+from vcomp.estimators.refit import (
+    Negative,
+    check_negative,
+    refit_without_negative,
+    residual_alone,
+)
+from vcomp.estimators.registry import Estimator
 from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse
 from vcomp.results.label import label
@@ -24,7 +32,7 @@ from vcomp.results.record import FitRecord
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.results.rows import RowAccess
 from vcomp.results.scores import CellMeans
-from vcomp.statistics import CrossProducts, ScoreTable, accumulate, tabulate
+from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
 
 __all__ = ["VarianceComponentsModel"]
 
@@ -80,9 +88,9 @@ class VarianceComponentsModel:
         self.rows: Rows = select_rows(parsed, data, environment, missing)
         self.design: Design = learn(parsed, self.rows, environment)
         self.chunk: Chunk = encode(self.design, self.rows)
-        self.stats: CrossProducts = accumulate(self.chunk)
-        check_fixed_rank(self.stats, self.design.fixed.names, self.design.x_origin)
-        check_terms(self.stats, self.component_names[:-1])
+        self.statistics = Statistics(self.chunk, self.design.grid)
+        check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
+        check_terms(self.statistics, self.component_names[:-1])
 
     @classmethod
     def from_formula(
@@ -93,6 +101,11 @@ class VarianceComponentsModel:
         return cls(formula, data, missing=missing, eval_env=environment)
 
     # Statsmodels' protocol --------------------------------------------------------------------
+
+    @property
+    def stats(self) -> CrossProducts:
+        """Cross-products of the rows, made when they are first asked for."""
+        return self.statistics.cross_products
 
     @property
     def formula(self) -> str:
@@ -145,11 +158,11 @@ class VarianceComponentsModel:
         EstimationError
             If the components are not of that form.
         """
-        return BlockedLikelihood(self.stats, reml=reml).loglike(self._components(params))
+        return choose_engine(self.statistics, reml=reml).loglike(self._components(params))
 
     def score(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the gradient of :meth:`loglike`, (k + 1,)."""
-        likelihood = BlockedLikelihood(self.stats, reml=reml)
+        likelihood = choose_engine(self.statistics, reml=reml)
         return likelihood.derivatives(self._components(params)).score
 
     def information(
@@ -169,25 +182,34 @@ class VarianceComponentsModel:
             raise EstimationError(
                 f"kind={kind!r} is not known; it is 'observed', 'expected' or 'average'"
             )
-        likelihood = BlockedLikelihood(self.stats, reml=reml)
+        likelihood = choose_engine(self.statistics, reml=reml)
         return likelihood.information(self._components(params), kind)
 
     def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the matrix of second derivatives of :meth:`loglike`."""
         return -self.information(params, kind="observed", reml=reml)
 
-    def fit(self, method: str = "reml", **options: Any) -> VarianceComponentsResults:
+    def fit(
+        self, method: str = "reml", *, negative: Negative = "keep", **options: Any
+    ) -> VarianceComponentsResults:
         """Estimate the components.
 
         Parameters
         ----------
         method : ``"reml"``, ``"ml"`` or ``"anova"`` (Henderson's Method I)
-        **options : of the method: ``max_iter`` and ``tol`` for REML and ML
+        negative : what to do with terms that a closed form estimates below zero: ``"keep"`` them
+            as estimated, or drop the most negative one and ``"refit"`` until there is none; then
+            their components are 0 and the status names them
+        **options : of the method. For REML and ML: ``max_iter`` steps at most; ``tol``, the Newton
+            decrement in standard errors at which they end; ``hold={"topic": 0.01}``, components
+            that are known and not estimated; ``start={"topic": 0.02}`` (or all components in
+            order), where to start instead of MIVQUE(0); ``engine``, of the likelihood
 
         Raises
         ------
         EstimationError
-            If the method is not known, does not apply, or would need more memory than there is.
+            If the method is not known, does not apply, or would need more memory than there is; or
+            an option is not one that it can have.
 
         Warns
         -----
@@ -195,9 +217,12 @@ class VarianceComponentsModel:
             If the estimation did not converge, or the method is a poor one for these data.
         """
         estimator = get_estimator(method, **options)
+        check_negative(negative, estimator.name)
         if estimator.name == "anova":
             self._check_anova()
-        estimate = estimator.estimate(self.stats, self.component_names)
+        estimate = estimator.estimate(self.statistics, self.component_names)
+        if negative == "refit":
+            estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(
@@ -227,6 +252,15 @@ class VarianceComponentsModel:
                 "method='reml' is better"
             )
 
+    def _estimate_of(self, estimator: Estimator, terms: tuple[int, ...]) -> Estimate:
+        """Return the estimate of some of the terms."""
+        names, whole = self.component_names, self.statistics
+        if not terms:
+            return residual_alone(estimator.name, whole.n, whole.XX, whole.Xy, whole.yy)
+        chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
+        stats = Statistics(chunk, self.design.grid)
+        return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
+
     def _uncentred(self, estimate: Estimate) -> Estimate:
         beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
         return replace(estimate, beta=beta, cov_beta=cov_beta)
@@ -240,8 +274,10 @@ class VarianceComponentsModel:
             exog_names=design.fixed.names,
             structure=design.structure,
             estimate=estimate,
-            components=label(design, self.stats, estimate, table),
-            table=anova_table(self.stats, self.component_names) if intercept_only else None,
+            components=label(design, self.statistics.group_sums, estimate, table),
+            table=anova_table(self.statistics.group_sums, self.component_names)
+            if intercept_only
+            else None,
             cells=None if table is None else CellMeans.of(design, table),
         )
 

@@ -17,7 +17,7 @@ import vcomp
 from vcomp.design import encode, learn, select_rows
 from vcomp.estimators import get_estimator
 from vcomp.formula import parse
-from vcomp.statistics import accumulate
+from vcomp.statistics import Statistics, accumulate
 
 METHODS = ("anova", "reml", "ml")
 
@@ -172,8 +172,8 @@ def test_chunks_add_up(design, method, n_chunks):
     )
     summed = reduce(add, chunks)
     whole = accumulate(encode(learned, rows))
-    by_parts = get_estimator(method).estimate(summed, names)
-    by_one = get_estimator(method).estimate(whole, names)
+    by_parts = get_estimator(method).estimate(Statistics.from_cross_products(summed), names)
+    by_one = get_estimator(method).estimate(Statistics.from_cross_products(whole), names)
     scale = np.abs(by_one.values).max()
     np.testing.assert_allclose(by_parts.values, by_one.values, rtol=1e-9, atol=1e-11 * scale)
     if method != "anova":

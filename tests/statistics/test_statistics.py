@@ -13,7 +13,7 @@ from patsy import EvalEnvironment
 from vcomp.design import Rows, encode, learn, select_rows
 from vcomp.formula import parse
 from vcomp.statistics import CrossProducts, PairTable, accumulate, tabulate
-from vcomp.statistics.effective_n import inverse_effective_n
+from vcomp.statistics.group_sums import group_sums
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:c)"
 
@@ -136,7 +136,7 @@ def test_inverse_effective_n(problem, term):
             _, counts = np.unique(within, return_counts=True)
             per_object.append(np.sum((counts / within.size) ** 2))
         shares.append(np.mean(per_object))
-    np.testing.assert_allclose(inverse_effective_n(accumulate(chunk), term), shares)
+    np.testing.assert_allclose(group_sums(accumulate(chunk)).inverse_n[term], shares)
 
 
 def test_effective_n_of_a_balanced_design_is_its_sizes():
@@ -146,7 +146,7 @@ def test_effective_n_of_a_balanced_design_is_its_sizes():
     rows = select_rows(formula, data, scope, "drop")
     stats = accumulate(encode(learn(formula, rows, scope), rows))
     # Of a itself 1; over 4 levels of b; over 4 cells; over 8 scores.
-    np.testing.assert_allclose(inverse_effective_n(stats, 0), [1.0, 1 / 4, 1 / 4, 1 / 8])
+    np.testing.assert_allclose(group_sums(stats).inverse_n[0], [1.0, 1 / 4, 1 / 4, 1 / 8])
 
 
 def test_pair_table_of_any_sparse_matrix():

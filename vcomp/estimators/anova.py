@@ -19,10 +19,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.quadratic_forms import TooLargeError, quadratic_covariance
+from vcomp.estimators.quadratic_forms import (
+    TooLargeError,
+    quadratic_covariance,
+    stratum_quadratic_covariance,
+)
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import GroupSums, Statistics
 
 __all__ = ["ANOVA", "AnovaTable", "anova_table", "henderson1"]
 
@@ -33,12 +37,13 @@ class ANOVA:
 
     name: ClassVar[str] = "anova"
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone; components may be negative."""
-        coefficients, T = henderson1(stats)
+        sums = stats.group_sums
+        coefficients, T = henderson1(sums)
         values = _solve(coefficients, T)
         covariance, reason = _covariance(stats, coefficients, values)
-        beta, cov_beta = _mean(stats, values)
+        beta, cov_beta = _mean(sums, values)
         return Estimate(
             method="anova",
             names=names,
@@ -48,7 +53,7 @@ class ANOVA:
             cov_beta=cov_beta,
             llf=np.nan,
             converged=True,
-            status=_status(names, values, stats) + reason,
+            status=_status(names, values, sums) + reason,
             engine="closed form: sums of squares and their expectations",
         )
 
@@ -70,7 +75,7 @@ class AnovaTable:
     expected: FloatArray
 
 
-def henderson1(stats: CrossProducts) -> tuple[FloatArray, FloatArray]:
+def henderson1(sums: GroupSums) -> tuple[FloatArray, FloatArray]:
     """Return the coefficients of E[T] and the T terms, both less those of the mean.
 
     Returns
@@ -78,46 +83,37 @@ def henderson1(stats: CrossProducts) -> tuple[FloatArray, FloatArray]:
     coefficients : (k + 1, k + 1) rows are T terms (the last is the total), columns components
     T : (k + 1,)
     """
-    k, n = stats.n_terms, float(stats.n)
-    total = stats.Zy[0].sum()
-    T = np.array([*((y * y / m).sum() for y, m in _groups(stats)), stats.yy]) - total**2 / n
+    k, n = sums.n_terms, float(sums.n)
+    T = np.array([*sums.T, sums.yy]) - sums.total**2 / n
     coefficients = np.empty((k + 1, k + 1))
-    for a in range(k):
-        for b in range(k):
-            table = stats.gram(a, b)
-            squares = np.asarray(table.multiply(table).sum(axis=1)).ravel()
-            coefficients[a, b] = (squares / stats.group_n[a]).sum()
-        coefficients[a, k] = stats.sizes[a]
+    coefficients[:k, :k] = sums.coefficients
+    coefficients[:k, k] = sums.sizes
     coefficients[k] = n
-    coefficients -= np.array([*((m @ m) / n for m in stats.group_n), 1.0])
+    coefficients -= np.array([*(sums.squares / n), 1.0])
     return coefficients, T
 
 
-def anova_table(stats: CrossProducts, names: tuple[str, ...]) -> AnovaTable:
+def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
     """Return the (analogous) analysis of variance: T terms less those of coarser terms.
 
     For balanced data these are the classical sums of squares. Otherwise they are what urGENOVA
     calls analogous: they need not be positive, nor independent (Brennan 2001, 7.1).
     """
-    coefficients, T = henderson1(stats)
-    k = stats.n_terms
-    df = np.array([*stats.sizes, stats.n], dtype=float) - 1.0
-    sums, expected = T.copy(), coefficients.copy()
-    coarser_than = [[u for u in range(k) if u != t and stats.is_finer(t, u)] for t in range(k)]
+    coefficients, T = henderson1(sums)
+    k = sums.n_terms
+    df = np.array([*sums.sizes, sums.n], dtype=float) - 1.0
+    squares, expected = T.copy(), coefficients.copy()
+    coarser_than = [[u for u in range(k) if u != t and sums.finer[t, u]] for t in range(k)]
     coarser_than.append(list(range(k)))
     for row in sorted(range(k + 1), key=lambda r: len(coarser_than[r])):
         for coarser in coarser_than[row]:
-            sums[row] -= sums[coarser]
+            squares[row] -= squares[coarser]
             df[row] -= df[coarser]
             expected[row] -= expected[coarser]
     with np.errstate(divide="ignore", invalid="ignore"):
         return AnovaTable(
-            names, df, sums, np.where(df[:, None] > 0, expected / df[:, None], np.nan)
+            names, df, squares, np.where(df[:, None] > 0, expected / df[:, None], np.nan)
         )
-
-
-def _groups(stats: CrossProducts) -> list[tuple[FloatArray, FloatArray]]:
-    return list(zip(stats.Zy, stats.group_n, strict=True))
 
 
 def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:
@@ -131,11 +127,14 @@ def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:
 
 
 def _covariance(
-    stats: CrossProducts, coefficients: FloatArray, values: FloatArray
+    stats: Statistics, coefficients: FloatArray, values: FloatArray
 ) -> tuple[FloatArray, str]:
     """Return the sampling covariance at the estimates, negative ones as they are."""
     try:
-        quadratic = quadratic_covariance(stats, values)
+        if stats.strata is not None:
+            quadratic = stratum_quadratic_covariance(stats.strata, values)
+        else:
+            quadratic = quadratic_covariance(stats.cross_products, values)
     except TooLargeError:
         nothing = np.full((values.size, values.size), np.nan)
         return nothing, " No standard errors: the covariance of its sums of squares is too large."
@@ -143,15 +142,15 @@ def _covariance(
     return 0.5 * (covariance + covariance.T), ""
 
 
-def _mean(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _mean(sums: GroupSums, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the mean of all scores and its variance Σ σ² Σ n_g²/N², negative σ² as zero."""
-    n = float(stats.n)
-    squares = np.array([*((m @ m) for m in stats.group_n), n])
-    return stats.Xy / n, np.array([[np.maximum(values, 0.0) @ squares / n**2]])
+    n = float(sums.n)
+    squares = np.array([*sums.squares, n])
+    return np.array([sums.total / n]), np.array([[np.maximum(values, 0.0) @ squares / n**2]])
 
 
-def _status(names: tuple[str, ...], values: FloatArray, stats: CrossProducts) -> str:
-    if stats.yy == 0.0:
+def _status(names: tuple[str, ...], values: FloatArray, sums: GroupSums) -> str:
+    if sums.yy == 0.0:
         return "The response is constant: all components are 0."
     negative = [name for name, value in zip(names, values, strict=True) if value < 0.0]
     if not negative:

@@ -18,7 +18,7 @@ from vcomp.estimators.anova import AnovaTable
 from vcomp.estimators.closed_form import estimate_from
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.reductions import Adjustment, Reductions
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = ["Henderson3", "henderson3_table"]
 
@@ -31,7 +31,7 @@ class Henderson3:
 
     name: ClassVar[str] = "henderson3"
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone; components may be negative.
 
         Raises
@@ -40,7 +40,7 @@ class Henderson3:
             If nothing is left of a term after the others, or nothing for the residual; or if that
             cannot be computed in memory.
         """
-        reductions = _adjusted(stats)
+        reductions = _adjusted(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("henderson3", reductions, names)
 

@@ -7,15 +7,17 @@ equations that they make give MIVQUE(0), which is the ANOVA estimator of balance
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.components import RESIDUAL
+from vcomp.estimators.strata import StrataLikelihood
 from vcomp.exceptions import DesignError
 from vcomp.linalg.dense import solve, solve_positive
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = ["check_fixed_rank", "check_terms", "mivque0", "residual_sum_of_squares"]
 
@@ -27,7 +29,7 @@ _CONSTANT = 1e-26
 """A centred column whose square is below this share of its mean's is constant but for rounding."""
 
 
-def check_fixed_rank(stats: CrossProducts, names: Sequence[str], x_origin: FloatArray) -> None:
+def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
     """Refuse a fixed part whose columns are linearly dependent.
 
     Raises
@@ -58,7 +60,7 @@ def check_fixed_rank(stats: CrossProducts, names: Sequence[str], x_origin: Float
         )
 
 
-def check_terms(stats: CrossProducts, names: Sequence[str]) -> None:
+def check_terms(stats: Statistics, names: Sequence[str]) -> None:
     """Refuse random terms that group the rows alike, or whose components cannot be told apart.
 
     Raises
@@ -66,15 +68,17 @@ def check_terms(stats: CrossProducts, names: Sequence[str]) -> None:
     DesignError
         Naming the terms at fault.
     """
-    for (t, u), table in stats.pairs.items():
-        if stats.sizes[t] == stats.sizes[u] == table.counts.size:
-            raise DesignError(
-                f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
-                "same way, so their variances cannot be told apart; keep one of them"
-            )
-    forms = _quadratic_forms(stats)
+    for t, u in _alike(stats):
+        raise DesignError(
+            f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
+            "same way, so their variances cannot be told apart; keep one of them"
+        )
+    if stats.strata is not None:
+        forms = StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+    else:
+        forms = _quadratic_forms(stats.cross_products)
     for t, name in enumerate(names):
-        if forms[t, t] <= _DEPENDENT * np.square(stats.group_n[t]).sum():
+        if forms[t, t] <= _DEPENDENT * _squares(stats, t):
             raise DesignError(
                 f"nothing is left of term {name!r} after the fixed part, which tells all its "
                 f"groups apart; leave out (1|{name}) or the fixed factor"
@@ -88,6 +92,22 @@ def check_terms(stats: CrossProducts, names: Sequence[str]) -> None:
             f"the variances of {', '.join(involved)} cannot be told apart with these data: "
             "a combination of them gives the same covariances; leave one of them out"
         )
+
+
+def _alike(stats: Statistics) -> Iterator[tuple[int, int]]:
+    """Yield pairs of terms that group the rows alike."""
+    for t, u in combinations(range(stats.n_terms), 2):
+        if stats.sizes[t] == stats.sizes[u]:
+            by = stats.cross_products if stats.strata is None else stats.strata
+            if by.is_finer(t, u) and by.is_finer(u, t):
+                yield t, u
+
+
+def _squares(stats: Statistics, term: int) -> float:
+    """Return Σ_g n_g² of a term."""
+    if stats.strata is not None:
+        return float(stats.group_sums.squares[term])
+    return float(np.square(stats.cross_products.group_n[term]).sum())
 
 
 def residual_sum_of_squares(stats: CrossProducts) -> float:

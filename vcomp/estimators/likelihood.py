@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.blocked import BlockedLikelihood
 from vcomp.estimators.certify import Certified, certify
+from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.maximise import Maximum, maximise
@@ -25,7 +25,7 @@ from vcomp.estimators.options import (
     start_of,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import Statistics
 
 __all__ = ["ML", "REML", "estimate_by_likelihood"]
 
@@ -66,7 +66,7 @@ class REML:
     def __post_init__(self) -> None:
         check_options(self.max_iter, self.tol, self.engine)
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
         return _estimate(self, stats, names, reml=True)
 
@@ -90,27 +90,18 @@ class ML:
     def __post_init__(self) -> None:
         check_options(self.max_iter, self.tol, self.engine)
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
         return _estimate(self, stats, names, reml=False)
 
 
 def _estimate(
-    options: REML | ML, stats: CrossProducts, names: tuple[str, ...], *, reml: bool
+    options: REML | ML, stats: Statistics, names: tuple[str, ...], *, reml: bool
 ) -> Estimate:
     # Names are checked before anything is computed.
     known = known_components(options.hold, names)
     start_of(options.start, names, known, np.ones(len(names)))
-    return estimate_by_likelihood(_engine(stats, options.engine, reml=reml), names, options)
-
-
-def _engine(stats: CrossProducts, engine: str, *, reml: bool) -> LikelihoodEngine:
-    """Return the engine that was asked for, or the best one for the data."""
-    if engine not in ("auto", "blocked"):
-        raise EstimationError(
-            f"engine={engine!r} does not serve these data; use engine='auto' or 'blocked'"
-        )
-    return BlockedLikelihood(stats, reml=reml)
+    return estimate_by_likelihood(choose_engine(stats, options.engine, reml=reml), names, options)
 
 
 def estimate_by_likelihood(

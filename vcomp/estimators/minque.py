@@ -17,21 +17,18 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.closed_form import fixed_effects, negative_components
+from vcomp.estimators.closed_form import fixed_effects, negative_components, no_variance
 from vcomp.estimators.contrasts import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = ["MINQUE"]
 
 _DENSE_BELOW = 1500
 """Groups up to which the forms are computed with dense matrices of that order."""
-
-_EXACT_FIT = 1e-13
-"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
 
 _TOLERANCE = 1e-10
 """Length of a step, in standard errors, at which the iteration ends."""
@@ -80,7 +77,7 @@ class MINQUE:
         ):
             raise EstimationError(_weights_are(self.weights))
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone.
 
         Raises
@@ -89,12 +86,13 @@ class MINQUE:
             If the weights do not fit the components, or the iteration needs what the size of the
             data does not allow.
         """
+        sums = stats.cross_products
         w = prior_weights(self.weights, names)
-        rss = residual_sum_of_squares(stats)
-        if rss <= _EXACT_FIT * stats.yy or stats.yy == 0.0:
-            return _no_variance(stats, names)
-        w *= rss / (stats.n - stats.n_fixed) / w.sum()
-        return _labelled(stats, names, self._solved(stats, w), given=not self._to_the_end)
+        nothing = no_variance("minque", sums, names)
+        if nothing is not None:
+            return nothing
+        w *= residual_sum_of_squares(sums) / (sums.n - sums.n_fixed) / w.sum()
+        return _labelled(sums, names, self._solved(sums, w), given=not self._to_the_end)
 
     def _solved(self, stats: CrossProducts, w: FloatArray) -> _Solved:
         dense = sum(stats.sizes) <= _DENSE_BELOW
@@ -319,23 +317,4 @@ def _labelled(
         converged=not found.trapped and (given or found.step <= _TOLERANCE),
         status=f"{found.status(given=given)}{negative}.{'' if known else _NO_ERRORS}{reason}",
         engine="closed form: quadratic forms and their expectations",
-    )
-
-
-def _no_variance(stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
-    """Return zeros for a response that the fixed part reproduces, a constant above all."""
-    k, p = len(names), stats.n_fixed
-    what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
-    beta, _, _ = fixed_effects(stats, np.zeros(k))
-    return Estimate(
-        method="minque",
-        names=names,
-        values=np.zeros(k),
-        covariances={"sampling": np.zeros((k, k))},
-        beta=beta,
-        cov_beta=np.zeros((p, p)),
-        llf=np.nan,
-        converged=True,
-        status=f"{what}: all components are 0.",
-        engine="none: there is nothing to estimate",
     )

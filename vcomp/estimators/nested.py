@@ -141,7 +141,8 @@ class NestedCovariance:
         for depth in range(self._depth, 0, -1):
             away = means[depth] - means[depth - 1][self._parents[depth - 1]]
             total = total + _inner(_times(tree[depth].a, away), away)
-        return total + _inner(_times(tree[0].a, means[0]), means[0])
+        gram: FloatArray = total + _inner(_times(tree[0].a, means[0]), means[0])
+        return gram
 
     # Traces -------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class NestedCovariance:
         singles = (self._n - 1.0) + left
         traces[-1] = singles.sum() / c[-1]
         squares[-1] = -self._left_slope(tree, kappa, dA, slope, self._depth, c).sum(axis=0) / c[-1]
-        squares[-1, -1] += singles.sum() / c[-1] ** 2
+        squares[-1, -1] += singles.sum() / c[-1] / c[-1]
         return traces, 0.5 * (squares + squares.T)
 
     def _information_slopes(
@@ -185,7 +186,7 @@ class NestedCovariance:
     ) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the derivatives of A and a of all levels by the components."""
         dA = np.zeros((self._n.size, self._depth + 2))
-        dA[:, -1] = -self._n / c[-1] ** 2
+        dA[:, -1] = -self._n / c[-1] / c[-1]
         found_A, found_a = [], []
         for depth in range(self._depth, -1, -1):
             level = tree[depth]
@@ -237,13 +238,13 @@ class NestedCovariance:
                 second[above, depth] = _inner(sums[above], _times(tree[above].a, again[above]))
                 second[depth, above] = second[above, depth].T
         weighted = _times(self._n, rest)
-        first[-1] = (self._within + _inner(weighted, rest)) / s2**2
+        first[-1] = (self._within + _inner(weighted, rest)) / s2 / s2
         again = self._again(tree, self._depth, rest / s2)
         for depth, r in enumerate(sums):
             second[depth, -1] = _inner(r, _times(tree[depth].a, again[depth]))
             second[-1, depth] = second[depth, -1].T
         twice = _times(shrink, again[-1])
-        second[-1, -1] = self._within / s2**3 + _inner(weighted, twice) / s2**2
+        second[-1, -1] = (self._within / s2 + _inner(weighted, twice)) / s2 / s2
         return first, second
 
     def _again(self, tree: list[_Level], depth: int, values: FloatArray) -> list[FloatArray]:

@@ -22,9 +22,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.linalg.memory import available_bytes
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, StratumStatistics
 
-__all__ = ["TooLargeError", "quadratic_covariance"]
+__all__ = ["TooLargeError", "quadratic_covariance", "stratum_quadratic_covariance"]
 
 _DENSE_BELOW = 1_000_000
 """Elements up to which a product of pair tables is kept as a dense matrix."""
@@ -52,16 +52,52 @@ def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
     TooLargeError
         If a matrix between the groups of two terms would be needed that does not fit into memory.
     """
-    k = stats.n_terms
     chains = _Chains(stats)
-    forms = np.empty((k + 2, k + 2))  # terms, mean, total
-    for a, b in combinations_with_replacement(range(k + 2), 2):
-        forms[a, b] = forms[b, a] = _trace(chains, a, b, v)
+    return _less_the_mean(_projector_forms(chains, list(range(stats.n_terms + 2)), v))
+
+
+def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> FloatArray:
+    """Return the same from orthogonal strata.
+
+    In stratum s the projector of a term that holds its contrasts is that of the term's grouping,
+    that of another is zero; V is the stratum's own. Traces add up over strata.
+    """
+    k, tables = stats.n_terms, stats.remainder.tables
+    single = tables.n_terms
+    chains = _Chains(tables)
+    # Position of the mean's projector in the remainder, and of all observations.
+    mean, total = single, single + 1
+    every = frozenset(range(len(stats.shape)))
+    axes = [*stats.term_axes, frozenset(), every]
+    places = [*(total if g == single else g for g in stats.term_groupings), mean, total]
+    forms = np.zeros((k + 2, k + 2))
+    for stratum in stats.strata:
+        inside = [a for a in range(k + 2) if axes[a].issuperset(stratum.contrasts)]
+        used = sorted({places[a] for a in inside})
+        traces = _projector_forms(chains, used, stratum.coefficients @ v)
+        at = [used.index(places[a]) for a in inside]
+        forms[np.ix_(inside, inside)] += stratum.multiplicity * traces[np.ix_(at, at)]
+    return _less_the_mean(forms)
+
+
+def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> FloatArray:
+    """Return tr(A_a V A_b V) of some projectors: terms, then the mean, then all observations."""
+    forms = np.empty((len(positions), len(positions)))
+    for i, a in enumerate(positions):
+        for j, b in enumerate(positions[: i + 1]):
+            forms[i, j] = forms[j, i] = _trace(chains, a, b, v)
+    return forms
+
+
+def _less_the_mean(forms: FloatArray) -> FloatArray:
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from forms of the terms, the mean, the total."""
+    k = forms.shape[0] - 2
     contrast = np.zeros((k + 1, k + 2))
     contrast[:k, :k] = np.eye(k)
     contrast[k, k + 1] = 1.0
     contrast[:, k] = -1.0
-    return 2.0 * contrast @ forms @ contrast.T
+    covariance: FloatArray = 2.0 * contrast @ forms @ contrast.T
+    return covariance
 
 
 def _trace(chains: _Chains, a: int, b: int, v: FloatArray) -> float:

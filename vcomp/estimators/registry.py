@@ -12,7 +12,7 @@ from vcomp.estimators.likelihood import ML, REML
 from vcomp.estimators.minque import MINQUE
 from vcomp.estimators.type1 import Type1
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import Statistics
 
 __all__ = ["METHODS", "Estimator", "get_estimator"]
 
@@ -22,7 +22,7 @@ class Estimator(Protocol):
 
     name: Any
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return components and fixed effects from the statistics alone."""
 
 

@@ -22,6 +22,7 @@ from vcomp.estimators.blocked_covariance import BlockedCovariance
 from vcomp.estimators.engine import Derivatives, ExactEngine, InformationKind, Solution
 from vcomp.estimators.forms import Columns, Covariance, Forms
 from vcomp.estimators.nested import NestedCovariance
+from vcomp.estimators.strata_effects import strata_solution
 from vcomp.linalg.dense import solve, solve_positive
 from vcomp.statistics.strata import Stratum, StratumStatistics
 
@@ -177,6 +178,10 @@ class StrataLikelihood(ExactEngine):
         if kind == "average":
             return average
         return expected if kind == "expected" else 2.0 * average - expected
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`."""
+        return strata_solution(self.stats, self._covariances, np.asarray(v, dtype=float))
 
     # One point ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from vcomp.estimators.anova import AnovaTable
 from vcomp.estimators.closed_form import estimate_from
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.reductions import Adjustment, Reductions
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = ["Type1", "type1_table"]
 
@@ -30,7 +30,7 @@ class Type1:
 
     name: ClassVar[str] = "type1"
 
-    def estimate(self, stats: CrossProducts, names: tuple[str, ...]) -> Estimate:
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone; components may be negative.
 
         Raises
@@ -39,7 +39,7 @@ class Type1:
             If nothing is left of a term after those before it, or nothing for the residual; or if
             that cannot be computed in memory.
         """
-        reductions = _sequential(stats)
+        reductions = _sequential(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("type1", reductions, names)
 

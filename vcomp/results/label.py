@@ -7,14 +7,13 @@ import numpy as np
 from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents, closure
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
-from vcomp.statistics import CrossProducts, ScoreTable
-from vcomp.statistics.effective_n import inverse_effective_n
+from vcomp.statistics import GroupSums, ScoreTable
 
 __all__ = ["label", "two_way_mean_squares"]
 
 
 def label(
-    design: Design, stats: CrossProducts, estimate: Estimate, table: ScoreTable | None
+    design: Design, sums: GroupSums, estimate: Estimate, table: ScoreTable | None
 ) -> VarianceComponents:
     """Give the estimated components their facets, nesting, sizes and covariance."""
     structure = design.structure
@@ -38,7 +37,7 @@ def label(
         cov=next(iter(estimate.covariances.values())),
         nested_in=nested_in,
         sizes={f: n for f, n in structure.sizes.items() if f in everything},
-        inverse_n=_inverse_n(design, stats, estimate.names),
+        inverse_n=_inverse_n(design, sums, estimate.names),
         mean_squares=mean_squares,
         held=estimate.held,
     )
@@ -50,13 +49,13 @@ def _is_taken(structure: Structure) -> bool:
 
 
 def _inverse_n(
-    design: Design, stats: CrossProducts, names: tuple[str, ...]
+    design: Design, sums: GroupSums, names: tuple[str, ...]
 ) -> dict[str, dict[str, float]]:
     """Return the exact 1/n of every component for each facet that has a term of its own."""
     found = {}
     for position, term in enumerate(design.formula.random):
         if len(term.facets) == 1:
-            inverse = inverse_effective_n(stats, position)
+            inverse = sums.inverse_n[position].tolist()
             found[term.facets[0]] = dict(zip(names, inverse, strict=True))
     return found
 

@@ -12,12 +12,12 @@ from vcomp.design import Chunk, Design, Rows
 from vcomp.design.design import term_codes
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import select_predictors
-from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.choose import prediction_engine
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError, warn
 from vcomp.linalg.dense import solve_positive
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ class FittedModel(Protocol):
     design: Design
     rows: Rows
     chunk: Chunk
-    stats: CrossProducts
+    statistics: Statistics
     environment: Any
 
 
@@ -126,10 +126,10 @@ class RowAccess:
             raise EstimationError(
                 "effects cannot be predicted where the residual variance is estimated at 0"
             )
-        return BlockedLikelihood(self.model.stats, reml=True).solution(v)
+        return prediction_engine(self.model.statistics).solution(v)
 
     def _nothing(self) -> Solution:
-        stats = self.model.stats
+        stats = self.model.statistics
         zeros = tuple(np.zeros(q) for q in stats.sizes)
         beta = solve_positive(stats.XX, stats.Xy)
         return Solution(beta, np.zeros((beta.size, beta.size)), zeros, zeros, zeros)

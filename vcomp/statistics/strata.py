@@ -17,10 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design import TermDesign
+from vcomp.design.combine import find_combinations, number_combinations
+from vcomp.design.grid import Grid
 from vcomp.statistics.cross_products import CrossProducts
 
-__all__ = ["GroupedColumns", "Remainder", "Stratum", "StratumStatistics"]
+__all__ = ["Cells", "GroupedColumns", "Layout", "Remainder", "Stratum", "StratumStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,85 @@ class Stratum:
 
 
 @dataclass(frozen=True, slots=True)
+class Cells:
+    """The columns y and X in the cells of the grid.
+
+    Attributes
+    ----------
+    shape : numbers of levels of the axes
+    n : (M,) rows of a cell for each combination of axis levels
+    tables : for each column the (R, M) means of the cells, a (R, 1) table where it is constant
+    within : (b, b) squares and products within cells
+    """
+
+    shape: tuple[int, ...]
+    n: FloatArray
+    tables: tuple[FloatArray, ...]
+    within: FloatArray
+
+    @property
+    def are_single(self) -> bool:
+        """Whether every cell has one row."""
+        return bool((self.n == 1.0).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the groups of the terms are in tables of axis levels by groups of cells.
+
+    Attributes
+    ----------
+    terms, n_levels : the terms and the numbers of levels of the facets
+    grid : axes and cells
+    rank : (M,) place of each cell of the grid in the tables
+    codes : for each grouping the (M,) group of the cells, in the tables' order
+    of_term : for each term its grouping, or their number where it tells single cells apart
+    """
+
+    terms: tuple[TermDesign, ...]
+    n_levels: tuple[int, ...]
+    grid: Grid
+    rank: IntArray
+    codes: tuple[IntArray, ...]
+    of_term: tuple[int, ...]
+
+    def places(self, term: int) -> LongArray:
+        """Return for each group of a term its place: combinations of its axes, then groups."""
+        design = self.terms[term]
+        levels = dict(zip(design.facets, design.level_codes(self.n_levels), strict=True))
+        places = np.zeros(design.size, dtype=np.int64)
+        for axis, size in zip(self.grid.axes, self.grid.shape, strict=True):
+            if axis in levels:
+                places = places * size + levels[axis]
+        group = self._group_of_cell(term)
+        cell = self._cell_of_group(levels)
+        return places * (int(group.max()) + 1) + group[cell]
+
+    def _group_of_cell(self, term: int) -> LongArray:
+        """Return the group of each cell of the grid in a term's grouping."""
+        if self.of_term[term] == len(self.codes):
+            return self.rank.astype(np.int64)
+        return self.codes[self.of_term[term]][self.rank].astype(np.int64)
+
+    def _cell_of_group(self, levels: dict[int, LongArray]) -> LongArray:
+        """Return a cell of the grid in which the levels of each group of a term occur."""
+        size, cells, groups = 1, np.zeros(self.grid.n_cells, np.int32), None
+        for facet, codes in zip(self.grid.rest, self.grid.levels, strict=True):
+            if facet not in levels:
+                continue
+            n = self.n_levels[facet]
+            keys, cells = number_combinations(cells, size, codes, n)
+            wanted = levels[facet] if groups is None else groups * n + levels[facet]
+            groups = find_combinations(keys, wanted).astype(np.int64)
+            size = keys.size
+        if groups is None:
+            return np.zeros(1, dtype=np.int64)
+        first = np.zeros(size, dtype=np.int64)
+        first[cells] = np.arange(cells.size)
+        return first[groups]
+
+
+@dataclass(frozen=True, slots=True)
 class StratumStatistics:
     """All strata of a design, with what they have in common.
 
@@ -102,6 +184,8 @@ class StratumStatistics:
     remainder : the groupings
     strata : the strata, by their contrasts
     XX, Xy, yy : cross-products over all rows
+    layout : where the groups of the terms are
+    cells : y and X in the cells, None where no term tells single cells apart
     """
 
     n: int
@@ -114,6 +198,8 @@ class StratumStatistics:
     XX: FloatArray
     Xy: FloatArray
     yy: float
+    layout: Layout
+    cells: Cells | None
 
     @property
     def n_terms(self) -> int:

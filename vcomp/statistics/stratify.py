@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,11 +15,18 @@ from vcomp.design.grid import Grid
 from vcomp.kernels.codes import place_rows
 from vcomp.kernels.grid import cell_sums, place_cells, within_cells
 from vcomp.statistics.groupings import Groupings, find_groupings
-from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics, coefficients
+from vcomp.statistics.strata import (
+    Cells,
+    GroupedColumns,
+    Layout,
+    Stratum,
+    StratumStatistics,
+    coefficients,
+)
 
-__all__ = ["stratify"]
+__all__ = ["split_axes", "stratify"]
 
-_BLOCK = 65_536
+_BLOCK = 131_072
 """Cells that are worked on together: what a core's second cache holds."""
 
 _NOTHING = 1e-20
@@ -29,29 +35,6 @@ _NOTHING = 1e-20
 _MAX_AXES = 12
 
 _THREADS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """The columns y and X in the cells of the grid.
-
-    Attributes
-    ----------
-    shape : numbers of levels of the axes
-    n : (M,) rows of a cell for each combination of axis levels
-    tables : for each column the (R, M) means of the cells, a (R, 1) table where it is constant
-    within : (b, b) squares and products within cells
-    """
-
-    shape: tuple[int, ...]
-    n: FloatArray
-    tables: tuple[FloatArray, ...]
-    within: FloatArray
-
-    @property
-    def are_single(self) -> bool:
-        """Whether every cell has one row."""
-        return bool((self.n == 1.0).all())
 
 
 def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
@@ -99,6 +82,15 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
         XX=np.array([[float(y.size)]]) if constant else X.T @ X,
         Xy=np.array([y.sum()]) if constant else X.T @ y,
         yy=float(y @ y),
+        layout=Layout(
+            terms=chunk.terms,
+            n_levels=chunk.facet_sizes,
+            grid=grid,
+            rank=groupings.rank,
+            codes=groupings.codes,
+            of_term=groupings.of_term,
+        ),
+        cells=cells if single in groupings.of_term else None,
     )
 
 
@@ -113,11 +105,11 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
         place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
     n = grid.cell_n[groupings.order]
     size = grid.n_combinations * grid.n_cells
-    counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
     values = [chunk.y, *(np.ascontiguousarray(x) for x in _varying(chunk.X))]
     means = [cell_sums(places, column, size) for column in values]
     within = np.zeros((len(values), len(values)))
     if not (n == 1.0).all():
+        counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
         means = [m / counts for m in means]
         for i, a in enumerate(values):
             for j in range(i + 1):
@@ -171,7 +163,7 @@ def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
 # Cells → strata ---------------------------------------------------------------------------------
 
 
-def _split(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
+def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
     """Split a table along its axes into means and contrasts, each scaled to keep lengths.
 
     Parameters
@@ -203,7 +195,7 @@ def _split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], 
     raw = [[_group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
     means: dict[tuple[int, ...], list[FloatArray]] = {}
     for grouping in raw:
-        parts = [_split(table.copy(), cells.shape) for table in grouping]
+        parts = [split_axes(table.copy(), cells.shape) for table in grouping]
         for contrasts in parts[0]:
             stacked = np.stack([part[contrasts].T for part in parts], axis=1)
             means.setdefault(contrasts, []).append(np.ascontiguousarray(stacked))
@@ -226,8 +218,8 @@ def _group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArr
     weighted = table if (n == 1.0).all() else table * n
     if (np.diff(groups) >= 0).all():
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        sums: FloatArray = np.add.reduceat(weighted, starts, axis=1)
-        return sums / group_n
+        sums: FloatArray = np.add.reduceat(weighted, starts, axis=1) / group_n
+        return sums
     from scipy.sparse import csr_array
 
     indicator = csr_array(
@@ -251,14 +243,15 @@ def _within(
 
     def work(block: slice) -> FloatArray:
         parts = [
-            _split(_block(table, block) - centre[:, inner[block]], cells.shape)
+            split_axes(_block(table, block) - centre[:, inner[block]], cells.shape)
             for table, centre in zip(cells.tables, centres, strict=True)
         ]
         return np.array([_products([p[s] for p in parts], weights, block) for s in strata])
 
     with ThreadPoolExecutor(_THREADS) as pool:
         # Summed in the order of the blocks, whichever is done first.
-        return np.array(list(pool.map(work, blocks))).sum(axis=0)
+        within: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
+    return within
 
 
 def _block(table: FloatArray, block: slice) -> FloatArray:

@@ -1,0 +1,153 @@
+"""Predicted effects from orthogonal strata.
+
+û_t = σ²_t Z_t'P y. In the coordinates of the strata a group of term t, with the axes C_t, has its
+part in every stratum s ⊆ C_t; a mean over an axis of n levels stands there scaled by √n, so that
+
+    Z_t'P y = Π_{f ∉ C_t} √n_f  Σ_{s ⊆ C_t} Π_{f ∈ C_t∖s} n_f^(−½)  Z'P_s y_s
+    Z_t'V⁻¹Z_t has the diagonal  Π_{f ∉ C_t} n_f  Σ_s Π_{f ∈ s} (1 − 1/n_f) Π_{f ∈ C_t∖s} 1/n_f  d_s
+
+with d_s the diagonal of Z'V_s⁻¹Z. Variances follow: σ²_t − σ⁴_t diag(Z_t'V⁻¹Z_t) given the fixed
+effects, and with their uncertainty σ⁴_t diag(Z_t'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z_t) more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.engine import Solution
+from vcomp.estimators.forms import Covariance
+from vcomp.estimators.nested import NestedCovariance
+from vcomp.linalg.dense import solve_positive
+from vcomp.statistics.strata import Stratum, StratumStatistics
+from vcomp.statistics.stratify import split_axes
+
+__all__ = ["strata_solution"]
+
+
+def strata_solution(
+    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray
+) -> Solution:
+    """Return fixed effects and predicted effects at components `v`.
+
+    Parameters
+    ----------
+    stats : strata whose remaining facets are nested
+    covariances : of the strata
+    v : (k + 1,) components, the residual last
+    """
+    parts = [_Part(stats, s, c, v) for s, c in zip(stats.strata, covariances, strict=True)]
+    beta, cov_beta = np.zeros(stats.n_fixed), np.zeros((stats.n_fixed, stats.n_fixed))
+    for part in parts:
+        columns = list(part.stratum.fixed)
+        beta[columns] = part.beta
+        cov_beta[np.ix_(columns, columns)] = part.cov_beta
+    rest = _residual_parts(stats, beta)
+    effects, prediction, conditional = [], [], []
+    for t in range(stats.n_terms):
+        if v[t] == 0.0:
+            nothing = np.zeros(stats.sizes[t])
+            effects.append(nothing)
+            prediction.append(nothing)
+            conditional.append(nothing)
+            continue
+        inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
+        sums, diagonal, fixed = _term_forms(stats, t, inside, rest)
+        places = stats.layout.places(t)
+        effects.append(v[t] * sums[places])
+        conditional.append(v[t] - v[t] ** 2 * diagonal[places])
+        prediction.append(conditional[-1] + v[t] ** 2 * fixed[places])
+    return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
+
+
+class _Part:
+    """One stratum at given components: what its groups hold of P y, of V⁻¹ and of V⁻¹X."""
+
+    def __init__(
+        self, stats: StratumStatistics, stratum: Stratum, covariance: Covariance, v: FloatArray
+    ) -> None:
+        assert isinstance(covariance, NestedCovariance)
+        self.stratum = stratum
+        self.c = stratum.coefficients @ v
+        _, gram = covariance.log_det_and_gram(self.c)
+        p = gram.shape[0] - 1
+        self.cov_beta = solve_positive(gram[1:, 1:], np.eye(p))
+        self.beta = solve_positive(gram[1:, 1:], gram[1:, 0])
+        contrast = np.concatenate([[1.0], -self.beta])
+        projections = covariance.projections(self.c)
+        # (r, q): replicates are combinations of axis levels.
+        self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
+        self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
+        self.diagonals = covariance.diagonals(self.c)
+        self.single_diagonal = covariance.single_diagonal(self.c)
+
+
+def _residual_parts(
+    stats: StratumStatistics, beta: FloatArray
+) -> dict[tuple[int, ...], FloatArray]:
+    """Return y − Xβ̂ of the cells in every stratum, if some term tells single cells apart."""
+    if stats.cells is None:
+        return {}
+    table = stats.cells.tables[0].copy()
+    for column, b in zip(stats.cells.tables[1:], beta, strict=True):
+        table -= b * column
+    return split_axes(table, stats.shape)
+
+
+def _term_forms(
+    stats: StratumStatistics,
+    term: int,
+    parts: Sequence[_Part],
+    rest: dict[tuple[int, ...], FloatArray],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return Z'P y, and the diagonals of Z'V⁻¹Z and Z'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z of a term.
+
+    They are in the order of the layout: combinations of the term's axes, then its groups of cells.
+    """
+    axes = sorted(stats.term_axes[term])
+    shape = tuple(stats.shape[f] for f in axes)
+    outside = prod(n for f, n in enumerate(stats.shape) if f not in axes)
+    grouping = stats.term_groupings[term]
+    sums = diagonal = fixed = np.zeros((1,) * len(axes) + (1,))
+    for part in parts:
+        contrasts = part.stratum.contrasts
+        away = prod(stats.shape[f] for f in axes if f not in contrasts)
+        kept = tuple(stats.shape[f] if f in contrasts else 1 for f in axes)
+        share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
+        values, squares, used = _group_forms(stats, part, grouping, rest)
+        scale = np.sqrt(outside / away)
+        sums = sums + scale * values.reshape((*kept, -1))
+        diagonal = diagonal + outside * share * squares
+        if part.beta.size:
+            taken = np.einsum("irq,ij,jrq->rq", used, part.cov_beta, used)
+            fixed = fixed + scale**2 * taken.reshape((*kept, -1))
+    full = (*shape, sums.shape[-1])
+    return tuple(np.broadcast_to(a, full).ravel() for a in (sums, diagonal, fixed))  # type: ignore[return-value]
+
+
+def _group_forms(
+    stats: StratumStatistics,
+    part: _Part,
+    grouping: int,
+    rest: dict[tuple[int, ...], FloatArray],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return Z'P y (r, q), the diagonal of Z'V⁻¹Z (q,), and Z'V⁻¹X (p, r, q) in one stratum."""
+    if grouping < stats.remainder.n_groupings:
+        return part.sums[grouping], part.diagonals[grouping], part.fixed[grouping]
+    assert stats.cells is not None
+    # V⁻¹x = (x − Σ c_l Z_l Z_l'V⁻¹x)/c_e in single cells.
+    codes, s2 = stats.layout.codes, part.c[-1]
+    left = rest[part.stratum.contrasts].copy()
+    for level, c in enumerate(part.c[:-1]):
+        if c:
+            left -= c * part.sums[level][:, codes[level]]
+    used = np.zeros((part.beta.size, *left.shape))
+    for i, j in enumerate(part.stratum.fixed):
+        column = np.broadcast_to(stats.cells.tables[1 + j], stats.cells.tables[0].shape)
+        used[i] = split_axes(column.copy(), stats.shape)[part.stratum.contrasts]
+        for level, c in enumerate(part.c[:-1]):
+            used[i] -= c * part.fixed[level][i][:, codes[level]]
+    return left / s2, part.single_diagonal[codes[-1]], used / s2

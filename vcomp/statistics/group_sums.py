@@ -1,0 +1,166 @@
+"""What analysis of variance needs of the groups, whichever way the rows were summed.
+
+With S_g and n_g the sum and the number of rows of group g of term t, and n_gh the rows that it
+shares with group h of term u:
+
+    T_t = Σ_g S_g²/n_g,   k_tu = Σ_g (1/n_g) Σ_h n_gh²,   1/n_tu = mean over g of Σ_h n_gh²/n_g²
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.strata import Stratum, StratumStatistics
+
+__all__ = ["GroupSums", "group_sums", "stratum_group_sums"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Sums over the groups of the terms and over pairs of groups.
+
+    Attributes
+    ----------
+    n : number of rows
+    total, yy : sum and sum of squares of the centred response
+    sizes : numbers of groups
+    T : (k,) uncorrected sums of squares of the group means
+    coefficients : (k, k) k_tu, the expectation of T_t for a unit component of term u
+    squares : (k,) Σ_g n_g²
+    inverse_n : (k, k + 1) 1/n_tu: the share of component u in the variance of the mean of one
+        group of t, averaged over groups (Brennan 2001, eq. 7.28); the residual is the last
+    finer : (k, k) whether every group of term t lies within one group of term u
+    """
+
+    n: int
+    total: float
+    yy: float
+    sizes: tuple[int, ...]
+    T: FloatArray
+    coefficients: FloatArray
+    squares: FloatArray
+    inverse_n: FloatArray
+    finer: BoolArray
+
+    @property
+    def n_terms(self) -> int:
+        """Number of random terms, the residual not counted."""
+        return len(self.sizes)
+
+
+def group_sums(stats: CrossProducts) -> GroupSums:
+    """Return the sums of general cross-products."""
+    k = stats.n_terms
+    coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
+    for t, n in enumerate(stats.group_n):
+        for u in range(k):
+            table = stats.gram(t, u)
+            shared = np.asarray(table.multiply(table).sum(axis=1)).ravel()
+            coefficients[t, u] = (shared / n).sum()
+            inverse[t, u] = np.mean(shared / n**2)
+        inverse[t, k] = np.mean(1.0 / n)
+    return GroupSums(
+        n=stats.n,
+        total=float(stats.Zy[0].sum()),
+        yy=stats.yy,
+        sizes=stats.sizes,
+        T=np.array([(y * y / n).sum() for y, n in zip(stats.Zy, stats.group_n, strict=True)]),
+        coefficients=coefficients,
+        squares=np.array([n @ n for n in stats.group_n]),
+        inverse_n=inverse,
+        finer=np.array([[stats.is_finer(t, u) for u in range(k)] for t in range(k)]),
+    )
+
+
+def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
+    """Return the sums of a design with axes: products of the axes' sizes and few cells' sums."""
+    k, shape = stats.n_terms, stats.shape
+    coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
+    squares, T = np.empty(k), np.zeros(k)
+    for t, axes in enumerate(stats.term_axes):
+        inside = prod(shape[f] for f in axes)
+        outside = prod(n for f, n in enumerate(shape) if f not in axes)
+        n = outside * _grouping_n(stats, stats.term_groupings[t])
+        # Groups of single observations are all alike, and stand for as many as they are.
+        times = inside * (stats.remainder.n if _is_single(stats, t) else 1)
+        for u, others in enumerate(stats.term_axes):
+            factor = prod(n_f for f, n_f in enumerate(shape) if f in others - axes)
+            factor *= prod(n_f for f, n_f in enumerate(shape) if f not in axes | others) ** 2
+            shared = factor * _shared(stats, stats.term_groupings[t], stats.term_groupings[u])
+            coefficients[t, u] = times * (shared / n).sum()
+            inverse[t, u] = np.mean(shared / n**2)
+        inverse[t, k] = np.mean(1.0 / n)
+        squares[t] = times * (n @ n)
+    for stratum in stats.strata:
+        by_grouping = _sums_of_squares(stats, stratum)
+        for t, axes in enumerate(stats.term_axes):
+            if axes.issuperset(stratum.contrasts):
+                T[t] += by_grouping[stats.term_groupings[t]]
+    return GroupSums(
+        n=stats.n,
+        total=_total(stats),
+        yy=stats.yy,
+        sizes=stats.sizes,
+        T=T,
+        coefficients=coefficients,
+        squares=squares,
+        inverse_n=inverse,
+        finer=np.array([[stats.is_finer(t, u) for u in range(k)] for t in range(k)]),
+    )
+
+
+def _is_single(stats: StratumStatistics, term: int) -> bool:
+    return stats.term_groupings[term] == stats.remainder.n_groupings
+
+
+def _grouping_n(stats: StratumStatistics, grouping: int) -> FloatArray:
+    """Return the observations in each group; of single observations one stands for all."""
+    if grouping == stats.remainder.n_groupings:
+        return np.ones(1)
+    return stats.remainder.tables.group_n[grouping]
+
+
+def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:
+    """Return Σ_h n_gh² for the groups g of one grouping and h of another."""
+    single = stats.remainder.n_groupings
+    if a == single:
+        return np.ones(1)
+    if b == single:
+        return stats.remainder.tables.group_n[a]
+    table = stats.remainder.tables.gram(a, b)
+    shared: FloatArray = np.asarray(table.multiply(table).sum(axis=1)).ravel()
+    return shared
+
+
+def _sums_of_squares(stats: StratumStatistics, stratum: Stratum) -> FloatArray:
+    """Return Σ n m² of the means of y in the groups of every grouping, and Σ y² as the last."""
+    tables, columns = stats.remainder.tables, stratum.columns
+    squares = np.empty(tables.n_terms + 1)
+    if stats.remainder.parents is None:
+        for grouping, (n, means) in enumerate(zip(tables.group_n, columns.means, strict=True)):
+            squares[grouping] = n @ np.square(means[:, 0]).sum(axis=1)
+        squares[-1] = columns.within[0, 0]
+        return squares
+    means = columns.means[0][:, 0]
+    for grouping in range(tables.n_terms - 1, -1, -1):
+        n = tables.group_n[grouping]
+        squares[grouping] = n @ np.square(means).sum(axis=1)
+        if grouping:
+            starts = np.flatnonzero(np.diff(stats.remainder.parents[grouping - 1], prepend=-1))
+            sums = np.add.reduceat(n[:, None] * means, starts, axis=0)
+            means = sums / tables.group_n[grouping - 1][:, None]
+    squares[-1] = squares[tables.n_terms - 1] + columns.within[0, 0]
+    return squares
+
+
+def _total(stats: StratumStatistics) -> float:
+    """Return the sum of the response, from the stratum of all means."""
+    (means,) = [s.columns.means for s in stats.strata if not s.contrasts]
+    finest = means[-1][:, 0, 0]
+    n = stats.remainder.tables.group_n[len(stats.remainder.tables.group_n) - 1]
+    return float(np.sqrt(prod(stats.shape)) * (n @ finest))
