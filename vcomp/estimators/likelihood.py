@@ -15,7 +15,7 @@ from vcomp.estimators.certify import Certified, certify
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.maximise import Maximum, maximise
+from vcomp.estimators.maximise import VANISHED, Maximum, maximise
 from vcomp.estimators.options import (
     Hold,
     Known,
@@ -32,8 +32,8 @@ __all__ = ["ML", "REML", "estimate_by_likelihood"]
 _EXACT_FIT = 1e-13
 """y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
 
-_NO_RESIDUAL = 1e-13
-"""A residual below this share of the variance left by the fixed part is rounding."""
+_ROUNDED_RESIDUAL = 1e-12
+"""A residual below this share of the total variance is rounding if no maximum is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,9 @@ def _maximise(
         raise EstimationError(
             _SINGULAR if options.start is None and not known.held.any() else _BAD_START
         ) from None
-    if found.v[-1] <= _NO_RESIDUAL * likelihood.rss / likelihood.n and not known.held[-1]:
+    share = found.v[-1] / found.v.sum()
+    rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
+    if share <= rounding and not found.at_limit and not known.held[-1]:
         raise EstimationError(_SINGULAR)
     return found
 
@@ -196,9 +198,10 @@ _BAD_START = (
 
 
 def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
-    """Return MIVQUE(0) estimates, those that are not clearly positive raised to be so."""
+    """Return MIVQUE(0) estimates, those that are not above zero but for rounding raised."""
     total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
-    return np.maximum(likelihood.mivque0(), 0.01 * total / (len(likelihood.sizes) + 1))
+    start = likelihood.mivque0()
+    return np.where(start > 1e-10 * total, start, 0.01 * total / start.size)
 
 
 def _monte_carlo(
@@ -246,6 +249,11 @@ def _why_not(found: Maximum, certified: Certified, options: REML | ML) -> str:
         return (
             f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle; "
             f"try another start= ({decrement})"
+        )
+    if found.newton_decrement < 0.05:
+        return (
+            "rounding hides what is left of the way, as it does where components are many decades "
+            f"apart; hold= the smallest, or leave out its term ({decrement})"
         )
     return (
         "no step raises the likelihood any more; try another start=, or leave out a term that is "

@@ -17,7 +17,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.engine import Derivatives, LikelihoodEngine
 from vcomp.linalg.bounded import bounded_step
 
-__all__ = ["Iteration", "Maximum", "StepKind", "maximise"]
+__all__ = ["VANISHED", "Iteration", "Maximum", "StepKind", "maximise"]
 
 StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
 
@@ -25,6 +25,9 @@ _NEWTON_BELOW = 0.05
 """Newton decrement (in standard errors) below which the observed information takes over."""
 
 _HALVINGS = 12
+
+VANISHED = 1e-20
+"""A residual below this share of the total variance is none: responses have 16 digits."""
 
 _INSIDE = 0.1
 """The residual keeps this share in one step: at zero there is no likelihood."""
@@ -135,7 +138,7 @@ def maximise(
     previous, done = np.inf, False
     while True:
         done = climb.balances(here) and (here.decrement <= tol or _stalled(here, previous))
-        if done or len(log) > max_iter:
+        if done or len(log) > max_iter or climb.vanished(here):
             break
         previous = here.decrement
         moved = climb.move(here)
@@ -218,6 +221,10 @@ class _Climb:
         """Whether no score is far from zero: an information that is all rounding would hide it."""
         relative = np.abs(here.v * here.derivatives.score)[~self.held]
         return bool(relative.max(initial=0.0) <= 1e-4 * np.sqrt(self.likelihood.n))
+
+    def vanished(self, here: _Place) -> bool:
+        """Whether the residual is on its way to zero, where the likelihood has no bound."""
+        return not self.held[-1] and bool(here.v[-1] <= VANISHED * here.v.sum())
 
     def snapped(self, here: _Place, logged: Iteration) -> tuple[_Place, Iteration]:
         """Put components on their bound that are nearer to it than can be told."""
