@@ -98,7 +98,7 @@ def fixed_effects(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray,
         return np.zeros(0), nothing, ""
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
-            solution = BlockedLikelihood(stats, reml=True).solution(v)
+            fixed = BlockedLikelihood(stats, reml=True).fixed_effects(v)
         except EstimationError:
             return (
                 np.full(p, np.nan),
@@ -108,7 +108,7 @@ def fixed_effects(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray,
         except np.linalg.LinAlgError:
             pass
         else:
-            return solution.beta, solution.cov_beta, ""
+            return *fixed, ""
     return (
         solve_positive(stats.XX, stats.Xy),
         nothing,

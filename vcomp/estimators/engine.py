@@ -109,6 +109,9 @@ class LikelihoodEngine(Protocol):
     ) -> FloatArray:
         """Return an information matrix, nan where a component is zero if `positive_only`."""
 
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`, on the centred scale."""
+
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
 

@@ -130,7 +130,7 @@ def estimate_by_likelihood(
         found = _maximise(likelihood, start, known, options)
     with _timed(seconds, "information"):
         certified = certify(likelihood, found, names, options.tol)
-        solution = likelihood.solution(found.v)
+        beta, cov_beta = likelihood.fixed_effects(found.v)
         noise = likelihood.monte_carlo(found.v)
         llf_error = likelihood.loglike_error(found.v)
         llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
@@ -140,8 +140,8 @@ def estimate_by_likelihood(
         names=names,
         values=found.v,
         covariances=certified.covariances,
-        beta=solution.beta,
-        cov_beta=solution.cov_beta,
+        beta=beta,
+        cov_beta=cov_beta,
         llf=llf,
         converged=certificate.at_maximum,
         status=_status(found, names, certified, options),

@@ -179,6 +179,16 @@ class StrataLikelihood(ExactEngine):
             return average
         return expected if kind == "expected" else 2.0 * average - expected
 
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        points = self._points(v)
+        covariance = np.zeros((self.n_fixed, self.n_fixed))
+        for point in points:
+            columns = list(point.stratum.fixed)
+            inverse = solve_positive(point.XVX, np.eye(len(columns)))
+            covariance[np.ix_(columns, columns)] = inverse
+        return self._beta(points), covariance
+
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
         return strata_solution(self.stats, self._covariances, np.asarray(v, dtype=float))
@@ -236,6 +246,8 @@ def stratum_covariance(stats: StratumStatistics, stratum: Stratum) -> Covariance
 
 def _fixed_effects(gram: FloatArray) -> FloatArray:
     """Return β̂ of the columns after the first, which is y."""
+    if gram.shape[0] == 1:
+        return np.zeros(0)
     return solve_positive(gram[1:, 1:], gram[1:, 0])
 
 

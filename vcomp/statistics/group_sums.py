@@ -82,6 +82,8 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
     k, shape = stats.n_terms, stats.shape
     coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
     squares, T = np.empty(k), np.zeros(k)
+    pairs = {(a, b) for a in stats.term_groupings for b in stats.term_groupings}
+    meetings = {(a, b): _shared(stats, a, b) for a, b in pairs}
     for t, axes in enumerate(stats.term_axes):
         inside = prod(shape[f] for f in axes)
         outside = prod(n for f, n in enumerate(shape) if f not in axes)
@@ -91,7 +93,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
         for u, others in enumerate(stats.term_axes):
             factor = prod(n_f for f, n_f in enumerate(shape) if f in others - axes)
             factor *= prod(n_f for f, n_f in enumerate(shape) if f not in axes | others) ** 2
-            shared = factor * _shared(stats, stats.term_groupings[t], stats.term_groupings[u])
+            shared = factor * meetings[stats.term_groupings[t], stats.term_groupings[u]]
             coefficients[t, u] = times * (shared / n).sum()
             inverse[t, u] = np.mean(shared / n**2)
         inverse[t, k] = np.mean(1.0 / n)
