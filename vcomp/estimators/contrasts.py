@@ -26,6 +26,10 @@ from vcomp.statistics import CrossProducts
 __all__ = ["Contrasts", "EngineForms", "PriorForms", "Priors"]
 
 
+_SINGULAR = 1e-6
+"""A pivot of V below this share of the residual component is as good as none."""
+
+
 @dataclass(frozen=True, slots=True)
 class PriorForms:
     """MINQUE's equations at one prior.
@@ -154,6 +158,9 @@ class Contrasts:
             S = (self._Z * np.repeat(w[:-1], self._sizes)) @ self._Z.T
             S[np.diag_indices_from(S)] += w[-1]
             factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+            # No pivot is below the residual component unless another component is negative.
+            if np.square(np.diagonal(factor[0])).min(initial=w[-1]) < _SINGULAR * w[-1]:
+                raise np.linalg.LinAlgError("V is singular to rounding")
             self._last = key, cho_solve(factor, np.eye(S.shape[0]), check_finite=False)
         return self._last[1]
 

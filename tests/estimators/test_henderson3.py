@@ -1,0 +1,105 @@
+"""Henderson's Method III against projectors written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from closed_form_cases import (
+    FIXED,
+    NAMES,
+    DenseReductions,
+    assert_covariance,
+    incidences,
+    model_of,
+    two_parts,
+)
+from designs import unbalanced
+
+import vcomp
+from vcomp.estimators import reductions
+from vcomp.estimators.henderson3 import henderson3_table
+
+
+def adjusted(model):
+    """Return the dense analysis: other terms, unless each of their groups lies in one of t's."""
+    Z = incidences(model)
+    finer = [
+        [all((Z[t].T @ Z[u] > 0).sum(axis=0) == 1) for u in range(len(Z))] for t in range(len(Z))
+    ]
+    others = [[u for u in range(len(Z)) if not finer[t][u]] for t in range(len(Z))]
+    return DenseReductions(model, others)
+
+
+@pytest.mark.parametrize("fixed", FIXED)
+@pytest.mark.parametrize("name", NAMES)
+def test_against_projectors(name, fixed):
+    model = model_of(name, fixed)
+    dense, res = adjusted(model), model.fit("henderson3")
+    table = henderson3_table(model.stats, model.component_names)
+    np.testing.assert_array_equal(table.df, dense.df)
+    np.testing.assert_allclose(
+        table.sum_sq, dense.sum_sq, rtol=1e-9, atol=1e-11 * dense.sum_sq.sum()
+    )
+    np.testing.assert_allclose(table.expected, dense.expected, atol=1e-9)
+    scale = np.abs(dense.estimates).max()
+    np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-9, atol=1e-9 * scale)
+    assert_covariance(res.cov_vcomp(), dense.covariance, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["three facets", "crossed and nested", "crossed, replicated"])
+def test_expanded_covariance_is_the_same(name, monkeypatch):
+    model = model_of(name, "x + C(g)")
+    expected = model.fit("henderson3").cov_vcomp()
+    monkeypatch.setattr(reductions, "_DENSE_BELOW", 0)
+    assert_covariance(model.fit("henderson3").cov_vcomp(), expected.to_numpy(), 1e-9)
+
+
+def test_disconnected_data():
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", two_parts())
+    dense, res = adjusted(model), model.fit("henderson3")
+    table = henderson3_table(model.stats, model.component_names)
+    # Between the two parts a and b say the same: neither has that contrast.
+    assert table.df.tolist() == [7.0, 6.0, model.nobs - 15.0]
+    np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-11)
+    assert_covariance(res.cov_vcomp(), dense.covariance, 1e-11)
+
+
+def test_order_of_terms_does_not_matter():
+    _, data = unbalanced("three facets", seed=2)
+    first = vcomp.fit("y ~ (1|a) + (1|b) + (1|a:b) + (1|c)", data, method="henderson3")
+    second = vcomp.fit("y ~ (1|a:b) + (1|c) + (1|b) + (1|a)", data, method="henderson3")
+    np.testing.assert_allclose(second.vcomp[first.vcomp.index], first.vcomp, rtol=1e-10)
+    np.testing.assert_allclose(second.bse_vcomp[first.vcomp.index], first.bse_vcomp, rtol=1e-10)
+
+
+def test_last_term_is_that_of_type1():
+    _, data = unbalanced("crossed", seed=4)
+    by_type1 = vcomp.fit("y ~ (1|a) + (1|b)", data, method="type1")
+    by_henderson = vcomp.fit("y ~ (1|a) + (1|b)", data, method="henderson3")
+    for name in ("b", "Residual"):
+        assert by_henderson.vcomp[name] == pytest.approx(by_type1.vcomp[name], rel=1e-12)
+        assert by_henderson.bse_vcomp[name] == pytest.approx(by_type1.bse_vcomp[name], rel=1e-11)
+    assert by_henderson.vcomp["a"] != pytest.approx(by_type1.vcomp["a"], rel=1e-6)
+
+
+def test_a_term_that_others_explain_is_named():
+    """c follows a in one part of the data and b in the other, and is coarser than neither."""
+    grid = [(a, b) for a in range(8) for b in range(8) if (a < 4) == (b < 4) for _ in range(3)]
+    data = pd.DataFrame(grid, columns=["a", "b"])
+    data["c"] = np.where(data["a"] < 4, data["a"] % 2, data["b"] % 2)
+    data["y"] = np.random.default_rng(0).normal(size=len(data))
+    with pytest.raises(
+        vcomp.EstimationError,
+        match=r"nothing is left of term 'c' after the fixed part and a, b: .*method='reml'",
+    ):
+        vcomp.fit("y ~ (1|c) + (1|a) + (1|b)", data, method="henderson3")
+    assert vcomp.fit("y ~ (1|c) + (1|a) + (1|b)", data, method="type1").converged
+
+
+def test_too_large(monkeypatch):
+    from vcomp.estimators import spaces
+
+    monkeypatch.setattr(spaces, "available_bytes", lambda: 100.0)
+    with pytest.raises(vcomp.EstimationError, match=r"dense block of order 8 .*method='anova'"):
+        model_of("crossed").fit("henderson3")
