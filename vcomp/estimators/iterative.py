@@ -25,7 +25,6 @@ from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.probes import Probes, Rademacher
 from vcomp.estimators.sparse_equations import (
-    PairProducts,
     SparseEquations,
     build_sparse_equations,
 )
@@ -36,7 +35,16 @@ from vcomp.statistics import CrossProducts
 
 __all__ = ["IterativeLikelihood", "iterative_memory"]
 
-_PROBES = 30
+_PROBES = 16, 64
+_PROBE_ENTRIES = 1e8
+"""Probes for very large and for small tables, and entries times probes in between."""
+
+_LEVELS = 128
+"""Levels of small terms that are solved for one by one: their traces have no error, and what is
+left for the iteration no longer depends on which of them hang together."""
+
+_LEVEL_EFFECTS = 2.5e7
+"""Numbers that these solutions take at most."""
 
 
 class IterativeLikelihood:
@@ -46,8 +54,9 @@ class IterativeLikelihood:
     ----------
     stats : cross-products, centred
     reml : restricted likelihood, or the full one (ML)
-    n_probes : random columns for the traces
+    n_probes : random columns for the traces; 16 to 64 if not given, fewer for larger tables
     seed : of these columns
+    n_levels : levels of small terms that are solved for one by one, at most
     tol : of the solves, as a share of the right-hand side
     probes : in place of `n_probes` and `seed`
 
@@ -67,18 +76,21 @@ class IterativeLikelihood:
         stats: CrossProducts,
         *,
         reml: bool,
-        n_probes: int = _PROBES,
+        n_probes: int | None = None,
         seed: int = 0,
+        n_levels: int = _LEVELS,
         tol: float = 1e-8,
         probes: Probes | None = None,
     ) -> None:
+        n_probes = _probes_for(stats) if n_probes is None else n_probes
         if n_probes < 2:
             raise EstimationError(f"n_probes={n_probes}: an error is told from 2 probes on")
         self.stats = stats
         self.reml = reml
-        _check_memory(stats, n_probes)
-        pairs = PairProducts(stats)
-        self._context = Context(stats, pairs, probes or Rademacher(n_probes, seed), tol)
+        _check_memory(stats, n_probes, n_levels)
+        self._context = Context.of(
+            stats, probes or Rademacher(n_probes, seed), tol, _small_terms(stats.sizes, n_levels)
+        )
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
         # Derivatives, information and errors are asked for one after the other at one point.
         self._last: tuple[bytes, IterativePoint] | None = None
@@ -124,23 +136,19 @@ class IterativeLikelihood:
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the mean over probes."""
         point = self._at(v)
-        deviance = float(point.log_determinants.mean()) + point.yPy
+        deviance = float(point.log_determinants(reml=self.reml).mean()) + point.yPy
         deviance += self._degrees * np.log(2.0 * np.pi)
-        if self.reml and self.n_fixed:
-            deviance += float(np.linalg.slogdet(point.information_beta)[1])
         return float(-0.5 * deviance)
 
     def loglike_error(self, v: FloatArray) -> float:
         """Return the standard error that the probes give :meth:`loglike`."""
-        samples = self._at(v).log_determinants
+        samples = self._at(v).log_determinants(reml=self.reml)
         return 0.5 * float(np.sqrt(_covariance_of_mean(samples[None, :])[0, 0]))
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return score and average information at `v`, zeros allowed; the value is left nan."""
         point = self._at(v)
-        traces = point.traces.mean(axis=1)
-        if self.reml:
-            traces = traces - point.fixed_traces()
+        traces = point.traces(reml=self.reml).mean(axis=1)
         score = np.empty(traces.size + 1)
         score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(point.PZy, traces, strict=True)]
         total = 0.5 * (point.yPy - self._degrees)
@@ -164,6 +172,11 @@ class IterativeLikelihood:
             )
         return self._average(self._at(v))
 
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        point = self._at(v)
+        return point.beta.copy(), point.cov_beta.copy()
+
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
 
@@ -174,9 +187,10 @@ class IterativeLikelihood:
         variances = tuple(
             np.full(size, np.nan if point.v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
         )
+        beta, cov_beta = self.fixed_effects(v)
         return Solution(
-            beta=point.beta.copy(),
-            cov_beta=solve_positive(point.information_beta, np.eye(self.n_fixed)),
+            beta=beta,
+            cov_beta=cov_beta,
             effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
             prediction_var=variances,
             conditional_var=variances,
@@ -188,7 +202,7 @@ class IterativeLikelihood:
         The estimates move by the inverse information times the error of the score.
         """
         point = self._at(v)
-        terms = _covariance_of_mean(point.traces)
+        terms = _covariance_of_mean(point.traces(reml=self.reml))
         lift = np.vstack(
             [-0.5 * np.eye(terms.shape[0]), 0.5 * point.v[None, :-1] / point.residual]
         )
@@ -209,7 +223,7 @@ class IterativeLikelihood:
         key = v.tobytes()
         if self._last is None or self._last[0] != key:
             self._last = None
-            positive = [t for t in range(self.stats.n_terms) if v[t] > 0.0]
+            positive = [t for t in self._context.right if v[t] > 0.0]
             active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
             if active not in self._equations:
                 self._equations[active] = build_sparse_equations(
@@ -227,6 +241,23 @@ class IterativeLikelihood:
         corner = ((point.yPy - v @ squares) / s2 - v @ mixed) / s2
         whole = np.block([[forms, mixed[:, None]], [mixed[None, :], np.array([[corner]])]])
         return 0.5 * whole
+
+
+def _probes_for(stats: CrossProducts) -> int:
+    entries = sum(pair.indices.size for pair in stats.pairs.values())
+    return int(np.clip(_PROBE_ENTRIES / max(entries, 1), *_PROBES))
+
+
+def _small_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
+    """Return the smallest terms that have few levels together; the largest is not among them."""
+    room = min(float(n_levels), _LEVEL_EFFECTS / max(sum(sizes), 1))
+    small: list[int] = []
+    for t in sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]:
+        room -= sizes[t]
+        if room < 0.0:
+            break
+        small.append(t)
+    return small
 
 
 def _covariance_of_mean(samples: FloatArray) -> FloatArray:
@@ -247,32 +278,32 @@ def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> Fl
     return sandwich
 
 
-def iterative_memory(stats: CrossProducts, n_probes: int = _PROBES) -> float:
+def iterative_memory(
+    stats: CrossProducts, n_probes: int | None = None, n_levels: int = _LEVELS
+) -> float:
     """Return the bytes that the engine takes at most beside the statistics.
 
     Parameters
     ----------
     stats : cross-products
-    n_probes : random columns for the traces
+    n_probes, n_levels : as for :class:`IterativeLikelihood`
     """
-    order = np.argsort([-size for size in stats.sizes], kind="stable").tolist()
-    sizes = [stats.sizes[t] for t in order]
-    if not sizes:
-        return 0.0
-    lead, tail, k = sizes[0], sum(sizes[1:]), len(sizes)
+    n_probes = _probes_for(stats) if n_probes is None else n_probes
+    small = _small_terms(stats.sizes, n_levels)
+    large = sorted(set(range(stats.n_terms)) - set(small), key=lambda t: (-stats.sizes[t], t))
+    lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
     tables = 0.0
     for (t, u), pair in stats.pairs.items():
-        nnz = pair.indices.size
-        # A table is copied to be turned round or put beside another; a term at zero, once more.
-        if k > 2 or u == order[0]:
-            tables += 12.0 * nnz + 8.0 * stats.sizes[max(t, u)]
-    fixed = 1 + stats.n_fixed + k
-    columns = 8.0 * (n_probes + fixed) * tail + 8.0 * 12.0 * COLUMNS_AT_ONCE * tail
+        # A table is copied to be turned round, or to be put beside another.
+        if t in large and u in large and (len(large) > 2 or u == large[0]):
+            tables += 12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)]
+    fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
+    columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 12.0 * COLUMNS_AT_ONCE * tail
     return float(tables + columns + 8.0 * lead * (3.0 * fixed + 4.0))
 
 
-def _check_memory(stats: CrossProducts, n_probes: int) -> None:
-    needed, free = iterative_memory(stats, n_probes), available_bytes()
+def _check_memory(stats: CrossProducts, n_probes: int, n_levels: int) -> None:
+    needed, free = iterative_memory(stats, n_probes, n_levels), available_bytes()
     if needed > 0.8 * free:
         raise EstimationError(
             f"the iterative engine needs {gib(needed)} for these terms, and {gib(free)} are free; "

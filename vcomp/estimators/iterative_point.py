@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.probes import Probes
 from vcomp.estimators.sparse_equations import PairProducts, Reduced, SparseSystem
 from vcomp.linalg.conjugate_gradients import Solved, log_quadrature
@@ -30,6 +30,9 @@ class Context:
     stats, pairs : cross-products, and products with their tables
     probes : random columns
     tol : of the solves
+    small : terms whose few levels are solved for one by one, with their places in W
+    right : for every other term Z_t'W with W = [y X Z_s …], s the small terms
+    gram : W'W
     starts : the last solutions, by what was solved
     products : of the iterations so far, by what was solved
     """
@@ -38,8 +41,39 @@ class Context:
     pairs: PairProducts
     probes: Probes
     tol: float
+    small: dict[int, slice]
+    right: dict[int, FloatArray]
+    gram: FloatArray
     starts: dict[tuple[object, ...], FloatArray] = field(default_factory=dict)
     products: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
+    ) -> Context:
+        """Return the context of these data with columns for the levels of some terms."""
+        pairs = PairProducts(stats)
+        small, end = {}, 1 + stats.n_fixed
+        for t in small_terms:
+            small[t] = slice(end, end + stats.sizes[t])
+            end += stats.sizes[t]
+
+        def beside(t: int) -> FloatArray:
+            levels = [pairs.times(t, u, np.eye(stats.sizes[u])) for u in small]
+            return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
+
+        top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
+        levels = [beside(t) for t in small]
+        sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
+        return cls(
+            stats,
+            pairs,
+            probes,
+            tol,
+            small,
+            {t: beside(t) for t in range(stats.n_terms) if t not in small},
+            np.vstack([np.hstack([top, *sides]), *levels]),
+        )
 
     def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
         """Solve from where the same right-hand sides were solved last, and remember."""
@@ -69,24 +103,91 @@ class IterativePoint:
         """The residual component σ²_e."""
         return float(self.v[-1])
 
-    # Fixed effects and predictions --------------------------------------------------------
+    # Columns that are solved for exactly -----------------------------------------------------
 
     @cached_property
-    def _fixed(self) -> tuple[tuple[FloatArray, ...], FloatArray]:
-        """Return Z_t'V⁻¹W of every term, and W'V⁻¹W, for W = [y X]."""
-        stats = self._stats
-        ZW = [np.column_stack([Zy, ZX]) for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
-        WW = np.block([[np.array([[stats.yy]]), stats.Xy[None, :]], [stats.Xy[:, None], stats.XX]])
-        effects, forms = self._solve_all("fixed", ZW)
-        return self._projected(ZW, effects), (WW - forms) / self.residual
+    def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
+        """Return Z_t'V_o⁻¹W of every large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
+        right, WW = self.context.right, self.context.gram
+        effects, forms = self._solve_all("columns", right)
+        return self._projected(right, effects), (WW - forms) / self.residual
+
+    def _rows(self, term: int) -> FloatArray:
+        """Return Z_t'V_o⁻¹W of a term."""
+        if term in self.context.small:
+            return self._columns[1][self.context.small[term]]
+        return self._columns[0][term]
+
+    @cached_property
+    def _dense(self) -> LongArray:
+        """Which columns of W are in the equations outside: X, and small terms not at zero."""
+        active = [np.arange(1, 1 + self._stats.n_fixed)]
+        for t, place in self.context.small.items():
+            if self.v[t] > 0.0:
+                active.append(np.arange(place.start, place.stop))
+        return np.concatenate(active)
+
+    def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
+        """Return places in W of D = [X Z_s …], without X if so asked, and D'V_o⁻¹D + G⁻¹."""
+        places = self._dense if with_fixed else self._dense[self._stats.n_fixed :]
+        ridge = np.zeros(self._columns[1].shape[0])
+        for t, place in self.context.small.items():
+            if self.v[t] > 0.0:
+                ridge[place] = 1.0 / self.v[t]
+        return places, self._columns[1][np.ix_(places, places)] + np.diag(ridge[places])
+
+    @cached_property
+    def _theta(self) -> FloatArray:
+        """The solution of the equations outside: β̂, then û of the small terms."""
+        places, M = self._outer()
+        return solve_positive(M, self._columns[1][places, 0])
+
+    @property
+    def beta(self) -> FloatArray:
+        """The generalised least squares estimate."""
+        return self._theta[: self._stats.n_fixed]
+
+    @cached_property
+    def cov_beta(self) -> FloatArray:
+        """(X'V⁻¹X)⁻¹."""
+        _, M = self._outer()
+        p = self._stats.n_fixed
+        return solve_positive(M, np.eye(M.shape[0])[:, :p])[:p]
+
+    @property
+    def yPy(self) -> float:
+        """The quadratic form of the residuals."""
+        forms = self._columns[1]
+        return float(forms[0, 0] - forms[0, self._dense] @ self._theta)
+
+    @cached_property
+    def PZy(self) -> list[FloatArray]:
+        """Z_t'P y of every term."""
+        found = []
+        for t in range(self._stats.n_terms):
+            rows = self._rows(t)
+            if t in self.context.small and self.v[t] > 0.0:
+                place = self.context.small[t]
+                mine = (self._dense >= place.start) & (self._dense < place.stop)
+                found.append(self._theta[mine] / self.v[t])
+            else:
+                found.append(rows[:, 0] - rows[:, self._dense] @ self._theta)
+        return found
+
+    def effects(self, term: int) -> FloatArray:
+        """Return û of a term."""
+        if self.v[term] == 0.0:
+            return np.zeros(self._stats.sizes[term])
+        effects: FloatArray = self.v[term] * self.PZy[term]
+        return effects
 
     def _solve_all(
-        self, name: str, right: list[FloatArray]
+        self, name: str, right: Mapping[int, FloatArray]
     ) -> tuple[dict[int, FloatArray], FloatArray]:
-        """Return C⁻¹b by term and b'C⁻¹b for right-hand sides (q_t, c) of every term."""
-        width = right[0].shape[1] if right else 0
-        parts = [slice(a, a + COLUMNS_AT_ONCE) for a in range(0, width, COLUMNS_AT_ONCE)]
+        """Return C⁻¹b by term and b'C⁻¹b for right-hand sides (q_t, c) of every large term."""
         reduced = self._reduce(right)
+        width = reduced.tail.shape[1]
+        parts = [slice(a, a + COLUMNS_AT_ONCE) for a in range(0, width, COLUMNS_AT_ONCE)]
         x = np.empty_like(reduced.tail)
         residual = np.empty_like(reduced.tail)
         for number, part in enumerate(parts):
@@ -104,106 +205,80 @@ class IterativePoint:
     def _slices(self) -> tuple[slice, ...]:
         return self.system.equations.slices
 
-    def _reduce(self, right: list[FloatArray]) -> Reduced:
-        width = right[0].shape[1] if right else 0
+    def _reduce(self, right: Mapping[int, FloatArray]) -> Reduced:
+        width = next((b.shape[1] for b in right.values()), 0)
         lead = right[self.active[0]] if self.active else np.zeros((0, width))
         tail = np.concatenate([np.zeros((0, width)), *(right[t] for t in self.active[1:])])
         return self.system.reduce(lead, tail)
 
     def _projected(
-        self, right: list[FloatArray], effects: dict[int, FloatArray]
-    ) -> tuple[FloatArray, ...]:
-        """Return Z_t'V⁻¹w of every term from Z_t'w and the solutions for it."""
-        found = []
-        for t, b in enumerate(right):
+        self, right: Mapping[int, FloatArray], effects: dict[int, FloatArray]
+    ) -> dict[int, FloatArray]:
+        """Return Z_t'V_o⁻¹w of every large term from Z_t'w and the solutions for it."""
+        found = {}
+        for t, b in right.items():
             if t in effects:
-                found.append(effects[t] / self.v[t])
+                found[t] = effects[t] / self.v[t]
                 continue
-            fitted = sum(
-                (self.context.pairs.times(t, u, e) for u, e in effects.items()), np.zeros_like(b)
-            )
-            found.append((b - fitted) / self.residual)
-        return tuple(found)
-
-    @cached_property
-    def beta(self) -> FloatArray:
-        """The generalised least squares estimate."""
-        gram = self._fixed[1]
-        return solve_positive(gram[1:, 1:], gram[1:, 0])
-
-    @property
-    def information_beta(self) -> FloatArray:
-        """X'V⁻¹X."""
-        return self._fixed[1][1:, 1:]
-
-    @property
-    def yPy(self) -> float:
-        """The quadratic form of the residuals."""
-        gram = self._fixed[1]
-        return float(gram[0, 0] - gram[0, 1:] @ self.beta)
-
-    @cached_property
-    def PZy(self) -> list[FloatArray]:
-        """Z_t'P y of every term."""
-        return [r[:, 0] - r[:, 1:] @ self.beta for r in self._fixed[0]]
-
-    @property
-    def ZVX(self) -> list[FloatArray]:
-        """Z_t'V⁻¹X of every term."""
-        return [r[:, 1:] for r in self._fixed[0]]
-
-    def effects(self, term: int) -> FloatArray:
-        """Return û of a term."""
-        if self.v[term] == 0.0:
-            return np.zeros(self._stats.sizes[term])
-        effects: FloatArray = self.v[term] * self.PZy[term]
-        return effects
+            rest = b.copy()
+            for u, e in effects.items():
+                rest -= self.context.pairs.times(t, u, e)
+            found[t] = rest / self.residual
+        return found
 
     # Average information ------------------------------------------------------------------
 
     @cached_property
     def forms(self) -> FloatArray:
         """f_t'P f_u with f_t = V_t P y, the residual not among them."""
-        stats, k = self._stats, self._stats.n_terms
-        if not k:
-            return np.zeros((0, 0))
-        Zf = [
-            np.column_stack(
-                [self.context.pairs.times(t, u, self.PZy[u][:, None])[:, 0] for u in range(k)]
-            )
+        k, f = self._stats.n_terms, self.PZy
+        Zf = {
+            t: np.column_stack([self.context.pairs.times(t, u, f[u][:, None]) for u in range(k)])
             for t in range(k)
-        ]
-        ff = np.array([self.PZy[t] @ Zf[t] for t in range(k)])
-        _, solved = self._solve_all("average", Zf)
-        Xf = np.column_stack([H.T @ r for H, r in zip(self.ZVX, self.PZy, strict=True)])
+        }
+        ff = np.array([f[t] @ Zf[t] for t in range(k)])
+        _, solved = self._solve_all("average", {t: Zf[t] for t in self.context.right})
+        places, M = self._outer()
+        Df = np.column_stack([self._rows(t)[:, places].T @ f[t] for t in range(k)])
         forms: FloatArray = (0.5 * (ff + ff.T) - solved) / self.residual
-        if stats.n_fixed:
-            forms -= Xf.T @ solve_positive(self.information_beta, Xf)
-        return forms
+        return forms - Df.T @ solve_positive(M, Df)
 
     # Traces -------------------------------------------------------------------------------
 
+    def traces(self, *, reml: bool) -> FloatArray:
+        """Return tr(P V_t) of every term from each probe, (k, probes); with V⁻¹ for P for ML."""
+        samples = self._samples
+        places, M = self._outer(with_fixed=reml)
+        inverse = solve_positive(M, np.eye(places.size))
+        exact = np.zeros(self._stats.n_terms)
+        for t in range(exact.size):
+            rows = self._rows(t)
+            if t in self.context.small and self.v[t] > 0.0:
+                place = self.context.small[t]
+                mine = (places >= place.start) & (places < place.stop)
+                v = self.v[t]
+                exact[t] = (rows.shape[0] - np.diagonal(inverse)[mine].sum() / v) / v
+                continue
+            if t in self.context.small:
+                exact[t] = rows[:, self.context.small[t]].trace()
+            H = rows[:, places]
+            exact[t] -= np.einsum("ij,ji->", inverse, H.T @ H)
+        traces: FloatArray = samples + exact[:, None]
+        return traces
+
     @cached_property
-    def traces(self) -> FloatArray:
-        """tr(V⁻¹V_t) of every term from each probe, (k, probes)."""
+    def _samples(self) -> FloatArray:
+        """tr(V_o⁻¹V_t) of every large term from each probe, (k, probes); zero for small ones."""
         found: dict[int, FloatArray] = dict(self._active_traces())
-        for t in range(self._stats.n_terms):
+        for t in self.context.right:
             if t not in found:
                 found[t] = self._trace_at_zero(t)
         width = max((x.size for x in found.values()), default=1)
-        # Exhaustive probes differ in number from term to term; their means are exact.
-        rows = [
-            x if x.size == width else np.full(width, x.mean()) for _, x in sorted(found.items())
-        ]
-        return np.array(rows).reshape(self._stats.n_terms, width)
-
-    def fixed_traces(self) -> FloatArray:
-        """Return tr(V⁻¹V_t) − tr(P V_t) of every term."""
-        if not self._stats.n_fixed:
-            return np.zeros(self._stats.n_terms)
-        return np.array(
-            [float((solve_positive(self.information_beta, H.T @ H)).trace()) for H in self.ZVX]
-        )
+        samples = np.zeros((self._stats.n_terms, width))
+        for t, x in found.items():
+            # Exhaustive probes differ in number from term to term; their means are exact.
+            samples[t] = x if x.size == width else x.mean()
+        return samples
 
     def _active_traces(self) -> Iterator[tuple[int, FloatArray]]:
         if not self.active:
@@ -264,9 +339,18 @@ class IterativePoint:
 
     # Likelihood ---------------------------------------------------------------------------
 
+    def log_determinants(self, *, reml: bool) -> FloatArray:
+        """Return log|V| from each probe, and for REML with log|X'V⁻¹X| added to it."""
+        total = 0.0
+        for t in self.context.small:
+            if self.v[t] > 0.0:
+                total += self._stats.sizes[t] * np.log(self.v[t])
+        _, M = self._outer(with_fixed=reml)
+        return self._log_large + total + float(np.linalg.slogdet(M)[1])
+
     @cached_property
-    def log_determinants(self) -> FloatArray:
-        """log|V| from each probe.
+    def _log_large(self) -> FloatArray:
+        """log|V_o| from each probe.
 
         Each is a quadrature on D^-½ S D^-½, whose diagonal is one: its own first moment errs
         by what the logarithm errs by first, and is taken away.

@@ -125,8 +125,8 @@ def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
 def _tridiagonal(main: FloatArray, beside: FloatArray) -> tuple[FloatArray, FloatArray]:
     from scipy.linalg import eigh_tridiagonal
 
-    found: tuple[FloatArray, FloatArray] = eigh_tridiagonal(main, beside)
-    return found
+    values, vectors = eigh_tridiagonal(main, beside)
+    return np.asarray(values, dtype=np.float64), np.asarray(vectors, dtype=np.float64)
 
 
 def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
