@@ -18,6 +18,9 @@ _FLAT = 1e-8
 """An eigenvalue below this, on a unit diagonal: one direction is not known to a ten-thousandth of
 what the components alone are known."""
 
+_SINGULAR = 1e-13
+"""An eigenvalue below this is rounding, and its inverse would be as well."""
+
 
 @dataclass(frozen=True, slots=True)
 class Certified:
@@ -125,6 +128,6 @@ def _covariance(information: FloatArray, free: BoolArray) -> FloatArray:
     scale = np.sqrt(np.abs(np.diagonal(block)))
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = block / np.outer(scale, scale)
-    if scaled.size and np.isfinite(scaled).all() and np.linalg.eigvalsh(scaled)[0] > 0.0:
+    if scaled.size and np.isfinite(scaled).all() and np.linalg.eigvalsh(scaled)[0] > _SINGULAR:
         covariance[np.ix_(free, free)] = np.linalg.inv(scaled) / np.outer(scale, scale)
     return covariance
