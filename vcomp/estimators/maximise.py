@@ -289,9 +289,10 @@ class _Climb:
         def rises(found: float, fraction: float) -> bool:
             return found >= value + 1e-4 * fraction * gain - slack
 
-        full = _moved(here, 1.0)
-        if rises(self._loglike(full), 1.0):
-            return self.at(full), here.kind, 1.0
+        # Almost every full step is taken, and its derivatives are then needed anyway.
+        there = self._tried(_moved(here, 1.0))
+        if there is not None and rises(there.derivatives.loglike, 1.0):
+            return there, here.kind, 1.0
         # EM is best where a component is far too large, a shorter step almost everywhere else.
         trials: list[tuple[FloatArray, StepKind, float]] = [
             (_moved(here, 0.5), here.kind, 0.5),
@@ -320,15 +321,21 @@ class _Climb:
             (_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)
         ]
         for v, kind, fraction in [*steps, (self._em(here), "EM", 1.0)]:
-            try:
-                there = self.at(v)
-            except np.linalg.LinAlgError:
+            there = self._tried(v)
+            if there is None:
                 continue
             if best is None or there.decrement < best[0].decrement:
                 best = there, kind, fraction
             if there.decrement < here.decrement:
                 break
         return best
+
+    def _tried(self, v: FloatArray) -> _Place | None:
+        """Return the derivatives at `v`, or None where they cannot be computed."""
+        try:
+            return self.at(v)
+        except np.linalg.LinAlgError:
+            return None
 
     def _em(self, here: _Place) -> FloatArray:
         """Return σ² + 2σ⁴ s/q, which never lowers the likelihood."""
