@@ -32,6 +32,10 @@ __all__ = ["ML", "REML", "estimate_by_likelihood"]
 _EXACT_FIT = 1e-13
 """y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
 
+_TOLERANCE = 1e-10
+_TOLERANCE_OF_PROBES = 1e-4
+"""Newton decrements at which iterations end: exact engines, and those with random probes."""
+
 _ROUNDED_RESIDUAL = 1e-12
 """A residual below this share of the total variance is rounding if no maximum is found."""
 
@@ -43,7 +47,8 @@ class REML:
     Attributes
     ----------
     max_iter : steps at most
-    tol : Newton decrement, in standard errors, at which the iteration ends. Where rounding hides
+    tol : Newton decrement, in standard errors, at which the iteration ends: 1e-10 if not given,
+        and 1e-4 with an engine whose random probes leave more than that open. Where rounding hides
         so small a distance it ends at the smallest that can be seen, below 1e-6
     hold : components that are known, by name: they stay at these values (the residual at a
         positive one), are not estimated, and have no standard error
@@ -57,7 +62,7 @@ class REML:
     """
 
     max_iter: int = 200
-    tol: float = 1e-10
+    tol: float | None = None
     hold: Hold | None = None
     start: Start | None = None
     engine: str = "auto"
@@ -81,7 +86,7 @@ class ML:
     """
 
     max_iter: int = 200
-    tol: float = 1e-10
+    tol: float | None = None
     hold: Hold | None = None
     start: Start | None = None
     engine: str = "auto"
@@ -121,15 +126,16 @@ def estimate_by_likelihood(
         If the options do not fit the components, or the likelihood has no maximum.
     """
     known = known_components(options.hold, names)
+    tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
     seconds: dict[str, float] = {}
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
         return _no_variance(likelihood, names, known)
     with _timed(seconds, "start"):
         start = start_of(options.start, names, known, _default_start(likelihood))
     with _timed(seconds, "maximise"):
-        found = _maximise(likelihood, start, known, options)
+        found = _maximise(likelihood, start, known, options, float(tol))
     with _timed(seconds, "information"):
-        certified = certify(likelihood, found, names, options.tol)
+        certified = certify(likelihood, found, names, float(tol))
         beta, cov_beta = likelihood.fixed_effects(found.v)
         noise = likelihood.monte_carlo(found.v)
         llf_error = likelihood.loglike_error(found.v)
@@ -163,7 +169,11 @@ def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
 
 
 def _maximise(
-    likelihood: LikelihoodEngine, start: FloatArray, known: Known, options: REML | ML
+    likelihood: LikelihoodEngine,
+    start: FloatArray,
+    known: Known,
+    options: REML | ML,
+    tol: float,
 ) -> Maximum:
     sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
     try:
@@ -173,7 +183,7 @@ def _maximise(
             sizes,
             held=known.held,
             max_iter=int(options.max_iter),
-            tol=float(options.tol),
+            tol=tol,
         )
     except np.linalg.LinAlgError:
         raise EstimationError(

@@ -10,14 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.choose import ENGINES
 from vcomp.exceptions import EstimationError
 
-__all__ = ["ENGINES", "Hold", "Known", "Start", "check_options", "known_components", "start_of"]
+__all__ = ["Hold", "Known", "Start", "check_options", "known_components", "start_of"]
 
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
-
-ENGINES = ("auto", "strata", "blocked", "iterative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
     """
     if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 0:
         raise EstimationError(f"max_iter is a whole number from 0 on, not {max_iter!r}")
-    if not _is_number(tol) or not 0.0 < tol < 1.0:
+    if tol is not None and not (_is_number(tol) and 0.0 < tol < 1.0):
         raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
     if engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))

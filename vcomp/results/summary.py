@@ -76,7 +76,8 @@ def _components(res: VarianceComponentsResults, alpha: float) -> Any:
         "": [display.bar(p / 100.0) for p in frame["percent"]],
     }
     if "mc_error" in frame:
-        cells = _inserted(cells, 2, "Monte Carlo", display.fixed(frame["mc_error"], significant=2))
+        errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
+        cells = _inserted(cells, 2, "Monte Carlo", display.fixed(errors, significant=2))
     rows = list(zip(*cells.values(), strict=True))
     align = "r" * (len(cells) - 1) + "l"
     return display.simple_table(rows, list(cells), stubs=list(frame.index), align=align)
