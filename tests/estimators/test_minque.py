@@ -106,6 +106,15 @@ def test_mivque0_of_many_groups(name, monkeypatch):
     assert "No standard errors" in res.status
 
 
+def test_rounds_from_mivque0_of_many_groups(monkeypatch):
+    model = model_of("crossed", seed=1)
+    expected = model.fit("minque", weights=0, iterated=3)
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    res = model.fit("minque", weights=0, iterated=3)
+    np.testing.assert_allclose(res.vcomp, expected.vcomp, rtol=1e-9)
+    assert res.status.startswith("3 rounds, as asked")
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_rounds_are_estimates_at_the_last_estimates(many, monkeypatch):
     model = model_of("crossed", seed=1)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.identify import residual_sum_of_squares
 from vcomp.estimators.quadratic_forms import TooLargeError
 from vcomp.estimators.reductions import Reductions
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve, solve_positive
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import Statistics
 
-__all__ = ["estimate_from", "fixed_effects", "negative_components", "no_variance"]
+__all__ = [
+    "estimate_from",
+    "fixed_effects",
+    "left_after_fixed",
+    "negative_components",
+    "no_variance",
+]
 
 _EXACT_FIT = 1e-13
 """y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
@@ -23,16 +28,18 @@ _NO_RESIDUAL = 1e-12
 """A residual component below this share of the largest is rounding: V cannot be inverted."""
 
 
-def estimate_from(method: str, reductions: Reductions, names: tuple[str, ...]) -> Estimate:
+def estimate_from(
+    method: str, stats: Statistics, reductions: Reductions, names: tuple[str, ...]
+) -> Estimate:
     """Return the components at which the sums of squares have their expectations.
 
     Parameters
     ----------
     method : name of the method
+    stats : sums of the data
     reductions : sums of squares, none of them without degrees of freedom
     names : components, the residual last
     """
-    stats = reductions.stats
     nothing = no_variance(method, stats, names)
     if nothing is not None:
         return nothing
@@ -53,11 +60,11 @@ def estimate_from(method: str, reductions: Reductions, names: tuple[str, ...]) -
     )
 
 
-def no_variance(method: str, stats: CrossProducts, names: tuple[str, ...]) -> Estimate | None:
+def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
     """Return zeros if the fixed part reproduces the response, a constant above all; else None."""
-    if stats.yy > 0.0 and residual_sum_of_squares(stats) > _EXACT_FIT * stats.yy:
+    if stats.yy > 0.0 and left_after_fixed(stats) > _EXACT_FIT * stats.yy:
         return None
-    k, p = len(names), stats.n_fixed
+    k, p = len(names), stats.Xy.size
     what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
     return Estimate(
         method=method,
@@ -73,6 +80,11 @@ def no_variance(method: str, stats: CrossProducts, names: tuple[str, ...]) -> Es
     )
 
 
+def left_after_fixed(stats: Statistics) -> float:
+    """Return the sum of squares that ordinary least squares on X leaves."""
+    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
+
+
 def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
     """Return half a sentence on the components below zero, empty if there are none."""
     negative = [name for name, value in zip(names, values, strict=True) if value < 0.0]
@@ -83,7 +95,7 @@ def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
     return f"; {listed} {verb} estimated below zero and kept as estimated"
 
 
-def fixed_effects(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray, FloatArray, str]:
+def fixed_effects(stats: Statistics, values: FloatArray) -> tuple[FloatArray, FloatArray, str]:
     """Return generalised least squares at the components, negative ones as zero.
 
     Returns
@@ -91,14 +103,14 @@ def fixed_effects(stats: CrossProducts, values: FloatArray) -> tuple[FloatArray,
     beta, cov_beta : nan, or of ordinary least squares and nan, where that cannot be had
     reason : a sentence on that, empty if all is there
     """
-    p = stats.n_fixed
+    p = stats.Xy.size
     nothing = np.full((p, p), np.nan)
     v = np.maximum(values, 0.0)
     if p == 0:
         return np.zeros(0), nothing, ""
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
-            fixed = BlockedLikelihood(stats, reml=True).fixed_effects(v)
+            fixed = choose_engine(stats, reml=True).fixed_effects(v)
         except EstimationError:
             return (
                 np.full(p, np.nan),

@@ -42,7 +42,7 @@ class Henderson3:
         """
         reductions = _adjusted(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
-        return estimate_from("henderson3", reductions, names)
+        return estimate_from("henderson3", stats, reductions, names)
 
 
 def henderson3_table(stats: CrossProducts, names: tuple[str, ...]) -> AnovaTable:

@@ -9,21 +9,25 @@ at zero (I-MINQUE; Searle, Casella & McCulloch 1992, chapter 11).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.closed_form import fixed_effects, negative_components, no_variance
+from vcomp.estimators.choose import choose_engine
+from vcomp.estimators.closed_form import (
+    fixed_effects,
+    left_after_fixed,
+    negative_components,
+    no_variance,
+)
 from vcomp.estimators.contrasts import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
-from vcomp.statistics import CrossProducts, Statistics
+from vcomp.statistics import Statistics
 
 __all__ = ["MINQUE"]
 
@@ -86,30 +90,15 @@ class MINQUE:
             If the weights do not fit the components, or the iteration needs what the size of the
             data does not allow.
         """
-        sums = stats.cross_products
         w = prior_weights(self.weights, names)
-        nothing = no_variance("minque", sums, names)
+        nothing = no_variance("minque", stats, names)
         if nothing is not None:
             return nothing
-        w *= residual_sum_of_squares(sums) / (sums.n - sums.n_fixed) / w.sum()
-        return _labelled(sums, names, self._solved(sums, w), given=not self._to_the_end)
-
-    def _solved(self, stats: CrossProducts, w: FloatArray) -> _Solved:
-        dense = sum(stats.sizes) <= _DENSE_BELOW
-        if not dense and not w[:-1].any():
-            # The engine would need a matrix of the order of all groups there.
-            first = mivque0(stats)
-            if self.iterated in (False, 1) and not self._to_the_end:
-                return _Solved(first, None, 1, np.inf, trapped=False)
-            w = np.maximum(first, 0.01 * w[-1] / w.size)
-        priors = Contrasts(stats) if dense else EngineForms(BlockedLikelihood(stats, reml=True))
-        if self._to_the_end:
-            return _iterated(priors, w)
-        return _rounds(priors, w, int(self.iterated) or 1)
-
-    @property
-    def _to_the_end(self) -> bool:
-        return isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
+        w *= left_after_fixed(stats) / (stats.n - stats.Xy.size) / w.sum()
+        to_the_end = isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
+        rounds = None if to_the_end else int(self.iterated) or 1
+        found = _solved(_priors(stats), w, rounds)
+        return _labelled(stats, names, found, given=not to_the_end)
 
 
 def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
@@ -200,6 +189,33 @@ _NO_ERRORS = (
 )
 
 
+def _priors(stats: Statistics) -> Priors:
+    if sum(stats.sizes) <= _DENSE_BELOW:
+        return Contrasts(stats.cross_products)
+    engine = choose_engine(stats, reml=True)
+    if "expected" not in engine.kinds:
+        raise EstimationError(
+            f"MINQUE needs traces that engine {engine.name!r}, which serves these data, does not "
+            "give; use method='reml' or 'anova'"
+        )
+    return EngineForms(engine)
+
+
+def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
+    """Solve the equations so many times, or (None) until nothing changes."""
+    if isinstance(priors, EngineForms) and not w[:-1].any():
+        # Engines take V = I for a start, not for an information.
+        first = priors.likelihood.mivque0()
+        if rounds == 1:
+            return _Solved(first, None, 1, np.inf, trapped=False)
+        if rounds is None:
+            return _iterated(priors, np.maximum(first, 0.01 * w[-1] / w.size))
+        _refuse_negative(first)
+        later = _rounds(priors, first, rounds - 1)
+        return replace(later, rounds=later.rounds + 1)
+    return _iterated(priors, w) if rounds is None else _rounds(priors, w, rounds)
+
+
 def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
     """Solve the equations at `w`, then at their solution, so many times."""
     forms = _forms(priors, w)
@@ -271,11 +287,8 @@ def _is_positive(matrix: FloatArray) -> bool:
 
 def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:
     """Return forms at the next weights, nearer to the last where V is not positive definite."""
-    if isinstance(priors, EngineForms) and (values[:-1] < 0.0).any():
-        raise EstimationError(
-            "iterated MINQUE meets components below zero, and with so many groups it is computed "
-            "at non-negative ones only; use method='reml', which holds them at zero"
-        )
+    if isinstance(priors, EngineForms):
+        _refuse_negative(values)
     fraction = 1.0
     for _ in range(_HALVINGS):
         trial = w + fraction * (values - w)
@@ -284,6 +297,14 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
         except np.linalg.LinAlgError:
             fraction *= 0.5
     return None
+
+
+def _refuse_negative(values: FloatArray) -> None:
+    if (values < 0.0).any():
+        raise EstimationError(
+            "iterated MINQUE meets components below zero, and with so many groups it is computed "
+            "at non-negative ones only; use method='reml', which holds them at zero"
+        )
 
 
 def _error(
@@ -300,7 +321,7 @@ def _error(
 
 
 def _labelled(
-    stats: CrossProducts, names: tuple[str, ...], found: _Solved, *, given: bool
+    stats: Statistics, names: tuple[str, ...], found: _Solved, *, given: bool
 ) -> Estimate:
     beta, cov_beta, reason = fixed_effects(stats, found.values)
     known = found.covariance is not None

@@ -41,7 +41,7 @@ class Type1:
         """
         reductions = _sequential(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
-        return estimate_from("type1", reductions, names)
+        return estimate_from("type1", stats, reductions, names)
 
 
 def type1_table(stats: CrossProducts, names: tuple[str, ...]) -> AnovaTable:
