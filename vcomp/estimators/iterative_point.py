@@ -283,7 +283,8 @@ class IterativePoint:
     def _active_traces(self) -> Iterator[tuple[int, FloatArray]]:
         if not self.active:
             return
-        count = self.context.probes.count(self.system.equations.sizes[1:])
+        tail = self.system.equations.sizes[1:]
+        count = self.context.probes.count(tail) if sum(tail) else 0
         blocks = [self._block_traces(part, a, b) for part, a, b in _parts(count)]
         # With nothing in the tail the inverse of the diagonal is all there is.
         inverse = np.concatenate(blocks, axis=1) if blocks else self._known_traces()[:, None]
