@@ -74,6 +74,40 @@ def test_methods_and_parquet(scores, tmp_path, method):
     assert str(vcomp.fit(FORMULA, scores, method=method).summary()) in done.stdout
 
 
+def test_options_of_a_method(scores):
+    given = run(
+        "fit", FORMULA, str(scores), "--hold", "a=0.5", "--start", "b=3 Residual=0.1",
+        "--max-iter", "50", "--tol", "1e-8", "--engine", "blocked", "--dstudy", "b=5",
+        "--object", "a",
+    )  # fmt: skip
+    res = vcomp.fit(
+        FORMULA, scores, hold={"a": 0.5}, start={"b": 3.0, "Residual": 0.1}, max_iter=50, tol=1e-8,
+        engine="blocked",
+    )  # fmt: skip
+    assert str(res.summary()) in given.stdout
+    assert str(res.dstudy(object="a", b=5).summary()) in given.stdout
+    assert "σ²(a) is held at 0.5" in given.stdout
+
+
+def test_refit_without_negative_terms(tmp_path):
+    path = tmp_path / "scores.csv"
+    pairs = [("a", 1), ("a", 3), ("b", 1.5), ("b", 2.5)]
+    path.write_text("g,y\n" + "".join(f"{g},{y}\n" for g, y in pairs))
+    done = run("fit", "y ~ (1|g)", str(path), "--method", "anova", "--negative", "refit")
+    res = vcomp.fit("y ~ (1|g)", path, method="anova", negative="refit")
+    assert str(res.summary()) in done.stdout
+    assert "Dropped for a negative estimate" in done.stdout
+
+
+def test_a_fit_that_did_not_converge_says_so(scores):
+    done = run(
+        "fit", FORMULA, str(scores), "--max-iter", "0", "--start", "a=1e4", warnings_are="default"
+    )
+    assert "NOT CONVERGED" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("vcomp: warning: Not converged: the limit of 0 steps was reached")
+
+
 def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
     path = tmp_path / "fit.json"
     run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--tau", "--json", str(path))
@@ -143,6 +177,13 @@ MISTAKES = {
     "give one of DATA and --dataset": ["fit", FORMULA],
     "did you mean 'docsearch'?": ["fit", FORMULA, "--dataset", "docserch"],
     "method='remel' is not known": ["fit", FORMULA, "FILE", "--method", "remel"],
+    "hold names component 'c', which is not there": ["fit", FORMULA, "FILE", "--hold", "c=1"],
+    "component 'a' is given twice": ["fit", FORMULA, "FILE", "--start", "a=1", "--start", "a=2"],
+    "'a' is not a component; write NAME=": ["fit", FORMULA, "FILE", "--hold", "a"],
+    "tol is a number between 0 and 1": ["fit", FORMULA, "FILE", "--tol", "2"],
+    "engine='fast' is not known": ["fit", FORMULA, "FILE", "--engine", "fast"],
+    "not 'tol'": ["fit", FORMULA, "FILE", "--method", "anova", "--tol", "0.1"],
+    "negative='drop' is not known": ["fit", FORMULA, "FILE", "--negative", "drop"],
     "'b5' is not a size; write FACET=N": ["fit", FORMULA, "FILE", "--dstudy", "b5"],
     "a size that is not a number": ["fit", FORMULA, "FILE", "--dstudy", "b=x"],
     "'c'": ["fit", FORMULA, "FILE", "--dstudy", "c=5"],

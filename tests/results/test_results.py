@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -321,6 +322,47 @@ def test_stored_results(two_way, tmp_path):
     for message, source in broken.items():
         with pytest.raises(vcomp.DataError, match=message):
             vcomp.VarianceComponentsResults.from_json(source)
+
+
+def test_results_of_the_first_format_are_read():
+    """Stored before held components, iterations and seconds were."""
+    path = Path(__file__).parent / "format_1.json"
+    assert json.loads(path.read_text(encoding="utf-8"))["format"] == 1
+    loaded = vcomp.VarianceComponentsResults.from_json(path)
+    now = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    pd.testing.assert_series_equal(loaded.vcomp, now.vcomp, rtol=1e-12)
+    pd.testing.assert_frame_equal(loaded.cov_params(), now.cov_params(), rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        loaded.dstudy(topic=6).table, now.dstudy(topic=6).table, rtol=1e-9
+    )
+    assert str(loaded.summary()) == str(now.summary())
+    assert loaded.held == ()
+    assert loaded.iterations.empty
+    assert loaded.seconds == {}
+    assert loaded.certificate.at_maximum
+    assert "At a maximum" in str(loaded.certificate)
+    # What is written again has the new format.
+    again = vcomp.VarianceComponentsResults.from_json(loaded.to_json())
+    assert again.certificate == loaded.certificate
+
+
+def test_everything_is_stored():
+    """Held components, a bound, the log, seconds and the certificate: as they were."""
+    formula, data = unbalanced("three facets", seed=2)
+    res = vcomp.fit(formula, data, hold={"c": 0.25}, start={"a:b": 50.0})
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    assert loaded.certificate == res.certificate
+    assert loaded.certificate.bounded
+    assert repr(loaded.certificate) == repr(res.certificate)
+    pd.testing.assert_frame_equal(loaded.iterations, res.iterations, check_exact=True)
+    assert loaded.seconds == res.seconds
+    assert loaded.held == ("c",)
+    assert loaded.aic == res.aic
+    assert loaded.components.held == ("c",)
+    pd.testing.assert_frame_equal(
+        loaded.dstudy(object="a", b=9).table, res.dstudy(object="a", b=9).table, check_exact=True
+    )
+    assert str(loaded.summary()) == str(res.summary())
 
 
 def test_stored_results_are_small(two_way):
