@@ -36,7 +36,7 @@ def adjusted(model):
 def test_against_projectors(name, fixed):
     model = model_of(name, fixed)
     dense, res = adjusted(model), model.fit("henderson3")
-    table = henderson3_table(model.stats, model.component_names)
+    table = henderson3_table(model.statistics, model.component_names)
     np.testing.assert_array_equal(table.df, dense.df)
     np.testing.assert_allclose(
         table.sum_sq, dense.sum_sq, rtol=1e-9, atol=1e-11 * dense.sum_sq.sum()
@@ -58,7 +58,7 @@ def test_expanded_covariance_is_the_same(name, monkeypatch):
 def test_disconnected_data():
     model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", two_parts())
     dense, res = adjusted(model), model.fit("henderson3")
-    table = henderson3_table(model.stats, model.component_names)
+    table = henderson3_table(model.statistics, model.component_names)
     # Between the two parts a and b say the same: neither has that contrast.
     assert table.df.tolist() == [7.0, 6.0, model.nobs - 15.0]
     np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-11)

@@ -48,7 +48,7 @@ def test_type1(name, reference, shared_data):
     stored = reference(f"anova_{name}")
     expected = stored["values"]["type1"]
     model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
-    table, res = type1_table(model.stats, model.component_names), model.fit("type1")
+    table, res = type1_table(model.statistics, model.component_names), model.fit("type1")
     names = expected["order"]
     assert_table(table, expected)
     np.testing.assert_array_equal(table.df, by_name(expected["df"], names))
@@ -66,7 +66,7 @@ def test_henderson3(name, reference, shared_data):
     stored = reference(f"anova_{name}")
     expected = stored["values"]["hm3_each_last"]
     model = vcomp.VarianceComponentsModel(stored["formula"], frame_of(stored, shared_data))
-    assert_table(henderson3_table(model.stats, model.component_names), expected)
+    assert_table(henderson3_table(model.statistics, model.component_names), expected)
     names = expected["order"]
     res = model.fit("henderson3")
     np.testing.assert_allclose(res.vcomp, by_name(expected["vc"], names), rtol=1e-12)
@@ -84,7 +84,7 @@ VCA = [
 
 def assert_as_vca(model, values):
     """VCA prints some 15 digits of sums that its sweeps leave with about 10."""
-    table, res = type1_table(model.stats, model.component_names), model.fit("type1")
+    table, res = type1_table(model.statistics, model.component_names), model.fit("type1")
     names = ["error" if n == "Residual" else n for n in model.component_names]
     rows = [values["anova_negvc"][n] for n in names]
     total = sum(row["SS"] for row in rows)
@@ -157,7 +157,7 @@ def test_insteval(shared_data):
     model = vcomp.VarianceComponentsModel(
         "y ~ (1|dept) + (1|d) + (1|s)", shared_data("InstEval.csv")
     )
-    table = type1_table(model.stats, model.component_names)
+    table = type1_table(model.statistics, model.component_names)
     # Instructors are nested in departments; students and instructors are connected.
     assert table.df.tolist() == [13.0, 1114.0, 2971.0, 73421.0 - 1128.0 - 2971.0]
     assert table.sum_sq.sum() == pytest.approx(model.stats.yy, rel=1e-12)

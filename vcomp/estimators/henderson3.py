@@ -17,6 +17,7 @@ from typing import ClassVar
 from vcomp.estimators.anova import AnovaTable
 from vcomp.estimators.closed_form import estimate_from
 from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.orthogonal import orthogonal_estimate, orthogonal_table
 from vcomp.estimators.reductions import Adjustment, Reductions
 from vcomp.statistics import CrossProducts, Statistics
 
@@ -40,17 +41,19 @@ class Henderson3:
             If nothing is left of a term after the others, or nothing for the residual; or if that
             cannot be computed in memory.
         """
+        if orthogonal_table(stats, names) is not None:
+            return orthogonal_estimate("henderson3", stats, names)
         reductions = _adjusted(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("henderson3", stats, reductions, names)
 
 
-def henderson3_table(stats: CrossProducts, names: tuple[str, ...]) -> AnovaTable:
+def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
     """Return the analysis of variance with every term adjusted for those not finer than it.
 
     Its sums of squares need not add up to the total.
     """
-    return _adjusted(stats).table(names)
+    return orthogonal_table(stats, names) or _adjusted(stats.cross_products).table(names)
 
 
 def _adjusted(stats: CrossProducts) -> Reductions:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from vcomp.estimators.anova import AnovaTable
 from vcomp.estimators.closed_form import estimate_from
 from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.orthogonal import orthogonal_estimate, orthogonal_table
 from vcomp.estimators.reductions import Adjustment, Reductions
 from vcomp.statistics import CrossProducts, Statistics
 
@@ -39,14 +40,25 @@ class Type1:
             If nothing is left of a term after those before it, or nothing for the residual; or if
             that cannot be computed in memory.
         """
+        if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
+            return orthogonal_estimate("type1", stats, names)
         reductions = _sequential(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("type1", stats, reductions, names)
 
 
-def type1_table(stats: CrossProducts, names: tuple[str, ...]) -> AnovaTable:
+def type1_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
     """Return the sequential analysis of variance in the order of the terms."""
-    return _sequential(stats).table(names)
+    table = orthogonal_table(stats, names) if _is_coarser_first(stats) else None
+    return table or _sequential(stats.cross_products).table(names)
+
+
+def _is_coarser_first(stats: Statistics) -> bool:
+    """Whether no term comes after a finer one, as far as strata say it."""
+    strata, terms = stats.strata, range(stats.n_terms)
+    return strata is not None and not any(
+        strata.is_finer(before, t) for t in terms for before in range(t)
+    )
 
 
 def _sequential(stats: CrossProducts) -> Reductions:

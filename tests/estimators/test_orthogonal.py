@@ -1,0 +1,106 @@
+"""Designs in which the order of adjustment does not matter, found and computed from group sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from closed_form_cases import assert_covariance
+from designs import DESIGNS, balanced, unbalanced
+
+import vcomp
+from vcomp.estimators import henderson3, type1
+from vcomp.estimators.orthogonal import orthogonal_table
+
+
+def documents(seed=0):
+    """Return p × a × (d:i) with unequal numbers of documents in the topics."""
+    rng = np.random.default_rng(seed)
+    topics = np.repeat(range(5), [2, 5, 3, 4, 1])
+    grid = pd.MultiIndex.from_product(
+        [range(6), range(3), range(topics.size)], names=["p", "a", "d"]
+    )
+    data = grid.to_frame(index=False)
+    data["i"] = topics[data["d"]]
+    y = rng.normal(size=len(data))
+    for facets in ("p", "a", "i", "d", ["p", "a"], ["p", "i"], ["a", "i"], ["p", "d"], ["a", "d"]):
+        groups = data.groupby(facets).ngroup()
+        y = y + rng.normal(size=groups.max() + 1)[groups]
+    return data.assign(y=y)
+
+
+FULL = "y ~ (1|p) + (1|a) + (1|i) + (1|i:d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:i:d) + (1|a:i:d)"
+METHODS = [
+    ("type1", type1, type1.type1_table),
+    ("henderson3", henderson3, henderson3.henderson3_table),
+]
+
+
+def assert_same_by_reductions(formula, data, monkeypatch):
+    model = vcomp.VarianceComponentsModel(formula, data)
+    assert orthogonal_table(model.statistics, model.component_names) is not None
+    for method, module, table in METHODS:
+        res, fast = model.fit(method), table(model.statistics, model.component_names)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "orthogonal_table", lambda *_: None)
+            by_reductions = model.fit(method)
+            slow = table(model.statistics, model.component_names)
+        scale = by_reductions.vcomp.abs().max()
+        np.testing.assert_allclose(res.vcomp, by_reductions.vcomp, rtol=1e-9, atol=1e-11 * scale)
+        assert_covariance(res.cov_vcomp(), by_reductions.cov_vcomp().to_numpy(), 1e-9)
+        np.testing.assert_allclose(res.fe_params, by_reductions.fe_params, rtol=1e-9)
+        np.testing.assert_allclose(res.bse_fe, by_reductions.bse_fe, rtol=1e-9)
+        np.testing.assert_array_equal(fast.df, slow.df)
+        np.testing.assert_allclose(fast.sum_sq, slow.sum_sq, atol=1e-11 * slow.sum_sq.sum())
+        np.testing.assert_allclose(fast.expected, slow.expected, atol=1e-10)
+        assert res.method == method
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_documents_of_unequal_topics(seed, monkeypatch):
+    assert_same_by_reductions(FULL, documents(seed), monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["one way", "nested", "deeply nested"])
+def test_nested_data_of_unequal_sizes(name, monkeypatch):
+    assert_same_by_reductions(*unbalanced(name, seed=2), monkeypatch)
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_balanced_data(name, monkeypatch):
+    assert_same_by_reductions(*balanced(name, seed=2), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        # What two terms have in common, p, is not in the model.
+        "y ~ (1|i) + (1|p:a) + (1|p:i)",
+        # Covariates, and no mean at all.
+        "y ~ a + (1|p) + (1|i)",
+        "y ~ 0 + (1|p) + (1|i)",
+        "y ~ 0 + a + (1|p) + (1|i)",
+    ],
+)
+def test_others_are_adjusted(formula, monkeypatch):
+    model = vcomp.VarianceComponentsModel(formula, documents())
+    assert orthogonal_table(model.statistics, model.component_names) is None
+    for method, _, _ in METHODS:
+        assert model.fit(method).converged
+
+
+def test_a_finer_term_first_is_refused_all_the_same():
+    with pytest.raises(vcomp.EstimationError, match="nothing is left of term 'p' after"):
+        vcomp.fit("y ~ (1|p:a) + (1|p) + (1|a)", documents(), method="type1")
+    assert vcomp.fit("y ~ (1|p:a) + (1|p) + (1|a)", documents(), method="henderson3").converged
+
+
+def test_crossed_data_with_missing_cells_are_not_orthogonal():
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    assert orthogonal_table(model.statistics, model.component_names) is None
+
+
+def test_constant_response():
+    res = vcomp.fit(FULL, documents().assign(y=3.0), method="type1")
+    assert (res.vcomp == 0.0).all()
+    assert res.status == "The response is constant: all components are 0."
