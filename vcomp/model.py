@@ -88,7 +88,7 @@ class VarianceComponentsModel:
         self.rows: Rows = select_rows(parsed, data, environment, missing)
         self.design: Design = learn(parsed, self.rows, environment)
         self.chunk: Chunk = encode(self.design, self.rows)
-        self.statistics = Statistics(self.chunk, self.design.grid)
+        self.statistics = Statistics(self.chunk, self.design.grid, self.design.partial_grid)
         check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
         check_terms(self.statistics, self.component_names[:-1])
 
@@ -258,7 +258,7 @@ class VarianceComponentsModel:
         if not terms:
             return residual_alone(estimator.name, whole.n, whole.XX, whole.Xy, whole.yy)
         chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
-        stats = Statistics(chunk, self.design.grid)
+        stats = Statistics(chunk, self.design.grid, self.design.partial_grid)
         return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
 
     def _uncentred(self, estimate: Estimate) -> Estimate:

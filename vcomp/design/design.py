@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.combine import find_combinations
-from vcomp.design.grid import Grid
+from vcomp.design.grid import Grid, PartialGrid
 from vcomp.design.structure import Structure
 from vcomp.formula import FixedPart, Formula
 
@@ -77,6 +77,7 @@ class Design:
     structure : crossed, nested, balanced, connected, replicated, confounded
     grid : the facets that are fully crossed with everything, and the cells of the others; None for
         data that are no complete grid
+    partial_grid : the grid that the rows nearly fill, if there is no complete one
     """
 
     formula: Formula
@@ -88,6 +89,7 @@ class Design:
     constant: FloatArray
     structure: Structure
     grid: Grid | None
+    partial_grid: PartialGrid | None
 
     @property
     def n_levels(self) -> tuple[int, ...]:

@@ -18,7 +18,10 @@ from vcomp.design.combine import number_combinations
 from vcomp.kernels.codes import determined_levels, fill_counts, place_rows
 from vcomp.kernels.groups import group_counts
 
-__all__ = ["Grid", "find_grid"]
+__all__ = ["Grid", "PartialGrid", "find_grid", "find_partial_grid"]
+
+_MIN_FILLED = 0.5
+"""With fewer cells filled, what is missing costs more than the grid gains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,20 @@ class Grid:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
+@dataclass(frozen=True, slots=True)
+class PartialGrid:
+    """A grid with holes: most combinations of axis levels and cells have one row, some have none.
+
+    Attributes
+    ----------
+    grid : the grid as it would be without holes, with one row in each cell
+    holes : (h,) places of the empty cells, ``combination * M + cell``, sorted
+    """
+
+    grid: Grid
+    holes: LongArray
+
+
 def find_grid(
     codes: Sequence[IntArray], n_levels: Sequence[int], terms: Sequence[tuple[int, ...]]
 ) -> Grid | None:
@@ -80,6 +97,35 @@ def find_grid(
     if grid is None and _are_nested(terms, determined):
         grid = _complete_grid((), codes, n_levels, determined)
     return grid
+
+
+def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> PartialGrid | None:
+    """Return the grid that the rows nearly fill; None if it would be mostly holes.
+
+    Axes are all facets that neither determine nor are determined by another one.
+
+    Parameters
+    ----------
+    codes, n_levels : as for :func:`find_grid`
+    """
+    determined = _determined(codes, n_levels)
+    bound = {f for pair in determined for f in pair}
+    axes = tuple(f for f in range(len(codes)) if f not in bound)
+    shape = tuple(n_levels[f] for f in axes)
+    n_combinations = int(np.prod(shape, dtype=np.float64)) if axes else 0
+    if not 0 < n_combinations <= codes[0].size / _MIN_FILLED:
+        return None
+    rest = tuple(f for f in range(len(codes)) if f not in axes)
+    finest = [f for f in rest if not _is_redundant(f, rest, determined)]
+    joins, cells, size = _join(finest, codes, n_levels)
+    if codes[0].size < _MIN_FILLED * n_combinations * size:
+        return None
+    counts = fill_counts(_places(axes, shape, codes, cells, size), n_combinations * size)
+    if counts.max() > 1:
+        return None
+    levels = tuple(_levels(f, joins, n_levels, size, determined) for f in rest)
+    grid = Grid(axes, shape, rest, joins, levels, np.ones(size))
+    return PartialGrid(grid, np.flatnonzero(counts == 0))
 
 
 def _are_nested(
@@ -131,16 +177,28 @@ def _complete_grid(
     joins, cells, size = _join(finest, codes, n_levels)
     if n % n_combinations or n_combinations * size > n:
         return None
-    places = np.zeros(n, dtype=np.int64)
-    for axis, n_axis in zip(axes, shape, strict=True):
-        place_rows(places, codes[axis], n_axis)
-    if rest:
-        place_rows(places, cells, size)
+    places = _places(axes, shape, codes, cells, size)
     counts = fill_counts(places, n_combinations * size).reshape(n_combinations, size)
     if (counts != counts[0]).any() or not counts[0].all():
         return None
     levels = tuple(_levels(f, joins, n_levels, size, determined) for f in rest)
     return Grid(axes, shape, rest, joins, levels, counts[0].astype(float))
+
+
+def _places(
+    axes: tuple[int, ...],
+    shape: tuple[int, ...],
+    codes: Sequence[IntArray],
+    cells: IntArray,
+    n_cells: int,
+) -> LongArray:
+    """Return the place of each row in the grid; without `cells` there is one."""
+    places = np.zeros(codes[0].size, dtype=np.int64)
+    for axis, size in zip(axes, shape, strict=True):
+        place_rows(places, codes[axis], size)
+    if cells.size:
+        place_rows(places, cells, n_cells)
+    return places
 
 
 def _is_redundant(

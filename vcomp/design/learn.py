@@ -12,7 +12,7 @@ from vcomp.design.arrange import describe_structure
 from vcomp.design.combine import number_combinations
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
-from vcomp.design.grid import Grid, find_grid
+from vcomp.design.grid import Grid, find_grid, find_partial_grid
 from vcomp.design.rows import Rows
 from vcomp.exceptions import DataError, DesignError, EstimationError
 from vcomp.formula import Formula, build_fixed
@@ -81,6 +81,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         constant=constant,
         structure=structure,
         grid=grid,
+        partial_grid=find_partial_grid(codes, n_levels) if grid is None else None,
     )
 
 

@@ -80,12 +80,26 @@ class NestedCovariance:
             _times(s.a, d) for s, d in zip(tree, self._deviations(tree, means), strict=True)
         )
 
-    def predictions(self, c: FloatArray) -> FloatArray:
-        """Return what V and the columns predict for the innermost groups, (q, b, r)."""
+    def project(self, c: FloatArray, means: FloatArray) -> tuple[list[FloatArray], FloatArray]:
+        """Return Z_l'V⁻¹x of every grouping, and what V and x predict for the innermost groups.
+
+        With these predictions μ, V⁻¹x = (x − μ)/c_e.
+
+        Parameters
+        ----------
+        c : components
+        means : (q, b, r) means of columns x in the innermost groups
+        """
         tree = self._eliminate(c)
-        means = self._means_above(tree, self._depth, self._means)
-        last = self._deviations(tree, means)[-1]
-        return self._means - _times(1.0 / tree[-1].shrink, last)
+        deviations = self._deviations(tree, self._means_above(tree, self._depth, means))
+        sums = [_times(level.a, d) for level, d in zip(tree, deviations, strict=True)]
+        return sums, means - _times(1.0 / tree[-1].shrink, deviations[-1])
+
+    def spread(self, grouping: int, values: FloatArray) -> FloatArray:
+        """Return values of the groups of a grouping for the innermost groups within them."""
+        for parent in self._parents[grouping:]:
+            values = values[parent]
+        return values
 
     def diagonals(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return the diagonal of Z_l'V⁻¹Z_l of every grouping, (q_l,)."""

@@ -4,7 +4,7 @@
 part in every stratum s ⊆ C_t; a mean over an axis of n levels stands there scaled by √n, so that
 
     Z_t'P y = Π_{f ∉ C_t} √n_f  Σ_{s ⊆ C_t} Π_{f ∈ C_t∖s} n_f^(−½)  Z'P_s y_s
-    Z_t'V⁻¹Z_t has the diagonal  Π_{f ∉ C_t} n_f  Σ_s Π_{f ∈ s} (1 − 1/n_f) Π_{f ∈ C_t∖s} 1/n_f  d_s
+    diag(Z_t'V⁻¹Z_t) = Π_{f ∉ C_t} n_f  Σ_s Π_{f ∈ s} (1 − 1/n_f) Π_{f ∈ C_t∖s} 1/n_f  d_s
 
 with d_s the diagonal of Z'V_s⁻¹Z. Variances follow: σ²_t − σ⁴_t diag(Z_t'V⁻¹Z_t) given the fixed
 effects, and with their uncertainty σ⁴_t diag(Z_t'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z_t) more.
@@ -12,12 +12,12 @@ effects, and with their uncertainty σ⁴_t diag(Z_t'V⁻¹X (X'V⁻¹X)⁻¹ X'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.forms import Covariance
 from vcomp.estimators.nested import NestedCovariance
@@ -25,7 +25,7 @@ from vcomp.linalg.dense import solve_positive
 from vcomp.statistics.strata import Stratum, StratumStatistics
 from vcomp.statistics.stratify import split_axes
 
-__all__ = ["strata_solution"]
+__all__ = ["over_axes", "single_cells", "strata_solution"]
 
 
 def strata_solution(
@@ -108,24 +108,68 @@ def _term_forms(
     They are in the order of the layout: combinations of the term's axes, then its groups of cells.
     """
     axes = sorted(stats.term_axes[term])
-    shape = tuple(stats.shape[f] for f in axes)
     outside = prod(n for f, n in enumerate(stats.shape) if f not in axes)
-    grouping = stats.term_groupings[term]
-    sums = diagonal = fixed = np.zeros((1,) * len(axes) + (1,))
+    sums, diagonal, fixed = {}, np.zeros(1), np.zeros(1)
     for part in parts:
         contrasts = part.stratum.contrasts
         away = prod(stats.shape[f] for f in axes if f not in contrasts)
-        kept = tuple(stats.shape[f] if f in contrasts else 1 for f in axes)
         share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
-        values, squares, used = _group_forms(stats, part, grouping, rest)
-        scale = np.sqrt(outside / away)
-        sums = sums + scale * values.reshape((*kept, -1))
+        grouping = stats.term_groupings[term]
+        sums[contrasts], squares, used = _group_forms(stats, part, grouping, rest)
         diagonal = diagonal + outside * share * squares
         if part.beta.size:
             taken = np.einsum("irq,ij,jrq->rq", used, part.cov_beta, used)
-            fixed = fixed + scale**2 * taken.reshape((*kept, -1))
-    full = (*shape, sums.shape[-1])
-    return tuple(np.broadcast_to(a, full).ravel() for a in (sums, diagonal, fixed))  # type: ignore[return-value]
+            kept = tuple(stats.shape[f] if f in contrasts else 1 for f in axes)
+            fixed = fixed + outside / away * taken.reshape((*kept, -1))
+    total = over_axes(stats.shape, axes, sums)
+    return (
+        total.ravel(),
+        np.broadcast_to(diagonal, total.shape).ravel(),
+        np.broadcast_to(fixed, total.shape).ravel(),
+    )
+
+
+def over_axes(
+    shape: tuple[int, ...], axes: Sequence[int], parts: Mapping[tuple[int, ...], FloatArray]
+) -> FloatArray:
+    """Return sums in the groups of a term from those in its strata.
+
+    Parameters
+    ----------
+    shape : numbers of levels of all axes
+    axes : of the term
+    parts : for each stratum that the term is in (r, q) sums for its contrasts and groups of cells
+
+    Returns
+    -------
+    (n₁, …, q) sums for the levels of the term's axes and groups of cells
+    """
+    outside = prod(n for f, n in enumerate(shape) if f not in axes)
+    total = np.zeros((*(shape[f] for f in axes), 1))
+    for contrasts, part in parts.items():
+        away = prod(shape[f] for f in axes if f not in contrasts)
+        kept = tuple(shape[f] if f in contrasts else 1 for f in axes)
+        total = total + np.sqrt(outside / away) * part.reshape((*kept, -1))
+    return total
+
+
+def single_cells(
+    values: FloatArray, c: FloatArray, sums: Sequence[FloatArray], codes: Sequence[IntArray]
+) -> FloatArray:
+    """Return V⁻¹x = (x − Σ c_l Z_l Z_l'V⁻¹x)/c_e of single cells, (r, M).
+
+    Parameters
+    ----------
+    values : (r, M) the column; it is written to
+    c : components of the stratum
+    sums : for each grouping (r, q) Z_l'V⁻¹x
+    codes : for each grouping the (M,) group of the cells
+    """
+    for level, groups in enumerate(codes):
+        if c[level]:
+            values -= c[level] * sums[level][:, groups]
+    inside: FloatArray = values / c[-1]
+    return inside
 
 
 def _group_forms(
@@ -138,16 +182,11 @@ def _group_forms(
     if grouping < stats.remainder.n_groupings:
         return part.sums[grouping], part.diagonals[grouping], part.fixed[grouping]
     assert stats.cells is not None
-    # V⁻¹x = (x − Σ c_l Z_l Z_l'V⁻¹x)/c_e in single cells.
-    codes, s2 = stats.layout.codes, part.c[-1]
-    left = rest[part.stratum.contrasts].copy()
-    for level, c in enumerate(part.c[:-1]):
-        if c:
-            left -= c * part.sums[level][:, codes[level]]
+    codes, contrasts = stats.layout.codes, part.stratum.contrasts
+    left = single_cells(rest[contrasts].copy(), part.c, part.sums, codes)
     used = np.zeros((part.beta.size, *left.shape))
     for i, j in enumerate(part.stratum.fixed):
         column = np.broadcast_to(stats.cells.tables[1 + j], stats.cells.tables[0].shape)
-        used[i] = split_axes(column.copy(), stats.shape)[part.stratum.contrasts]
-        for level, c in enumerate(part.c[:-1]):
-            used[i] -= c * part.fixed[level][i][:, codes[level]]
-    return left / s2, part.single_diagonal[codes[-1]], used / s2
+        values = split_axes(column.copy(), stats.shape)[contrasts]
+        used[i] = single_cells(values, part.c, [f[i] for f in part.fixed], codes)
+    return left, part.single_diagonal[codes[-1]], used

@@ -7,8 +7,9 @@ from functools import cached_property, partial
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk
-from vcomp.design.grid import Grid
+from vcomp.design.grid import Grid, PartialGrid
 from vcomp.statistics.accumulate import accumulate
+from vcomp.statistics.completed import CompletedGrid, complete
 from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.group_sums import GroupSums, group_sums, stratum_group_sums
 from vcomp.statistics.strata import StratumStatistics
@@ -27,10 +28,16 @@ class Statistics:
     ----------
     chunk : all rows
     grid : the complete grid that they fill, if they do
+    partial_grid : the grid that they nearly fill, if they do
     """
 
-    def __init__(self, chunk: Chunk, grid: Grid | None) -> None:
+    def __init__(
+        self, chunk: Chunk, grid: Grid | None, partial_grid: PartialGrid | None = None
+    ) -> None:
         self._accumulate: Callable[[], CrossProducts] = partial(accumulate, chunk)
+        self._complete: Callable[[], CompletedGrid | None] = lambda: None
+        if partial_grid is not None:
+            self._complete = partial(complete, chunk, partial_grid)
         self.strata: StratumStatistics | None = None if grid is None else stratify(chunk, grid)
 
     @classmethod
@@ -38,6 +45,7 @@ class Statistics:
         """Return the statistics of rows that were summed elsewhere, in parts that were added."""
         made = cls.__new__(cls)
         made._accumulate = lambda: cross_products
+        made._complete = lambda: None
         made.strata = None
         return made
 
@@ -45,6 +53,11 @@ class Statistics:
     def cross_products(self) -> CrossProducts:
         """Cross-products of [Z₁ … Z_k X y]."""
         return self._accumulate()
+
+    @cached_property
+    def completed(self) -> CompletedGrid | None:
+        """The grid that the rows nearly fill, None where there is none or its rest is crossed."""
+        return self._complete()
 
     @cached_property
     def group_sums(self) -> GroupSums:

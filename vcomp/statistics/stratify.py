@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.design.combine import find_combinations
 from vcomp.design.grid import Grid
@@ -24,7 +24,7 @@ from vcomp.statistics.strata import (
     coefficients,
 )
 
-__all__ = ["split_axes", "stratify"]
+__all__ = ["place_in_grid", "split_axes", "split_columns", "stratify"]
 
 _BLOCK = 131_072
 """Cells that are worked on together: what a core's second cache holds."""
@@ -49,7 +49,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
         return None
     groupings = find_groupings(chunk.terms, grid)
     cells = _tabulate(chunk, grid, groupings)
-    split = _split_columns(cells, groupings)
+    split = split_columns(cells, groupings)
     homes = _homes(split, groupings)
     if homes is None:
         return None
@@ -98,11 +98,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
 
 
 def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
-    places = np.zeros(chunk.y.size, dtype=np.int64)
-    for axis, size in zip(grid.axes, grid.shape, strict=True):
-        place_rows(places, chunk.facet_codes[axis], size)
-    if grid.rest:
-        place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
+    places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
     size = grid.n_combinations * grid.n_cells
     values = [chunk.y, *(np.ascontiguousarray(x) for x in _varying(chunk.X))]
@@ -118,6 +114,16 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     shape = (grid.n_combinations, grid.n_cells)
     tables = [m.reshape(shape) for m in means]
     return _with_constants(chunk.X, grid.shape, n, tables, within)
+
+
+def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> LongArray:
+    """Return the place of each row in a table of combinations of axis levels by cells."""
+    places = np.zeros(chunk.y.size, dtype=np.int64)
+    for axis, size in zip(grid.axes, grid.shape, strict=True):
+        place_rows(places, chunk.facet_codes[axis], size)
+    if grid.rest:
+        place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
+    return places
 
 
 def _is_constant(column: FloatArray) -> bool:
@@ -189,7 +195,7 @@ def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...
     return {c: part.reshape((-1, *trailing)) for c, part in parts.items()}
 
 
-def _split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
+def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
     """Return the columns of every stratum: means in groups, squares and products within them."""
     wanted = groupings.kept
     raw = [[_group_means(t, cells.n, g) for t in cells.tables] for g in wanted]

@@ -1,0 +1,406 @@
+"""The likelihood of a nearly complete grid: orthogonal strata, with the holes solved for.
+
+The columns are filled in the holes by what the components predict there, x̃ = x − P_mm⁻¹[P x]_m, by
+conjugate gradients on the holes alone. Then [P x̃]_m = 0, so that every form of the rows is one of
+the filled grid, and comes from its strata:
+
+    y'V_oo⁻¹y = ỹ'Pỹ,   y'V_oo⁻¹V_t V_oo⁻¹y = ỹ'P V_t P ỹ
+    y'V_oo⁻¹V_t V_oo⁻¹V_u V_oo⁻¹y = ỹ'P V_t P V_u P ỹ − h_t'P_mm⁻¹h_u,   h_t = [P V_t P ỹ]_m
+
+Traces of the grid are exact, those of the holes alone come from random probes: with 5 % of the
+cells missing most of every trace has no Monte Carlo error. With few holes unit vectors take the
+place of probes, and nothing is random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.engine import Derivatives, InformationKind, Solution
+from vcomp.estimators.forms import Forms
+from vcomp.estimators.holes import HoleColumns, HoleMatrix
+from vcomp.estimators.identify import mivque0, residual_sum_of_squares
+from vcomp.estimators.nested import NestedCovariance
+from vcomp.estimators.probes import AllUnits, Probes, Rademacher
+from vcomp.estimators.strata_effects import over_axes, single_cells
+from vcomp.exceptions import EstimationError
+from vcomp.linalg.conjugate_gradients import Solved, conjugate_gradients, log_quadrature
+from vcomp.linalg.dense import solve_positive
+from vcomp.statistics import CrossProducts
+from vcomp.statistics.completed import CompletedGrid
+from vcomp.statistics.strata import Cells, GroupedColumns
+from vcomp.statistics.stratify import split_axes, split_columns
+
+__all__ = ["CompletedLikelihood"]
+
+_EXACT_HOLES = 200
+"""Up to this many holes all unit vectors are solved for."""
+
+_PROBES = 16
+_TOL = 1e-10
+_BLOCK = 65_536
+
+
+class CompletedLikelihood:
+    """Restricted or full log-likelihood of rows that nearly fill a grid.
+
+    Parameters
+    ----------
+    stats : cross-products, centred, of the same rows
+    grid : the columns on the grid
+    reml : restricted likelihood, or the full one
+    n_probes, seed : random columns for the traces of the holes
+    """
+
+    name: ClassVar[str] = "iterative"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
+
+    def __init__(
+        self,
+        stats: CrossProducts,
+        grid: CompletedGrid,
+        *,
+        reml: bool,
+        n_probes: int = _PROBES,
+        seed: int = 0,
+    ) -> None:
+        self.stats = stats
+        self.grid = grid
+        self.reml = reml
+        self.exact_value = grid.holes.n <= _EXACT_HOLES
+        self._probes: Probes = AllUnits() if self.exact_value else Rademacher(n_probes, seed)
+        # Columns as the last components fill them; the next ones start from there.
+        self._tables = grid.tables.copy()
+        self._columns = self._columns_in_holes()
+        self._inverse_probes: FloatArray | None = None
+        self._last: tuple[bytes, _Point] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why this engine serves these data."""
+        share = self.grid.holes.n / self._tables[0].size
+        traces = "exactly" if self.exact_value else "by random probes"
+        return (
+            f"orthogonal strata of a grid with {share:.1%} of its cells empty, these solved for "
+            f"{traces}"
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.stats.n
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.stats.n_fixed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return self.stats.sizes
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of the centred response."""
+        return self.stats.yy
+
+    @cached_property
+    def rss(self) -> float:
+        """What ordinary least squares on X leaves of it."""
+        return residual_sum_of_squares(self.stats)
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        return mivque0(self.stats)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return solve_positive(self.stats.XX, self.stats.Xy)
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, equal to lme4's but for the probes."""
+        return float(self._loglikes(v).mean())
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return the standard error that the probes give :meth:`loglike`."""
+        if self.exact_value:
+            return 0.0
+        values = self._loglikes(v)
+        return float(values.std(ddof=1) / np.sqrt(values.size))
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return score and average information at `v`, zeros allowed, and the value if exact."""
+        point = self._at(v)
+        score = 0.5 * (point.squares - self._traces(point).mean(axis=1))
+        value = self.loglike(v) if self.exact_value else np.nan
+        return Derivatives(value, score, self._average(point))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return the average information of the components at `v`.
+
+        Raises
+        ------
+        EstimationError
+            For another kind.
+        """
+        if kind != "average":
+            raise EstimationError(
+                f"a grid with holes has the average information, not the {kind} one; "
+                "engine='blocked' has all"
+            )
+        return self._average(self._at(v))
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        point = self._at(v)
+        return point.beta.copy(), solve_positive(point.XVX, np.eye(self.n_fixed))
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`.
+
+        Variances of prediction are nan, but for terms at zero: each level's would need a solve of
+        its own.
+        """
+        point = self._at(v)
+        beta, cov_beta = self.fixed_effects(v)
+        variances = tuple(
+            np.full(size, np.nan if v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
+        )
+        return Solution(beta, cov_beta, self._effects(point), variances, variances)
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
+        """Return the covariance that the probes give the positive components; 0 for the others."""
+        if self.exact_value:
+            return None
+        point = self._at(v)
+        samples = 0.5 * self._traces(point)
+        away = samples - samples.mean(axis=1, keepdims=True)
+        noise = away @ away.T / (samples.shape[1] * (samples.shape[1] - 1.0))
+        free = np.ix_(point.v > 0.0, point.v > 0.0)
+        moved = solve_positive(self._average(point)[free], noise[free])
+        covariance = np.zeros_like(noise)
+        covariance[free] = solve_positive(self._average(point)[free], moved.T)
+        return np.asarray(covariance)
+
+    # One point ------------------------------------------------------------------------------
+
+    def _at(self, v: FloatArray) -> _Point:
+        v = np.asarray(v, dtype=float)
+        if self._last is None or self._last[0] != v.tobytes():
+            self._last = None
+            self._last = v.tobytes(), self._evaluate(v)
+        return self._last[1]
+
+    def _evaluate(self, v: FloatArray) -> _Point:
+        groupings, holes = self.grid.groupings, self.grid.holes
+        blank = GroupedColumns((np.zeros((0, 1, 1)),), np.zeros((1, 1)))
+        plain = {s: NestedCovariance(groupings.remainder, blank) for s in self.grid.coefficients}
+        matrix = HoleMatrix(self.grid, plain, v)
+        fill = -self._solve(matrix, matrix.inverse_times(self._columns)).x
+        self._tables[:, holes.combination, holes.cell] += fill.T
+        added = matrix.columns(fill)
+        self._columns = {
+            s: HoleColumns(c.values + added[s].values, c.means + added[s].means)
+            for s, c in self._columns.items()
+        }
+        split = split_columns(self._cells(), groupings)
+        total = _Totals(self.grid, v)
+        for contrasts, columns in split.items():
+            covariance = NestedCovariance(groupings.remainder, columns)
+            c = self.grid.coefficients[contrasts] @ v
+            total.add(contrasts, covariance.forms(c))
+        return _Point(v, matrix, total, solve_positive(total.gram[1:, 1:], total.gram[1:, 0]))
+
+    def _solve(
+        self, matrix: HoleMatrix, right: FloatArray, start: FloatArray | None = None
+    ) -> Solved:
+        solved = conjugate_gradients(matrix.times, matrix.diagonal(), right, start, tol=_TOL)
+        if not solved.converged:
+            raise EstimationError(
+                f"the equations of {self.grid.holes.n:,} empty cells did not converge in "
+                f"{solved.iterations} products; use engine='blocked'"
+            )
+        return solved
+
+    def _cells(self) -> Cells:
+        b = len(self._tables)
+        ones = np.ones(self._tables.shape[2])
+        return Cells(self.grid.shape, ones, tuple(self._tables), np.zeros((b, b)))
+
+    def _columns_in_holes(self) -> dict[tuple[int, ...], HoleColumns]:
+        """Return the columns' values in the holes and group means, by blocks of cells."""
+        grid, holes = self.grid, self.grid.holes
+        b, R, n_cells = self._tables.shape
+        values = {s: np.empty((holes.n, b)) for s in grid.coefficients}
+        places = {s: holes.place(s, grid.shape) for s in grid.coefficients}
+        width = max(_BLOCK // R, 1)
+        for first in range(0, n_cells, width):
+            inside = slice(*np.searchsorted(holes.cell, [first, first + width]))
+            cells = holes.cell[inside] - first
+            for j, table in enumerate(self._tables):
+                block = table[:, first : first + width].copy()
+                for s, part in split_axes(block, grid.shape).items():
+                    values[s][inside, j] = part[places[s][inside], cells]
+        split = split_columns(self._cells(), grid.groupings)
+        return {s: HoleColumns(values[s], split[s].means[0]) for s in values}
+
+    # Value, traces, information ---------------------------------------------------------------
+
+    def _loglikes(self, v: FloatArray) -> FloatArray:
+        """Return the log-likelihood by each probe."""
+        point = self._at(v)
+        diagonal, logs = point.matrix.diagonal(), []
+        for z in self._probe_columns():
+            solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
+            values, firsts = log_quadrature(solved)
+            # The scaled matrix has a unit diagonal: what its first moment errs by is known.
+            logs.append(z.shape[0] * (values - (firsts - 1.0)))
+        log_holes = np.log(diagonal).sum() + np.concatenate([np.zeros(0), *logs])
+        if self.exact_value:
+            log_holes = log_holes.mean(keepdims=True) if log_holes.size else np.zeros(1)
+        deviance = point.total.log_det + log_holes + point.rss
+        p = self.n_fixed if self.reml else 0
+        deviance = deviance + (self.n - p) * np.log(2.0 * np.pi)
+        if p:
+            deviance = deviance + np.linalg.slogdet(point.XVX)[1]
+        loglikes: FloatArray = -0.5 * deviance
+        return loglikes
+
+    def _probe_columns(self) -> list[FloatArray]:
+        """Return the probes, some columns at a time."""
+        sizes = (self.grid.holes.n,)
+        count = self._probes.count(sizes)
+        step = 8
+        return [
+            self._probes.columns((0,), sizes, first, min(first + step, count))
+            for first in range(0, count, step)
+        ]
+
+    def _traces(self, point: _Point) -> FloatArray:
+        """Return tr(P V_t) by each probe, (k + 1, probes); V⁻¹ in place of P for ML."""
+        if point.traces is None:
+            samples, inverses = [np.zeros((point.v.size, 0))], []
+            known, at = self._inverse_probes, 0
+            for z in self._probe_columns():
+                start = None if known is None else known[:, at : at + z.shape[1]]
+                w = self._solve(point.matrix, z, start).x
+                inverses.append(w)
+                at += z.shape[1]
+                forms = point.matrix.derivatives(point.matrix.columns(z))
+                samples.append(np.einsum("hs,ths->ts", w, forms))
+            if not self.exact_value:
+                self._inverse_probes = np.concatenate(inverses, axis=1)
+            taken = np.concatenate(samples, axis=1)
+            if self.exact_value:
+                taken = taken.mean(axis=1, keepdims=True)
+            point.traces = point.total.traces[:, None] - taken
+        if not self.reml:
+            return point.traces
+        used = np.array(
+            [np.trace(solve_positive(point.XVX, F[1:, 1:])) for F in point.total.first]
+        )
+        traces: FloatArray = point.traces - used[:, None]
+        return traces
+
+    def _average(self, point: _Point) -> FloatArray:
+        """Return ½ y'P V_t P V_u P y."""
+        if point.average is None:
+            e = point.contrast
+            rest = {
+                s: HoleColumns((c.values @ e)[:, None], np.tensordot(c.means, e, (1, 0))[:, None])
+                for s, c in self._columns.items()
+            }
+            h = point.matrix.derivatives(rest)[:, :, 0].T
+            plain = point.total.second @ e @ e - h.T @ self._solve(point.matrix, h).x
+            if e.size > 1:
+                mixed = np.array([F[1:] @ e for F in point.total.first])
+                plain = plain - mixed @ solve_positive(point.XVX, mixed.T)
+            point.average = 0.25 * (plain + plain.T)
+        return point.average
+
+    def _effects(self, point: _Point) -> tuple[FloatArray, ...]:
+        """Return û_t = σ²_t Z_t'P ỹ of the filled grid."""
+        grid, e = self.grid, point.contrast
+        single = grid.groupings.remainder.n_groupings
+        rest = split_axes(np.tensordot(e, self._tables, (0, 0)), grid.shape)
+        sums = {}
+        for contrasts, column in self._columns.items():
+            means = np.tensordot(column.means, e, (1, 0))[:, None]
+            projected, _ = point.matrix.project(contrasts, means)
+            sums[contrasts] = [r[:, 0].T for r in projected]
+            values, c = rest[contrasts], grid.coefficients[contrasts] @ point.v
+            sums[contrasts].append(single_cells(values, c, sums[contrasts], grid.groupings.codes))
+        effects = []
+        for t, (axes, grouping) in enumerate(
+            zip(grid.groupings.term_axes, grid.groupings.of_term, strict=True)
+        ):
+            inside = {s: r[min(grouping, single)] for s, r in sums.items() if axes.issuperset(s)}
+            total = over_axes(grid.shape, sorted(axes), inside).ravel()
+            effects.append(point.v[t] * total[grid.layout.places(t)])
+        return tuple(effects)
+
+
+class _Totals:
+    """Forms of the filled grid, added up over strata in terms of the model's components."""
+
+    def __init__(self, grid: CompletedGrid, v: FloatArray) -> None:
+        self._grid = grid
+        b, k = grid.tables.shape[0], v.size
+        self.log_det = 0.0
+        self.traces = np.zeros(k)
+        self.gram = np.zeros((b, b))
+        self.first = np.zeros((k, b, b))
+        self.second = np.zeros((k, k, b, b))
+
+    def add(self, contrasts: tuple[int, ...], forms: Forms) -> None:
+        """Add one stratum."""
+        M = self._grid.coefficients[contrasts]
+        times = float(np.prod([self._grid.shape[f] - 1 for f in contrasts]))
+        self.log_det += times * forms.log_det
+        self.traces += times * (M.T @ forms.traces)
+        self.gram += forms.gram
+        self.first += np.einsum("lt,lbd->tbd", M, forms.first)
+        self.second += np.einsum("lt,mu,lmbd->tubd", M, M, forms.second, optimize=True)
+
+
+@dataclass(slots=True)
+class _Point:
+    """The filled grid at one value of the components."""
+
+    v: FloatArray
+    matrix: HoleMatrix
+    total: _Totals
+    beta: FloatArray
+    traces: FloatArray | None = None
+    average: FloatArray | None = None
+
+    @property
+    def XVX(self) -> FloatArray:
+        """X'V⁻¹X of the rows."""
+        return self.total.gram[1:, 1:]
+
+    @property
+    def contrast(self) -> FloatArray:
+        """The combination of the columns that is y − Xβ̂."""
+        return np.concatenate([[1.0], -self.beta])
+
+    @property
+    def rss(self) -> float:
+        """The quadratic form y'P y of the rows."""
+        e = self.contrast
+        return float(e @ self.total.gram @ e)
+
+    @property
+    def squares(self) -> FloatArray:
+        """The forms y'P V_t P y."""
+        e = self.contrast
+        squares: FloatArray = self.total.first @ e @ e
+        return squares
