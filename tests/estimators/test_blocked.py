@@ -151,11 +151,14 @@ def test_unknown_information():
         model.information([1, 1, 1], kind="fisher")
 
 
-def test_a_dense_block_that_does_not_fit_is_refused(monkeypatch):
-    from vcomp.estimators import blocked
+def test_a_factor_that_does_not_fit_is_refused(monkeypatch):
+    from vcomp.estimators import elimination
 
-    monkeypatch.setattr(blocked, "available_bytes", lambda: 1e4)
+    monkeypatch.setattr(elimination, "available_bytes", lambda: 1e3)
     formula, data = unbalanced("three facets")
-    message = r"dense block of order .*GiB.* are free; method='anova' needs no such block"
+    message = (
+        r"elimination of these \d+ random effects needs .*GiB, and .* are free; "
+        r"use engine='iterative', or method='anova'"
+    )
     with pytest.raises(vcomp.EstimationError, match=message):
-        vcomp.fit(formula, data)
+        vcomp.VarianceComponentsModel(formula, data).loglike([1.0] * 7)

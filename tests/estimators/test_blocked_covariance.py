@@ -100,11 +100,11 @@ def test_projections_and_diagonals(name, zeros):
 
 
 def test_a_term_of_many_groups_at_zero_is_worked_through_in_slabs(monkeypatch):
-    from vcomp.estimators import blocked_covariance
+    from vcomp.estimators import equations
 
     stats, columns, incidences, B = problem("three facets", seed=2)
     c = components(stats.n_terms, (3,), seed=2)
-    monkeypatch.setattr(blocked_covariance, "_SLAB_BYTES", 8.0 * 7 * sum(stats.sizes))
+    monkeypatch.setattr(equations, "_SLAB_BYTES", 8.0 * 7 * sum(stats.sizes))
     found = BlockedCovariance(stats, columns).forms(c)
     expected = Dense(incidences, c, B).forms()
     close(found.traces, expected["traces"], "traces")

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 from vcomp.kernels.groups import group_counts, group_sums
 from vcomp.kernels.pairs import pair_counts
-from vcomp.kernels.schur import row_quadratics, weighted_gram
+from vcomp.kernels.schur import weighted_gram
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
 
@@ -76,13 +76,3 @@ def test_weighted_gram(B, data):
     assert gram.shape == (B.shape[1], B.shape[1])
     np.testing.assert_allclose(gram, reference.weighted_gram(B, weights), rtol=1e-9, atol=1e-3)
     np.testing.assert_array_equal(gram, gram.T)
-
-
-@settings(deadline=None)
-@given(sparse_matrices(), st.data())
-def test_row_quadratics(B, data):
-    M = data.draw(matrices(B.shape[1], B.shape[1]))
-    M = M + M.T
-    values = row_quadratics(*reference.sparse(B), M)
-    assert values.shape == (len(B),)
-    np.testing.assert_allclose(values, reference.row_quadratics(B, M), rtol=1e-9, atol=1e-3)

@@ -1,132 +1,332 @@
 """Henderson's mixed-model equations for the terms that have a positive component.
 
-C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e: assembled once for each set of positive terms,
-then factored and solved at each value of the components.
+C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e (MATHS 3b): ordered and analysed once for each
+set of positive terms, then factored and solved at each value of the components. With
+Q = P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ without X, and û from b in place of y:
+
+    Z_t'Q b = û_t/σ²_t,   Z_t'Q Z_u = δ_tu I/σ²_t − σ²_e C^tu/(σ²_t σ²_u)
+
+A term with σ²_t = 0 is not in the equations; its forms come from the cross tables with the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.linalg.arrowhead import Arrowhead, ArrowheadFactor, factorise
-from vcomp.linalg.threads import limited_blas
+from vcomp.linalg.dense import Positive
+from vcomp.linalg.elimination import Factor, Pattern
+from vcomp.linalg.ordering import Plan, make_plan
 from vcomp.statistics import CrossProducts
 
-__all__ = ["Equations", "Point", "build_equations", "cross_columns", "solve_equations"]
+__all__ = ["Equations", "Point", "Tables", "random_part"]
 
-_COLUMNS_AT_ONCE = 1024
+_SLAB_BYTES = 2.0**26
+
+
+class Tables:
+    """The cross tables Z_t'Z_u, each made into a sparse matrix once."""
+
+    def __init__(self, stats: CrossProducts) -> None:
+        self.stats = stats
+        self._made: dict[tuple[int, int], Any] = {}
+
+    def between(self, t: int, u: int) -> Any:
+        """Return Z_t'Z_u of two different terms."""
+        if (t, u) not in self._made:
+            self._made[t, u] = self.stats.gram(t, u)
+        return self._made[t, u]
+
+    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
+        """Return Z_t'Z_u x for columns of effects of term u."""
+        if t == u:
+            return self.stats.group_n[t][:, None] * x
+        product: FloatArray = self.between(t, u) @ x
+        return product
 
 
 @dataclass(frozen=True, slots=True)
 class Equations:
-    """The parts of the equations that do not depend on the components."""
+    """The parts of the equations that do not depend on the components.
 
-    active: tuple[int, ...]  # largest first; the first is eliminated
-    slices: tuple[slice, ...]  # places of the others in the tail
-    matrix: Arrowhead
-    lead_y: FloatArray
-    tail_y: FloatArray
+    Attributes
+    ----------
+    active : terms with a positive component, largest first
+    slices : their places among the unknowns
+    off_diagonal : Z'Z of these terms without its diagonal, sparse
+    group_n, Zy, ZX : of these terms, stacked
+    plan, pattern : how it is eliminated
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The equations factored and solved at one value of the components."""
-
-    v: FloatArray
-    equations: Equations
-    factor: ArrowheadFactor
-    effects: FloatArray  # (q,) û of the eliminated term
-    tail: FloatArray  # (m + p,) û of the other terms, then β̂
-    rss: float  # σ²_e y'P y
-
-    @property
-    def residual(self) -> float:
-        """The residual component σ²_e."""
-        return float(self.v[-1])
-
-    def solution_of(self, term: int) -> FloatArray:
-        """Return û of a term that is in the equations."""
-        place = self.equations.active.index(term)
-        return self.effects if place == 0 else self.tail[self.equations.slices[place - 1]]
+    tables: Tables
+    active: tuple[int, ...]
+    slices: tuple[slice, ...]
+    off_diagonal: Any
+    group_n: FloatArray
+    Zy: FloatArray
+    ZX: FloatArray
+    plan: Plan
+    pattern: Pattern
 
     @property
-    def beta(self) -> FloatArray:
-        """The generalised least squares estimate."""
-        return self.tail[self.factor.n_sparse :]
+    def stats(self) -> CrossProducts:
+        """The statistics that they are made of."""
+        return self.tables.stats
+
+    @classmethod
+    def of(cls, tables: Tables, active: tuple[int, ...], random: Any, plan: Plan) -> Equations:
+        """Allocate what a plan for the terms `active` says; `random` is their off-diagonal Z'Z."""
+        stats = tables.stats
+        ends = np.cumsum([0, *(stats.sizes[t] for t in active)])
+        nothing = np.zeros(0)
+        return cls(
+            tables=tables,
+            active=active,
+            slices=tuple(slice(int(a), int(b)) for a, b in pairwise(ends)),
+            off_diagonal=random,
+            group_n=np.concatenate([nothing, *(stats.group_n[t] for t in active)]),
+            Zy=np.concatenate([nothing, *(stats.Zy[t] for t in active)]),
+            ZX=np.concatenate([np.zeros((0, stats.n_fixed)), *(stats.ZX[t] for t in active)]),
+            plan=plan,
+            pattern=Pattern.of(plan),
+        )
 
 
-def build_equations(stats: CrossProducts, active: tuple[int, ...]) -> Equations:
-    """Assemble the parts of Henderson's equations for the terms in `active`."""
+def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | None]:
+    """Return the off-diagonal blocks of Z'Z of the terms, sparse, and how to eliminate them.
+
+    Nothing larger than the cross tables is allocated.
+    """
     from scipy.sparse import block_array, csr_array
 
-    p, tail_terms = stats.n_fixed, active[1:]
-    ends = np.cumsum([0, *(stats.sizes[t] for t in tail_terms)])
-    slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
-    m = int(ends[-1])
-    tail = np.empty((m + p, m + p))
-    for t, rows in zip(tail_terms, slices, strict=True):
-        for u, cols in zip(tail_terms, slices, strict=True):
-            tail[rows, cols] = stats.gram(t, u).toarray()
-        tail[rows, m:] = stats.ZX[t]
-        tail[m:, rows] = stats.ZX[t].T
-    tail[m:, m:] = stats.XX
-    lead = active[0] if active else None
-    if lead is None:
-        coupling: Any = csr_array((0, 0))
-    elif tail_terms:
-        coupling = block_array([[stats.gram(lead, t) for t in tail_terms]]).tocsr()
+    sizes = [tables.stats.sizes[t] for t in active]
+    if len(active) < 2:
+        random = csr_array((sum(sizes), sum(sizes)))
     else:
-        coupling = csr_array((stats.sizes[lead], 0))
-    coupling.sort_indices()
-    matrix = Arrowhead(
-        lead=stats.group_n[lead] if lead is not None else np.zeros(0),
-        indptr=coupling.indptr.astype(np.int64),
-        indices=coupling.indices.astype(np.int32),
-        data=coupling.data.astype(float),
-        dense=np.ascontiguousarray(stats.ZX[lead]) if lead is not None else np.zeros((0, p)),
-        tail=tail,
-        n_sparse=m,
-    )
-    lead_y = stats.Zy[lead] if lead is not None else np.zeros(0)
-    tail_y = np.concatenate([*(stats.Zy[t] for t in tail_terms), stats.Xy])
-    return Equations(active, slices, matrix, lead_y, tail_y)
+        random = block_array(
+            [[None if t == u else tables.between(t, u) for u in active] for t in active]
+        ).tocsr()
+    return random, make_plan(random, sizes)
 
 
-def cross_columns(
-    stats: CrossProducts, equations: Equations, term: int
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield [Z X]'Z_t in dense slabs of columns, split into eliminated block and tail."""
-    blocks = [stats.gram(u, term).tocsc() for u in equations.active]
-    X = stats.ZX[term].T
-    for start in range(0, stats.sizes[term], _COLUMNS_AT_ONCE):
-        slab = slice(start, start + _COLUMNS_AT_ONCE)
-        parts = [block[:, slab].toarray() for block in blocks]
-        width = X[:, slab].shape[1]
-        lead = parts[0] if parts else np.zeros((0, width))
-        yield lead, np.concatenate([*parts[1:], X[:, slab]])
+class Point:
+    """The equations factored at one value of the components.
 
-
-def solve_equations(equations: Equations, yy: float, v: FloatArray) -> Point:
-    """Factor and solve at components `v`, the residual last; `yy` is y'y.
+    Parameters
+    ----------
+    equations : for the positive components of `v`
+    v : (k + 1,) components, the residual last
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If the equations are not positive definite to rounding.
     """
-    ridges = [v[-1] / v[t] for t in equations.active]
-    tail_ridge = np.zeros(equations.matrix.tail.shape[0])
-    for ridge, place in zip(ridges[1:], equations.slices, strict=True):
-        tail_ridge[place] = ridge
-    with limited_blas(tail_ridge.size):
-        factor = factorise(equations.matrix, ridges[0] if ridges else 0.0, tail_ridge)
-        lead, tail = factor.solve(equations.lead_y[:, None], equations.tail_y[:, None])
-    effects, rest = lead[:, 0], tail[:, 0]
-    rss = yy - equations.lead_y @ effects - equations.tail_y @ rest
-    return Point(v, equations, factor, effects, rest, float(rss))
+
+    def __init__(self, equations: Equations, v: FloatArray) -> None:
+        self.equations, self.v = equations, v
+        self.stats, self.active = equations.stats, equations.active
+        self.residual = float(v[-1])
+        self._diagonal = equations.group_n.copy()
+        for t, place in zip(self.active, equations.slices, strict=True):
+            self._diagonal[place] += self.residual / v[t]
+        self.factor = Factor(equations.pattern, self._diagonal)
+        # X is eliminated last.
+        right = np.column_stack([equations.ZX, equations.Zy])
+        solved = self.factor.solve(right)
+        self._border, self._from_y = solved[:, :-1], solved[:, -1]
+        self._traces: dict[bool, FloatArray] = {}
+        self._norms: dict[bool, FloatArray] = {}
+        self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
+
+    def log_determinants(self) -> tuple[float, float]:
+        """Return log|V| and log|X'V⁻¹X|."""
+        stats, s2 = self.stats, self.residual
+        log_v = stats.n * np.log(s2) + self.factor.log_determinant()
+        for t in self.active:
+            log_v += stats.sizes[t] * np.log(self.v[t] / s2)
+        return float(log_v), self.fixed.log_determinant() - stats.n_fixed * float(np.log(s2))
+
+    # Solutions ------------------------------------------------------------------------------
+
+    def solve(self, Zb: FloatArray, Xb: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Solve for columns b, given Z'b of the positive terms, stacked, and X'b.
+
+        Without X'b the fixed effects are left out, and the second part of the solution is zero.
+        """
+        effects = self.factor.solve(Zb)
+        if Xb is None:
+            return effects, np.zeros((self.stats.n_fixed, Zb.shape[1]))
+        beta = self.fixed.solve(Xb - self.equations.ZX.T @ effects)
+        effects -= self._border @ beta
+        return effects, beta
+
+    @cached_property
+    def solution(self) -> tuple[FloatArray, FloatArray, float]:
+        """û and β̂, and σ²_e y'Py.
+
+        Where the model leaves little of y, y'y − û'Z'y − β̂'X'y cancels: one step of refinement
+        in extended precision then makes it as exact as the statistics are.
+        """
+        Zy, Xy = self.equations.Zy, self.stats.Xy
+        beta = self.fixed.solve(Xy - self.equations.ZX.T @ self._from_y)
+        effects = self._from_y - self._border @ beta
+        rss = float(self.stats.yy - Zy @ effects - Xy @ beta)
+        if rss < 1e-3 * self.stats.yy:
+            rest_z, rest_x = self._rest(effects, beta)
+            more, more_x = self.solve(rest_z[:, None].astype(float), rest_x[:, None].astype(float))
+            rss = self._rss(effects, beta, rest_z, rest_x)
+            effects, beta = effects + more[:, 0], beta + more_x[:, 0]
+        return effects, beta, rss
+
+    def _rest(self, effects: FloatArray, beta: FloatArray) -> tuple[Any, Any]:
+        """Return the right-hand sides less C times a solution, in extended precision."""
+        u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
+        off_diagonal = self.equations.off_diagonal.astype(np.longdouble)
+        rest_z = self.equations.Zy - off_diagonal @ u - self._diagonal * u - self.equations.ZX @ b
+        rest_x = self.stats.Xy - u @ self.equations.ZX - self.stats.XX @ b
+        return rest_z, rest_x
+
+    def _rss(self, effects: FloatArray, beta: FloatArray, rest_z: Any, rest_x: Any) -> float:
+        """Return y'y − û'(Z'y + rest) − β̂'(X'y + rest), whose error is of second order in û's."""
+        u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
+        explained = (u * (self.equations.Zy + rest_z)).sum() + (b * (self.stats.Xy + rest_x)).sum()
+        return float(np.longdouble(self.stats.yy) - explained)
+
+    def effects_of(self, term: int) -> FloatArray:
+        """Return û of a term with a positive component."""
+        return self.solution[0][self.equations.slices[self.active.index(term)]]
+
+    def projected(
+        self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
+    ) -> list[FloatArray]:
+        """Return Z_t'Q b of every term, from Z_t'b of all and the solution for b."""
+        effects, beta = solved
+        rows = []
+        for t in range(self.stats.n_terms):
+            if self.v[t] > 0.0:
+                rows.append(effects[self.equations.slices[self.active.index(t)]] / self.v[t])
+                continue
+            rest = sums[t] - self.stats.ZX[t] @ beta
+            for u, place in zip(self.active, self.equations.slices, strict=True):
+                rest -= self.equations.tables.times(t, u, effects[place])
+            rows.append(rest / self.residual)
+        return rows
+
+    def stacked(self, sums: list[FloatArray]) -> FloatArray:
+        """Return the columns of the positive terms one below the other."""
+        nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
+        return np.concatenate([nothing, *(sums[t] for t in self.active)])
+
+    # Forms of Q; with X as P, without as V⁻¹ ----------------------------------------------------
+
+    def block_diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
+        """Return the diagonal of C^tt of a positive term, of the whole C or its random part."""
+        place = self.equations.slices[self.active.index(term)]
+        diagonal = self.factor.inverse.diagonal[place]
+        if with_fixed and self.stats.n_fixed:
+            W = self._border[place]
+            diagonal = diagonal + np.einsum("ij,ji->i", W, self.fixed.solve(W.T))
+        found: FloatArray = diagonal
+        return found
+
+    def diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
+        """Return the diagonal of Z_t'Q Z_t."""
+        v, s2 = self.v[term], self.residual
+        if v > 0.0:
+            block = self.block_diagonal(term, with_fixed=with_fixed)
+            of_effects: FloatArray = (1.0 - s2 * block / v) / v
+            return of_effects
+        rest: FloatArray = self.stats.group_n[term].copy()
+        between = self._with_active(term)
+        if between is not None:
+            rest -= self.factor.quadratics(between)
+        if with_fixed and self.stats.n_fixed:
+            D = self.stats.ZX[term]
+            if between is not None:
+                D = D - between @ self._border
+            rest -= np.einsum("ij,ji->i", D, self.fixed.solve(D.T))
+        rest /= s2
+        return rest
+
+    def traces(self, *, with_fixed: bool) -> FloatArray:
+        """Return tr(Z_t'Q Z_t) of every term."""
+        if with_fixed not in self._traces:
+            terms = range(self.stats.n_terms)
+            self._traces[with_fixed] = np.array(
+                [self.diagonal(t, with_fixed=with_fixed).sum() for t in terms]
+            )
+        return self._traces[with_fixed]
+
+    def squares(self, traces: FloatArray, *, with_fixed: bool, positive_only: bool) -> FloatArray:
+        """Return ‖Z_t'Q Z_u‖² of every two terms.
+
+        Parameters
+        ----------
+        traces : what :meth:`traces` returns
+        positive_only : leave nan for a component at zero; its columns cost a solution each
+        """
+        k, v, s2 = self.stats.n_terms, self.v, self.residual
+        squares = np.full((k, k), np.nan)
+        active = list(self.active)
+        if active:
+            c = v[active]
+            if with_fixed not in self._norms:
+                self._norms[with_fixed] = self._squared_norms(with_fixed=with_fixed)
+            norms = self._norms[with_fixed]
+            squares[np.ix_(active, active)] = s2**2 * norms / np.outer(c, c) ** 2
+        for t in active:
+            # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'QZ).
+            squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
+        if not positive_only:
+            for t in (u for u in range(k) if v[u] == 0.0):
+                squares[t] = 0.0
+                for columns in self._columns_of(t, with_fixed=with_fixed):
+                    squares[t] += [np.square(block).sum() for block in columns]
+                squares[:, t] = squares[t]
+        return squares
+
+    def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
+        """Return ‖C^tu‖² of the positive terms; C^zz is (C_zz)⁻¹ + W (C_xx)⁻¹ W'."""
+        places = list(self.equations.slices)
+        norms = self.factor.inverse.squared_norms(places)
+        p = self.stats.n_fixed
+        if not with_fixed or p == 0:
+            return norms
+        W = self._border
+        grams = [self.fixed.solve(W[place].T @ W[place]) for place in places]
+        apart = np.zeros((W.shape[0], p * len(places)))
+        for i, place in enumerate(places):
+            apart[place, p * i : p * (i + 1)] = W[place]
+        solved = self.factor.solve(apart)
+        for i, rows in enumerate(places):
+            for j in range(len(places)):
+                mixed = W[rows].T @ solved[rows, p * j : p * (j + 1)]
+                norms[i, j] += 2.0 * np.trace(self.fixed.solve(mixed))
+                norms[i, j] += np.sum(grams[i] * grams[j].T)
+        return norms
+
+    def _with_active(self, term: int) -> Any | None:
+        """Return Z_t'Z of the positive terms, sparse."""
+        from scipy.sparse import hstack
+
+        if not self.active:
+            return None
+        return hstack([self.equations.tables.between(term, u) for u in self.active], format="csr")
+
+    def _columns_of(self, term: int, *, with_fixed: bool) -> Iterator[list[FloatArray]]:
+        """Yield Z_u'Q Z_t of all terms u, in slabs of columns of a term at zero."""
+        stats = self.stats
+        tables = [stats.gram(u, term).tocsc() for u in range(stats.n_terms)]
+        width = max(1, int(_SLAB_BYTES / (8.0 * sum(stats.sizes))))
+        for start in range(0, stats.sizes[term], width):
+            slab = slice(start, start + width)
+            sums = [table[:, slab].toarray() for table in tables]
+            X = stats.ZX[term][slab].T if with_fixed else None
+            yield self.projected(sums, self.solve(self.stacked(sums), X))

@@ -7,7 +7,7 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = ["mirror_upper", "row_quadratics", "weighted_gram"]
+__all__ = ["mirror_upper", "weighted_gram"]
 
 _TILE = 64
 
@@ -44,21 +44,3 @@ def weighted_gram(
                 gram[row, indices[j]] += scaled * data[j]
     mirror_upper(gram)
     return gram
-
-
-@njit(cache=True, nogil=True)
-def row_quadratics(
-    indptr: LongArray, indices: IntArray, data: FloatArray, matrix: FloatArray
-) -> FloatArray:
-    """Return ``b'Mb`` for every row b of B; M is full and symmetric."""
-    values = np.zeros(indptr.size - 1)
-    for g in range(values.size):
-        total = 0.0
-        for i in range(indptr[g], indptr[g + 1]):
-            row = indices[i]
-            off_diagonal = 0.0
-            for j in range(indptr[g], i):
-                off_diagonal += matrix[row, indices[j]] * data[j]
-            total += data[i] * (2.0 * off_diagonal + matrix[row, row] * data[i])
-        values[g] = total
-    return values

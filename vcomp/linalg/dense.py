@@ -6,7 +6,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 
-__all__ = ["solve", "solve_positive"]
+__all__ = ["Positive", "solve", "solve_positive"]
 
 
 def solve(A: FloatArray, b: FloatArray) -> FloatArray:
@@ -20,22 +20,53 @@ def solve(A: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
 
 
-def solve_positive(A: FloatArray, b: FloatArray) -> FloatArray:
-    """Solve A x = b for a positive definite A, scaled to a unit diagonal first.
+class Positive:
+    """A positive definite matrix factored once, scaled to a unit diagonal first.
 
     Scaling keeps the digits of columns whose units differ by many decades.
+
+    Parameters
+    ----------
+    A : (n, n), n may be 0
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it is not positive definite.
+    """
+
+    def __init__(self, A: FloatArray) -> None:
+        diagonal = np.diagonal(A)
+        if not (diagonal > 0.0).all():
+            raise np.linalg.LinAlgError("the diagonal is not positive")
+        self._scale = np.sqrt(diagonal)
+        self._lower = np.linalg.cholesky(A / np.outer(self._scale, self._scale))
+
+    def log_determinant(self) -> float:
+        """Return the logarithm of the determinant."""
+        return float(2.0 * np.log(np.diagonal(self._lower) * self._scale).sum())
+
+    def solve(self, b: FloatArray) -> FloatArray:
+        """Solve A x = b for a vector or columns b."""
+        from scipy.linalg import cho_solve
+
+        if b.size == 0:
+            return np.zeros_like(b)
+        by_row = self._scale if b.ndim == 1 else self._scale[:, None]
+        x: FloatArray = cho_solve((self._lower, True), b / by_row, check_finite=False)
+        return x / by_row
+
+    def inverse(self) -> FloatArray:
+        """Return the inverse."""
+        return self.solve(np.eye(self._scale.size))
+
+
+def solve_positive(A: FloatArray, b: FloatArray) -> FloatArray:
+    """Solve A x = b for a positive definite A, scaled to a unit diagonal first.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If A is not positive definite.
     """
-    if A.size == 0:
-        return np.zeros_like(b)
-    from scipy.linalg import cho_factor, cho_solve
-
-    scale = np.sqrt(np.diagonal(A))
-    factor = cho_factor(A / np.outer(scale, scale), lower=True, check_finite=False)
-    by_row = scale if b.ndim == 1 else scale[:, None]
-    x: FloatArray = cho_solve(factor, b / by_row, check_finite=False)
-    return x / by_row
+    return Positive(A).solve(b)
