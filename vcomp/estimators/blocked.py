@@ -60,6 +60,11 @@ class BlockedLikelihood(ExactEngine):
         return ("observed", "expected", "average") if exact else ("average",)
 
     @property
+    def seconds(self) -> float:
+        """How long one evaluation is expected to take."""
+        return self._eliminations.seconds
+
+    @property
     def n(self) -> int:
         """Number of rows."""
         return self.stats.n

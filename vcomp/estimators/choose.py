@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.completed import CompletedLikelihood
 from vcomp.estimators.engine import LikelihoodEngine
+from vcomp.estimators.iterative import IterativeLikelihood
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
@@ -12,36 +16,69 @@ __all__ = ["ENGINES", "choose_engine", "prediction_engine"]
 
 ENGINES = ("auto", "strata", "blocked", "iterative")
 
+_SECONDS = 0.5
+"""An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
 
-def choose_engine(stats: Statistics, engine: str = "auto", *, reml: bool) -> LikelihoodEngine:
+_MANY_SECONDS = 30.0
+"""One that takes it longer than this is left to iterative solves."""
+
+
+def choose_engine(
+    stats: Statistics, engine: str = "auto", *, reml: bool, names: Sequence[str] | None = None
+) -> LikelihoodEngine:
     """Return the engine that was asked for, or the one that is best for the data.
 
     Parameters
     ----------
     stats : sums of the data
-    engine : ``"strata"`` where facets are fully crossed with everything or all terms are nested,
-        ``"blocked"`` for general data, ``"iterative"`` where no factorisation fits; ``"auto"``
-        takes the first of them that can serve
+    engine : ``"strata"`` where facets are fully crossed with everything or all terms are nested;
+        ``"blocked"``, exact for any data; ``"iterative"`` for what takes that too long or does not
+        fit into memory, with random probes. ``"auto"`` takes the first of them that can serve
     reml : restricted likelihood, or the full one
+    names : of the terms, for messages
 
     Raises
     ------
     EstimationError
-        If the engine that was asked for cannot serve these data.
+        If the engine that was asked for cannot serve these data, or no engine fits into memory.
     """
-    if engine in ("auto", "strata") and stats.strata is not None:
-        return StrataLikelihood(stats.strata, reml=reml)
+    if engine == "auto":
+        return _best(stats, reml=reml, names=names)
     if engine == "strata":
+        if stats.strata is not None:
+            return StrataLikelihood(stats.strata, reml=reml)
         raise EstimationError(
             "engine='strata' needs a facet that is fully crossed with all others, each cell "
             "equally often, or terms that are all nested, and columns of the fixed part that "
             "each vary with such facets only or not at all; use engine='auto'"
         )
-    return BlockedLikelihood(stats.cross_products, reml=reml)
+    if engine == "blocked":
+        return BlockedLikelihood(stats.cross_products, reml=reml, names=names)
+    return _iterative(stats, reml=reml)
 
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:
-    """Return an engine that gives predicted effects with their variances."""
+    """Return an engine that gives predicted effects, with their variances if there is one."""
     if stats.strata is not None and stats.strata.remainder.parents is not None:
         return StrataLikelihood(stats.strata, reml=True)
-    return BlockedLikelihood(stats.cross_products, reml=True)
+    try:
+        return BlockedLikelihood(stats.cross_products, reml=True)
+    except EstimationError:
+        return _iterative(stats, reml=True)
+
+
+def _best(stats: Statistics, *, reml: bool, names: Sequence[str] | None) -> LikelihoodEngine:
+    if stats.strata is not None:
+        return StrataLikelihood(stats.strata, reml=reml)
+    try:
+        blocked = BlockedLikelihood(stats.cross_products, reml=reml, names=names)
+    except EstimationError:
+        return _iterative(stats, reml=reml)
+    few = _SECONDS if stats.completed is not None else _MANY_SECONDS
+    return blocked if blocked.seconds <= few else _iterative(stats, reml=reml)
+
+
+def _iterative(stats: Statistics, *, reml: bool) -> LikelihoodEngine:
+    if stats.completed is not None:
+        return CompletedLikelihood(stats.cross_products, stats.completed, reml=reml)
+    return IterativeLikelihood(stats.cross_products, reml=reml)

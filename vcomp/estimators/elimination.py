@@ -59,6 +59,11 @@ class Eliminations:
             self._last = key, Point(self._equations[active], v)
         return self._last[1]
 
+    @property
+    def seconds(self) -> float:
+        """How long one factor and its inverse are expected to take."""
+        return self._whole_plan.seconds
+
     def norms_fit(self) -> bool:
         """Whether exact squared norms of the inverse's blocks fit into memory."""
         return self._norms_fit

@@ -106,7 +106,9 @@ def _estimate(
     # Names are checked before anything is computed.
     known = known_components(options.hold, names)
     start_of(options.start, names, known, np.ones(len(names)))
-    return estimate_by_likelihood(choose_engine(stats, options.engine, reml=reml), names, options)
+    return estimate_by_likelihood(
+        choose_engine(stats, options.engine, reml=reml, names=names[:-1]), names, options
+    )
 
 
 def estimate_by_likelihood(
