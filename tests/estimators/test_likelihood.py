@@ -13,6 +13,7 @@ from engines import AverageOnly, Flat, Probing, Saddle
 import vcomp
 from vcomp.estimators import get_estimator, likelihood
 from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.strata import StrataLikelihood
 
 METHODS = ("reml", "ml")
 
@@ -33,7 +34,7 @@ def with_engine(monkeypatch, kind):
     monkeypatch.setattr(
         likelihood,
         "choose_engine",
-        lambda stats, engine="auto", *, reml: kind(stats.cross_products, reml=reml),
+        lambda stats, engine="auto", *, reml, names=None: kind(stats.cross_products, reml=reml),
     )
 
 
@@ -396,13 +397,16 @@ def test_monte_carlo_errors_are_beside_the_standard_errors(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["derivatives", "information", "loglike", "solution"])
-def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, method):
+@pytest.mark.parametrize(
+    ("engine", "kind"), [("blocked", BlockedLikelihood), ("strata", StrataLikelihood)]
+)
+def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, engine, kind, method):
     """A model that was interrupted in any evaluation gives the same results bit by bit."""
-    formula, data = unbalanced("three facets", seed=2)
-    options = {"start": {"a": 50.0}, "engine": "blocked"}
+    formula, data = balanced("three facets", seed=2)
+    options = {"start": {"a": 50.0, "Residual": 1e-4}, "engine": engine}
     undisturbed = vcomp.fit(formula, data, **options)
     model = vcomp.VarianceComponentsModel(formula, data)
-    original = getattr(BlockedLikelihood, method)
+    original = getattr(kind, method)
     calls = {"n": 0, "at": 0}
 
     def interrupted(self, *args, **kwargs):
@@ -411,7 +415,7 @@ def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, method):
             raise KeyboardInterrupt
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(BlockedLikelihood, method, interrupted)
+    monkeypatch.setattr(kind, method, interrupted)
     model.fit(**options)
     for at in range(1, calls["n"] + 1):
         calls.update(n=0, at=at)

@@ -283,7 +283,9 @@ class _Climb:
     def _uphill(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
         """Return the first of the step, its halves and the EM step that raises the likelihood."""
         value = here.derivatives.loglike
-        slack = 1e-12 * max(abs(value), self.likelihood.n) if here.decrement < 1e-3 else 0.0
+        # What the value loses to rounding; near the end the step is better than the value shows.
+        lost = 1e-12 if here.decrement < 1e-3 else 1e-14
+        slack = lost * max(abs(value), self.likelihood.n)
         gain = float(here.step @ here.derivatives.score)
 
         def rises(found: float, fraction: float) -> bool:

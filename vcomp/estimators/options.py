@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.choose import ENGINES
 from vcomp.exceptions import EstimationError
 
-__all__ = ["Hold", "Known", "Start", "check_options", "known_components", "start_of"]
+__all__ = ["ENGINES", "Hold", "Known", "Start", "check_options", "known_components", "start_of"]
 
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
+
+ENGINES = ("auto", "strata", "blocked", "iterative")
 
 
 @dataclass(frozen=True, slots=True)

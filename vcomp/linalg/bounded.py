@@ -35,6 +35,8 @@ def bounded_step(
     (array([ 1., -1.]), 8.0)
     """
     m = score.size
+    if m == 0:
+        return np.zeros(0), 0.0
     scale = _scale(information)
     A = information / np.outer(scale, scale) + _RIDGE * np.eye(m)
     slope, floor = score / scale, lower * scale

@@ -1,0 +1,61 @@
+"""Steps above bounds: the conditions of a maximum, and the maximum by trying every active set."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from vcomp.linalg.bounded import bounded_step
+
+
+def by_enumeration(A, s, lower):
+    """Return the best feasible stationary point over all choices of components at their bound."""
+    best, best_gain = None, -np.inf
+    for at_bound in product([False, True], repeat=s.size):
+        fixed = np.array(at_bound)
+        d = np.where(fixed, lower, 0.0)
+        free = ~fixed
+        if free.any():
+            d[free] = np.linalg.solve(A[np.ix_(free, free)], s[free] - A[free] @ d)
+        gain = s @ d - 0.5 * d @ A @ d
+        if (d >= lower - 1e-12).all() and gain > best_gain:
+            best, best_gain = d, gain
+    return best, np.sqrt(2.0 * best_gain)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_is_the_best_of_all_active_sets(seed):
+    rng = np.random.default_rng(seed)
+    m = rng.integers(1, 7)
+    root = rng.normal(size=(m, m + 1))
+    units = 10.0 ** rng.uniform(-4, 4, m)
+    A = root @ root.T / np.outer(units, units)
+    s = 3.0 * rng.normal(size=m) / units
+    lower = -rng.choice([0.0, 0.1, 1.0], size=m) * units
+    step, decrement = bounded_step(A, s, lower)
+    expected, expected_decrement = by_enumeration(A, s, lower)
+    assert (step >= lower).all()
+    np.testing.assert_allclose(step / units, expected / units, rtol=1e-8, atol=1e-10)
+    assert decrement == pytest.approx(expected_decrement, rel=1e-8, abs=1e-10)
+
+
+def test_without_bounds_it_is_newtons_step():
+    A, s = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([1.0, -2.0])
+    step, decrement = bounded_step(A, s, np.array([-np.inf, -1e9]))
+    np.testing.assert_allclose(step, np.linalg.solve(A, s), rtol=1e-12)
+    assert decrement**2 == pytest.approx(s @ np.linalg.solve(A, s), rel=1e-12)
+
+
+def test_a_flat_direction_has_a_finite_step():
+    A, s = np.ones((2, 2)), np.array([1.0, 1.0])
+    step, decrement = bounded_step(A, s, np.array([-1.0, -1.0]))
+    assert step.sum() == pytest.approx(1.0, rel=1e-6)
+    assert decrement == pytest.approx(1.0, rel=1e-6)
+
+
+def test_nothing_is_free():
+    step, decrement = bounded_step(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
+    assert step.size == 0
+    assert decrement == 0.0
