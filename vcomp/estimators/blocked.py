@@ -65,11 +65,6 @@ class BlockedLikelihood(ExactEngine):
         return self._eliminations.seconds
 
     @property
-    def seconds(self) -> float:
-        """Estimate of what one evaluation with its derivatives takes."""
-        return self._eliminations.seconds
-
-    @property
     def n(self) -> int:
         """Number of rows."""
         return self.stats.n

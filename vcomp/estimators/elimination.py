@@ -64,11 +64,6 @@ class Eliminations:
         """How long one factor and its inverse are expected to take."""
         return self._whole_plan.seconds
 
-    @property
-    def seconds(self) -> float:
-        """Estimate for one factor and inverse with all terms."""
-        return self._whole_plan.seconds
-
     def norms_fit(self) -> bool:
         """Whether exact squared norms of the inverse's blocks fit into memory."""
         return self._norms_fit
