@@ -99,7 +99,7 @@ class Contrasts:
         p, rank = fixed.shape
         with limited_blas(rank):
             basis = qr(fixed.T)[0][:, p:] if p else np.eye(rank)
-            Z = [basis.T @ space.coordinates(t).toarray().T for t in range(stats.n_terms)]
+            Z = [basis.T @ space.coordinates(t).dense().T for t in range(stats.n_terms)]
         self._Z = np.concatenate(Z, axis=1)
         self._y = basis.T @ space.coordinates_of_response()
         self._starts = np.cumsum([0, *stats.sizes[:-1]])

@@ -22,7 +22,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.anova import AnovaTable
 from vcomp.estimators.quadratic_forms import TooLargeError
-from vcomp.estimators.spaces import Space
+from vcomp.estimators.spaces import Coordinates, Space
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.memory import available_bytes
 from vcomp.statistics import CrossProducts
@@ -34,8 +34,8 @@ Terms = frozenset[int]
 _DENSE_BELOW = 4_000_000
 """Elements up to which Z_u'N Z_w is formed; beyond, its inner products are expanded."""
 
-_KEPT_BELOW = 250_000
-"""Elements up to which it is kept for further pairs of spaces."""
+_KEPT_SHARE = 0.1
+"""Share of the free memory in which such matrices are kept for further pairs of spaces."""
 
 _BYTES_PER_ELEMENT = 40.0
 """A sparse product holds an index and a value, and is made beside another one."""
@@ -75,8 +75,9 @@ class Reductions:
         self._full: Terms = frozenset(range(stats.n_terms))
         wanted = {self._full}.union(*({a.others, a.both} for a in adjustments))
         self._spaces = {terms: Space(stats, terms) for terms in wanted}
+        self._room = _KEPT_SHARE * available_bytes()
         self._blocks: dict[tuple[Terms, int, int], FloatArray] = {}
-        self._coordinates: dict[tuple[Terms, int], Any] = {}
+        self._coordinates: dict[tuple[Terms, int], Coordinates] = {}
         self.df = np.array([*self._differences("rank"), stats.n - self._spaces[self._full].rank])
         self.sum_sq = self._sums_of_squares()
         self.coefficients = self._expectations()
@@ -190,9 +191,11 @@ class Reductions:
     def _block(self, a: Terms, u: int, w: int) -> FloatArray:
         if (a, u, w) in self._blocks:
             return self._blocks[a, u, w]
-        explained = self._of(a, u) @ self._of(a, w).T
-        block: FloatArray = self.stats.gram(u, w).toarray() - explained.toarray()
-        if block.size <= _KEPT_BELOW:
+        C, D = self._of(a, u), self._of(a, w)
+        sparse = self.stats.gram(u, w) - C.lead @ D.lead.T
+        block: FloatArray = sparse.toarray() - C.tail @ D.tail.T
+        if block.nbytes <= self._room:
+            self._room -= block.nbytes
             self._blocks[a, u, w] = block
         return block
 
@@ -201,10 +204,23 @@ class Reductions:
         G = self.stats.gram(u, w)
         total = float(np.square(G.data).sum())
         for space in (a, b):
-            total -= float(self._of(space, u).multiply(_product(G, self._of(space, w))).sum())
-        left = _product(self._of(a, u).T.tocsr(), self._of(b, u))
-        right = left if u == w else _product(self._of(a, w).T.tocsr(), self._of(b, w))
-        return total + float(left.multiply(right).sum())
+            C, D = self._of(space, u), self._of(space, w)
+            total -= float(C.lead.multiply(_product(G, D.lead)).sum())
+            total -= float(np.vdot(C.tail, G @ D.tail))
+        left = self._products_of(a, b, u)
+        right = left if u == w else self._products_of(a, b, w)
+        total += float(left[0].multiply(right[0]).sum())
+        return total + sum(float(np.vdot(x, y)) for x, y in zip(left[1:], right[1:], strict=True))
+
+    def _products_of(self, a: Terms, b: Terms, u: int) -> tuple[Any, ...]:
+        """Return C_u'D_u in four parts, that of both leading terms sparse."""
+        C, D = self._of(a, u), self._of(b, u)
+        return (
+            _product(C.lead.T.tocsr(), D.lead),
+            C.lead.T @ D.tail,
+            C.tail.T @ D.lead,
+            C.tail.T @ D.tail,
+        )
 
     def _products(self, a: Terms, b: Terms, left: list[int]) -> tuple[list[float], float]:
         """Return tr(Z_u'N_a N_b Z_u) of the terms `left`, and tr(N_a N_b)."""
@@ -215,11 +231,11 @@ class Reductions:
         for u in left:
             C, D = self._of(a, u), self._of(b, u)
             trace = first.trace(u) + second.trace(u) - float(self.stats.group_n[u].sum())
-            traces.append(trace + float(np.vdot(C.T @ D.toarray(), joint)))
+            traces.append(trace + float(np.vdot(C.dense().T @ D.dense(), joint)))
         alone = self.stats.n - first.rank - second.rank + np.square(joint).sum()
         return traces, float(alone)
 
-    def _of(self, a: Terms, u: int) -> Any:
+    def _of(self, a: Terms, u: int) -> Coordinates:
         if (a, u) not in self._coordinates:
             _check_size(float(self.stats.sizes[u]) * self._spaces[a].tail_rank)
             self._coordinates[a, u] = self._spaces[a].coordinates(u)

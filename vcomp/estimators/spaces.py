@@ -13,6 +13,7 @@ forms follow from the coordinates B'y and B'Z_u. They need cross-products only:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,12 +26,24 @@ from vcomp.linalg.memory import available_bytes, gib
 from vcomp.linalg.threads import limited_blas
 from vcomp.statistics import CrossProducts
 
-__all__ = ["Space"]
+__all__ = ["Coordinates", "Space"]
 
 _DEPENDENT = 1e-11
 """A squared residual norm below this share of a column's own is rounding."""
 
 _ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """Z_u'B of one term: sparse for the groups of the leading term, dense for the others."""
+
+    lead: Any  # (q_u, groups of the leading term)
+    tail: FloatArray  # (q_u, tail rank)
+
+    def dense(self) -> FloatArray:
+        """Return both side by side, (q_u, rank)."""
+        return np.concatenate([self.lead.toarray(), self.tail], axis=1)
 
 
 class Space:
@@ -99,15 +112,15 @@ class Space:
             total -= float((table.multiply(table) @ (1.0 / stats.group_n[self.lead])).sum())
         return total - sum(float(np.square(slab).sum()) for slab in self._tail_slabs(term))
 
-    def coordinates(self, term: int) -> Any:
-        """Return Z_u'B as a sparse matrix, (q_u, rank): the leading term's part is first."""
-        from scipy.sparse import csr_array, diags_array, hstack
+    def coordinates(self, term: int) -> Coordinates:
+        """Return Z_u'B."""
+        from scipy.sparse import csr_array, diags_array
 
-        tail = csr_array(np.concatenate([*self._tail_slabs(term)]))
+        tail = np.concatenate([*self._tail_slabs(term)])
         if self.lead is None:
-            return tail
+            return Coordinates(csr_array((tail.shape[0], 0)), tail)
         weights = diags_array(1.0 / np.sqrt(self.stats.group_n[self.lead]))
-        return hstack([self.stats.gram(term, self.lead) @ weights, tail]).tocsr()
+        return Coordinates((self.stats.gram(term, self.lead) @ weights).tocsr(), tail)
 
     def coordinates_of_fixed(self) -> FloatArray:
         """Return X'B, (p, rank)."""
@@ -123,11 +136,11 @@ class Space:
     def basis_products(self, other: Space) -> FloatArray:
         """Return B'B_o with the basis of another space, (rank, rank of the other), dense."""
         stats = self.stats
-        parts = [other.coordinates(t).toarray() for t in self._others]
+        parts = [other.coordinates(t).dense() for t in self._others]
         tail = np.concatenate([*parts, other.coordinates_of_fixed()])
         if self.lead is None:
             return self._tail_coordinates(tail.T).T
-        lead = other.coordinates(self.lead).toarray()
+        lead = other.coordinates(self.lead).dense()
         means = lead / stats.group_n[self.lead][:, None]
         rest = self._tail_coordinates(tail.T - self._coupled(means.T)).T
         return np.concatenate([means * np.sqrt(stats.group_n[self.lead])[:, None], rest])
