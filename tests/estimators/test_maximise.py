@@ -79,6 +79,20 @@ def test_the_likelihood_never_falls(name):
         )
 
 
+def test_every_kind_of_step_has_its_use():
+    """Scaling for a wrong unit, EM for one component far too large, AI between, Newton at last."""
+    _, likelihood, sizes = engine_of("one way")
+    seen = set()
+    for place in range(sizes.size):
+        for factor in (1e-6, 1e6):
+            start = np.full(sizes.size, 2.0)
+            start[place] *= factor
+            log = maximise(likelihood, start, sizes).log
+            seen |= {point.step for point in log}
+            assert log[-1].step == "Newton"
+    assert seen == {"start", "scale", "AI", "EM", "Newton"}
+
+
 @pytest.mark.parametrize("factor", [2.0**-30, 2.0**40, 1e-7, 1e9])
 @pytest.mark.parametrize("name", sorted(DESIGNS))
 def test_the_unit_of_the_response_does_not_matter(name, factor):
