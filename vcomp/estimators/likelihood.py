@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.certify import Certified, certify
 from vcomp.estimators.choose import choose_engine
@@ -235,11 +236,11 @@ def _status(
     if not certificate.at_maximum:
         return f"Not converged: {_why_not(found, certified, options)}."
     clauses = [
-        f"σ²({name}) is estimated at its bound 0 (score there {score:.3g})"
+        f"σ²({name}) is estimated at its bound 0 (score there {display.number(score, 3)})"
         for name, score in certificate.bound_scores.items()
     ]
     clauses += [
-        f"σ²({name}) is held at {value:.6g}"
+        f"σ²({name}) is held at {display.number(float(value), 6)}"
         for name, value, held in zip(names, found.v, found.held, strict=True)
         if held
     ]
@@ -251,7 +252,7 @@ def _status(
 
 
 def _why_not(found: Maximum, certified: Certified, options: REML | ML) -> str:
-    decrement = f"Newton decrement {found.newton_decrement:.1e}"
+    decrement = f"Newton decrement {display.number(found.newton_decrement, 2)}"
     if found.at_limit:
         advice = (
             "raise max_iter" if options.start is None else "raise max_iter, or leave out start"
