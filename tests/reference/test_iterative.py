@@ -1,0 +1,35 @@
+"""The iterative engine on InstEval against lme4: 73,421 ratings, three crossed terms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from frames import by_name, formula_of, frame_of
+
+import vcomp
+from vcomp.estimators.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood import ML, REML, estimate_by_likelihood
+from vcomp.statistics import accumulate
+
+
+@pytest.mark.parametrize("method", ["REML", "ML"])
+@pytest.mark.parametrize("name", ["insteval", "insteval_service"])
+def test_insteval(name, method, reference, shared_data):
+    stored = reference(f"lme4_{name}")
+    expected = stored["values"][method]
+    model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
+    engine = IterativeLikelihood(accumulate(model.chunk), reml=method == "REML")
+    options = REML(tol=1e-8) if method == "REML" else ML(tol=1e-8)
+    found = estimate_by_likelihood(engine, model.component_names, options)
+    assert found.converged
+    components = by_name(expected["vc"], list(found.names))
+    errors = np.array([found.monte_carlo[component] for component in found.names])
+    assert (np.abs(found.values - components) <= 4.0 * errors).all()
+    np.testing.assert_allclose(found.values, components, rtol=1e-3)
+    assert abs(found.llf - expected["logLik"]) <= 4.0 * found.llf_error
+    assert found.llf_error < 0.1
+    # Slopes are the same however the response is centred.
+    slopes = list(expected["fixef"].values())[1:]
+    np.testing.assert_allclose(found.beta[1:], slopes, rtol=1e-4)
+    se = list(expected["se_fixef"].values())[1:]
+    np.testing.assert_allclose(np.sqrt(np.diagonal(found.cov_beta))[1:], se, rtol=1e-4)
