@@ -30,8 +30,8 @@ def fit(
         ``a + b + a:b``; the residual is always there
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
         None takes the variables of the calling scope, as patsy does
-    method : ``"reml"`` (default), ``"ml"`` or ``"anova"`` (Henderson's Method I; for balanced data
-        the classical analysis of variance)
+    method : ``"reml"`` (default), ``"ml"``, ``"anova"`` (Henderson's Method I; for balanced data
+        the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``

@@ -196,7 +196,8 @@ class VarianceComponentsModel:
 
         Parameters
         ----------
-        method : ``"reml"``, ``"ml"`` or ``"anova"`` (Henderson's Method I)
+        method : ``"reml"``, ``"ml"``, ``"anova"`` (Henderson's Method I), ``"type1"``,
+            ``"henderson3"`` or ``"minque"``
         negative : what to do with terms that a closed form estimates below zero: ``"keep"`` them
             as estimated, or drop the most negative one and ``"refit"`` until there is none; then
             their components are 0 and the status names them

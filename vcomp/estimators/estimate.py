@@ -21,7 +21,7 @@ class Estimate:
 
     Attributes
     ----------
-    method : ``"anova"``, ``"reml"`` or ``"ml"``
+    method : its name, such as ``"reml"``
     names : the components, the residual last
     values : (k + 1,) their estimates
     covariances : covariance matrices of the estimates by kind: ``"observed"``, ``"expected"`` and

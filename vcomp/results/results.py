@@ -65,7 +65,7 @@ class VarianceComponentsResults:
 
     @property
     def method(self) -> str:
-        """``"anova"``, ``"reml"`` or ``"ml"``."""
+        """The name of the method, such as ``"reml"``."""
         return self._record.estimate.method
 
     @property
