@@ -125,11 +125,31 @@ class Design:
 class Chunk:
     """Some rows of the data, coded: one partition of a stream, or all of it."""
 
-    y: FloatArray  # (n,), centred at Design.origin
+    response: FloatArray  # (n,) as given
+    origin: float  # Design.origin
     X: FloatArray  # (n, p) fixed-effects matrix, centred at Design.x_origin
-    facet_codes: tuple[IntArray, ...]  # level in each facet
+    compact_codes: tuple[Any, ...]  # level in each facet, in as few bytes as it takes
     facet_sizes: tuple[int, ...]  # number of levels of each facet
     terms: tuple[TermDesign, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.response.size)
+
+    @property
+    def y(self) -> FloatArray:
+        """The response centred at ``Design.origin``, (n,); made anew when it is asked for."""
+        return self.response - self.origin
+
+    def level_codes(self, facet: int) -> IntArray:
+        """Return the level of each row in a facet; made anew when it is asked for."""
+        return np.asarray(self.compact_codes[facet], dtype=np.int32)
+
+    @property
+    def facet_codes(self) -> tuple[IntArray, ...]:
+        """Level of each row in each facet."""
+        return tuple(self.level_codes(f) for f in range(len(self.compact_codes)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -139,10 +159,10 @@ class Chunk:
     @cached_property
     def codes(self) -> tuple[IntArray, ...]:
         """Group in each random term, k arrays of shape (n,); made when they are asked for."""
-        return tuple(term_codes(term, self.facet_codes, self.facet_sizes) for term in self.terms)
+        return tuple(term_codes(term, self.compact_codes, self.facet_sizes) for term in self.terms)
 
 
-def term_codes(term: TermDesign, codes: Sequence[IntArray], n_levels: tuple[int, ...]) -> IntArray:
+def term_codes(term: TermDesign, codes: Sequence[Any], n_levels: tuple[int, ...]) -> IntArray:
     """Return the group of each row, −1 where a level or the combination is not known.
 
     Parameters

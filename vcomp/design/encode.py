@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray
 from vcomp.design.design import Chunk, Design, Facet
 from vcomp.design.rows import Rows
 from vcomp.exceptions import DataError
@@ -27,9 +27,10 @@ def encode(design: Design, rows: Rows) -> Chunk:
     """
     codes = tuple(_known_codes(facet, rows.facets[facet.name]) for facet in design.facets)
     return Chunk(
-        y=rows.y - design.origin,
+        response=rows.y,
+        origin=design.origin,
         X=centred_matrix(design, rows.fixed, len(rows)),
-        facet_codes=codes,
+        compact_codes=codes,
         facet_sizes=design.n_levels,
         terms=design.terms,
     )
@@ -42,13 +43,13 @@ def centred_matrix(design: Design, fixed: Any, n_rows: int) -> FloatArray:
     return design.fixed.matrix(fixed, n_rows) - design.x_origin
 
 
-def facet_codes(facet: Facet, column: pd.Series) -> IntArray:
-    """Return the level of each row, −1 where the design does not know it."""
+def facet_codes(facet: Facet, column: pd.Series) -> Any:
+    """Return the level of each row, −1 where the design does not know it, in few bytes."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         if column.cat.categories is facet.levels:
-            return column.cat.codes.to_numpy().astype(np.int32, copy=False)
+            return column.cat.codes.to_numpy()
         # A few categories are looked up, not every row.
         of_category = facet.levels.get_indexer(column.cat.categories)
         codes = column.cat.codes.to_numpy()
@@ -57,9 +58,9 @@ def facet_codes(facet: Facet, column: pd.Series) -> IntArray:
     return facet.levels.get_indexer(rows).astype(np.int32)
 
 
-def _known_codes(facet: Facet, column: pd.Series) -> IntArray:
+def _known_codes(facet: Facet, column: pd.Series) -> Any:
     codes = facet_codes(facet, column)
-    if (codes < 0).any():
+    if codes.min() < 0:
         unknown = column.iloc[[int(np.argmax(codes < 0))]].tolist()[0]
         raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
     return codes

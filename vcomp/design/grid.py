@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
+from typing import Any
 
 import numpy as np
 
@@ -191,9 +192,10 @@ def _places(
     codes: Sequence[IntArray],
     cells: IntArray,
     n_cells: int,
-) -> LongArray:
+) -> Any:
     """Return the place of each row in the grid; without `cells` there is one."""
-    places = np.zeros(codes[0].size, dtype=np.int64)
+    n_places = float(np.prod(shape, dtype=float)) * n_cells
+    places = np.zeros(codes[0].size, dtype=np.int32 if n_places < 2**31 else np.int64)
     for axis, size in zip(axes, shape, strict=True):
         place_rows(places, codes[axis], size)
     if cells.size:

@@ -41,7 +41,9 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     if RESIDUAL in formula.facets:
         raise DesignError(f"{RESIDUAL!r} is the name of the last component; rename the facet")
     facets = tuple(_learn_facet(name, rows.facets[name]) for name in formula.facets)
-    codes = tuple(facet_codes(facet, rows.facets[facet.name]) for facet in facets)
+    codes = tuple(
+        np.asarray(facet_codes(facet, rows.facets[facet.name]), dtype=np.int32) for facet in facets
+    )
     n_levels = tuple(facet.size for facet in facets)
     places = [tuple(formula.facets.index(f) for f in term.facets) for term in formula.random]
     grid = find_grid(codes, n_levels, places)

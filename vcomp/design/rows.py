@@ -81,11 +81,12 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
             f"{y.size} rows"
         )
     fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
+    labels = _labels(source, keep.size)
     return Rows(
         y=y,
         facets={f: as_levels(f, frame[f]) for f in formula.facets},
         fixed=fixed,
-        labels=_labels(source, keep.size)[keep],
+        labels=labels if keep.all() else labels[keep],
     )
 
 

@@ -22,7 +22,7 @@ from vcomp.estimators.engine import Solution
 from vcomp.estimators.forms import Covariance
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.linalg.dense import solve_positive
-from vcomp.statistics.strata import Stratum, StratumStatistics
+from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
 from vcomp.statistics.stratify import split_axes
 
 __all__ = ["over_axes", "single_cells", "strata_solution"]
@@ -45,7 +45,8 @@ def strata_solution(
         columns = list(part.stratum.fixed)
         beta[columns] = part.beta
         cov_beta[np.ix_(columns, columns)] = part.cov_beta
-    rest = _residual_parts(stats, beta)
+    cells = None if stats.cells is None else stats.cells()
+    rest = {} if cells is None else _residual_parts(cells, beta)
     effects, prediction, conditional = [], [], []
     for t in range(stats.n_terms):
         if v[t] == 0.0:
@@ -55,7 +56,7 @@ def strata_solution(
             conditional.append(nothing)
             continue
         inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
-        sums, diagonal, fixed = _term_forms(stats, t, inside, rest)
+        sums, diagonal, fixed = _term_forms(stats, t, inside, rest, cells)
         places = stats.layout.places(t)
         effects.append(v[t] * sums[places])
         conditional.append(v[t] - v[t] ** 2 * diagonal[places])
@@ -85,16 +86,12 @@ class _Part:
         self.single_diagonal = covariance.single_diagonal(self.c)
 
 
-def _residual_parts(
-    stats: StratumStatistics, beta: FloatArray
-) -> dict[tuple[int, ...], FloatArray]:
-    """Return y − Xβ̂ of the cells in every stratum, if some term tells single cells apart."""
-    if stats.cells is None:
-        return {}
-    table = stats.cells.tables[0].copy()
-    for column, b in zip(stats.cells.tables[1:], beta, strict=True):
+def _residual_parts(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], FloatArray]:
+    """Return y − Xβ̂ of the cells in every stratum."""
+    table = cells.tables[0].copy()
+    for column, b in zip(cells.tables[1:], beta, strict=True):
         table -= b * column
-    return split_axes(table, stats.shape)
+    return split_axes(table, cells.shape)
 
 
 def _term_forms(
@@ -102,6 +99,7 @@ def _term_forms(
     term: int,
     parts: Sequence[_Part],
     rest: dict[tuple[int, ...], FloatArray],
+    cells: Cells | None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return Z'P y, and the diagonals of Z'V⁻¹Z and Z'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z of a term.
 
@@ -115,7 +113,7 @@ def _term_forms(
         away = prod(stats.shape[f] for f in axes if f not in contrasts)
         share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
         grouping = stats.term_groupings[term]
-        sums[contrasts], squares, used = _group_forms(stats, part, grouping, rest)
+        sums[contrasts], squares, used = _group_forms(stats, part, grouping, rest, cells)
         diagonal = diagonal + outside * share * squares
         if part.beta.size:
             taken = np.einsum("irq,ij,jrq->rq", used, part.cov_beta, used)
@@ -177,16 +175,17 @@ def _group_forms(
     part: _Part,
     grouping: int,
     rest: dict[tuple[int, ...], FloatArray],
+    cells: Cells | None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return Z'P y (r, q), the diagonal of Z'V⁻¹Z (q,), and Z'V⁻¹X (p, r, q) in one stratum."""
     if grouping < stats.remainder.n_groupings:
         return part.sums[grouping], part.diagonals[grouping], part.fixed[grouping]
-    assert stats.cells is not None
+    assert cells is not None
     codes, contrasts = stats.layout.codes, part.stratum.contrasts
     left = single_cells(rest[contrasts].copy(), part.c, part.sums, codes)
     used = np.zeros((part.beta.size, *left.shape))
     for i, j in enumerate(part.stratum.fixed):
-        column = np.broadcast_to(stats.cells.tables[1 + j], stats.cells.tables[0].shape)
+        column = np.broadcast_to(cells.tables[1 + j], cells.tables[0].shape)
         values = split_axes(column.copy(), stats.shape)[contrasts]
         used[i] = single_cells(values, part.c, [f[i] for f in part.fixed], codes)
     return left, part.single_diagonal[codes[-1]], used

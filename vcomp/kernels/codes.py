@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from vcomp._typing import BoolArray, IntArray, LongArray
+from vcomp._typing import BoolArray, IntArray
 
 __all__ = ["determined_levels", "fill_counts", "mark_values", "number_values", "place_rows"]
 
@@ -47,14 +47,14 @@ def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArra
 
 
 @njit(cache=True, nogil=True)
-def place_rows(places: LongArray, codes: IntArray, n_levels: int) -> None:
+def place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
     """Turn the place of each row in a grid into that in one with a further axis, in place."""
     for i in range(places.size):
         places[i] = places[i] * n_levels + codes[i]
 
 
 @njit(cache=True, nogil=True)
-def fill_counts(places: LongArray, n_cells: int) -> IntArray:
+def fill_counts(places: Any, n_cells: int) -> IntArray:
     """Return how many rows each cell of a grid has."""
     counts = np.zeros(n_cells, np.int32)
     for i in range(places.size):

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, IntArray
 
 __all__ = ["cell_sums", "place_cells", "within_cells"]
 
 
 @njit(cache=True, nogil=True)
-def place_cells(places: LongArray, cells: IntArray, order: IntArray, n_cells: int) -> None:
+def place_cells(places: Any, cells: IntArray, order: IntArray, n_cells: int) -> None:
     """Add the last axis of a grid to the place of each row, its cells in a new order, in place."""
     for i in range(places.size):
         places[i] = places[i] * n_cells + order[cells[i]]
 
 
 @njit(cache=True, nogil=True)
-def cell_sums(places: LongArray, values: FloatArray, n_cells: int) -> FloatArray:
+def cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
     """Return the sums of the values in each cell."""
     sums = np.zeros(n_cells)
     for i in range(places.size):
@@ -28,7 +30,7 @@ def cell_sums(places: LongArray, values: FloatArray, n_cells: int) -> FloatArray
 
 @njit(cache=True, nogil=True)
 def within_cells(
-    places: LongArray, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
+    places: Any, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
 ) -> float:
     """Return Σ (a − ā)(b − b̄) over the rows, with the means of their cells."""
     total = 0.0

@@ -46,7 +46,7 @@ def tabulate(chunk: Chunk, rows: int, columns: int) -> ScoreTable:
     The cells of both together have to be few enough for a dense table.
     """
     n_rows, n_columns = chunk.facet_sizes[rows], chunk.facet_sizes[columns]
-    cells = chunk.facet_codes[rows] * np.int32(n_columns) + chunk.facet_codes[columns]
+    cells = chunk.level_codes(rows) * np.int32(n_columns) + chunk.level_codes(columns)
     sums = group_sums(cells, chunk.y[:, None], n_rows * n_columns)
     counts = group_counts(cells, n_rows * n_columns)
     shape = (n_rows, n_columns)

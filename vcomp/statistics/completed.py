@@ -98,7 +98,7 @@ def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
         c for r in range(len(grid.shape) + 1) for c in combinations(range(len(grid.shape)), r)
     ]
     return CompletedGrid(
-        n=chunk.y.size,
+        n=chunk.n,
         sizes=chunk.sizes,
         shape=grid.shape,
         tables=tables.reshape(len(columns), grid.n_combinations, grid.n_cells),

@@ -12,7 +12,7 @@ A stratum keeps sums over groups of cells, never the cells themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -185,7 +185,7 @@ class StratumStatistics:
     strata : the strata, by their contrasts
     XX, Xy, yy : cross-products over all rows
     layout : where the groups of the terms are
-    cells : y and X in the cells, None where no term tells single cells apart
+    cells : makes y and X in the cells anew; None where no term tells single cells apart
     """
 
     n: int
@@ -199,7 +199,7 @@ class StratumStatistics:
     Xy: FloatArray
     yy: float
     layout: Layout
-    cells: Cells | None
+    cells: Callable[[], Cells] | None
 
     @property
     def n_terms(self) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk
 from vcomp.design.combine import find_combinations
 from vcomp.design.grid import Grid
@@ -32,6 +34,9 @@ _BLOCK = 131_072
 _NOTHING = 1e-20
 """A column whose square in a stratum is below this share of the whole is not in it."""
 
+_ROUNDED_MEAN = 1e-12
+"""The same for its mean, which centring leaves at the rounding of a number far from zero."""
+
 _MAX_AXES = 12
 
 _THREADS = 2
@@ -50,9 +55,10 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
     groupings = find_groupings(chunk.terms, grid)
     cells = _tabulate(chunk, grid, groupings)
     split = split_columns(cells, groupings)
-    homes = _homes(split, groupings)
+    homes = _homes(split, groupings, intercept=any(_is_constant(x) for x in chunk.X.T))
     if homes is None:
         return None
+    del cells  # as large as the response
     single, contrasts = groupings.remainder.n_groupings, list(split)
     strata = []
     for s, subset in enumerate(contrasts):
@@ -70,7 +76,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
             )
         )
     X, y = chunk.X, chunk.y
-    constant = X.strides[0] == 0
+    constant = X.shape[1] == 1 and X.strides[0] == 0
     return StratumStatistics(
         n=y.size,
         sizes=chunk.sizes,
@@ -90,7 +96,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
             codes=groupings.codes,
             of_term=groupings.of_term,
         ),
-        cells=cells if single in groupings.of_term else None,
+        cells=partial(_tabulate, chunk, grid, groupings) if single in groupings.of_term else None,
     )
 
 
@@ -116,11 +122,12 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     return _with_constants(chunk.X, grid.shape, n, tables, within)
 
 
-def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> LongArray:
+def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
     """Return the place of each row in a table of combinations of axis levels by cells."""
-    places = np.zeros(chunk.y.size, dtype=np.int64)
+    n_places = grid.n_combinations * grid.n_cells
+    places = np.zeros(chunk.n, dtype=np.int32 if n_places < 2**31 else np.int64)
     for axis, size in zip(grid.axes, grid.shape, strict=True):
-        place_rows(places, chunk.facet_codes[axis], size)
+        place_rows(places, chunk.level_codes(axis), size)
     if grid.rest:
         place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
     return places
@@ -159,9 +166,9 @@ def _with_constants(
 def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
     """Return the cell of each row among those of the facets that are no axes."""
     (first, _), *joins = grid.joins
-    cells = chunk.facet_codes[first]
+    cells = chunk.level_codes(first)
     for facet, keys in joins:
-        joined = cells.astype(np.int64) * chunk.facet_sizes[facet] + chunk.facet_codes[facet]
+        joined = cells.astype(np.int64) * chunk.facet_sizes[facet] + chunk.level_codes(facet)
         cells = find_combinations(keys, joined)
     return cells
 
@@ -281,13 +288,28 @@ def _products(
 # The fixed part ---------------------------------------------------------------------------------
 
 
-def _homes(split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings) -> list[int] | None:
+def _homes(
+    split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings, *, intercept: bool
+) -> list[int] | None:
     """Return the stratum that each column of X lives in; None if one lives in several."""
     squares = np.array([_squares(columns, groupings) for columns in split.values()])[:, 1:]
-    inside = squares > _NOTHING * squares.sum(axis=0)
+    total = squares.sum(axis=0)
+    if intercept:
+        # Columns were centred then: a mean that is left moves the intercept by rounding only.
+        of_means = list(split).index(())
+        means = _mean_squares(split[()], groupings)[1:]
+        squares[of_means] -= np.where(means < _ROUNDED_MEAN * total, means, 0.0)
+    inside = squares > _NOTHING * total
     if (inside.sum(axis=0) != 1).any():
         return None
     return [int(s) for s in inside.argmax(axis=0)]
+
+
+def _mean_squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
+    """Return what the mean of every column adds to its sum of squares, in the stratum of means."""
+    n = groupings.remainder.tables.group_n[-1 if groupings.are_nested else 0]
+    squares: FloatArray = np.square(n @ columns.means[0][:, :, 0]) / n.sum()
+    return squares
 
 
 def _squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
