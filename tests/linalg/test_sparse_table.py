@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
+from vcomp.linalg import sparse_table
 from vcomp.linalg.sparse_table import SparseTable, side_by_side
 
 
@@ -14,6 +15,11 @@ def table_of(matrix):
     csr.sort_indices()
     indptr, indices = csr.indptr.astype(np.int64), csr.indices.astype(np.int32)
     return SparseTable.of(indptr, indices, csr.data.astype(float), csr.shape[1])
+
+
+@pytest.fixture(autouse=True, params=[100, 20_000], ids=["blocks", "one block"])
+def entries_a_block(request, monkeypatch):
+    monkeypatch.setattr(sparse_table, "_ENTRIES_A_BLOCK", request.param)
 
 
 @pytest.fixture(params=["ones", "counts"])

@@ -19,8 +19,11 @@ __all__ = ["SparseTable", "side_by_side"]
 _BLOCKS = 4
 """Blocks of rows at most: sums over them are added in their order, whoever computed them."""
 
-_ROWS_A_BLOCK = 8
-"""A block of its own is worth the memory where it has so many entries a column."""
+_ENTRIES_A_COLUMN = 8
+"""A block of its own is worth the memory where it has so many entries a column …"""
+
+_ENTRIES_A_BLOCK = 20_000
+"""… and so many in all: fewer take less time than to start a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class SparseTable:
 
     def __post_init__(self) -> None:
         nnz = self.indices.size
-        n = int(np.clip(nnz // (_ROWS_A_BLOCK * max(self.n_cols, 1)), 1, _BLOCKS))
+        fewest = max(_ENTRIES_A_COLUMN * self.n_cols, _ENTRIES_A_BLOCK)
+        n = int(np.clip(nnz // fewest, 1, _BLOCKS))
         cuts = np.searchsorted(self.indptr, np.linspace(0, nnz, n + 1)[1:-1])
         ends = [0, *(int(c) for c in cuts), self.indptr.size - 1]
         object.__setattr__(self, "_bounds", tuple(pairwise(ends)))
