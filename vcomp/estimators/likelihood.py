@@ -50,7 +50,8 @@ class REML:
     max_iter : steps at most
     tol : Newton decrement, in standard errors, at which the iteration ends: 1e-10 if not given,
         and 1e-4 with an engine whose random probes leave more than that open. Where rounding hides
-        so small a distance it ends at the smallest that can be seen, below 1e-6
+        so small a distance it ends at the smallest that can be seen, below 1e-4; the status says
+        so above 1e-6
     hold : components that are known, by name: they stay at these values (the residual at a
         positive one), are not estimated, and have no standard error
     start : first values by name, the others from MIVQUE(0); or all in order, the residual last
@@ -244,6 +245,11 @@ def _status(
         for name, value, held in zip(names, found.v, found.held, strict=True)
         if held
     ]
+    if found.newton_decrement > max(certificate.tolerance, 1e-6):
+        clauses.append(
+            f"rounding ends it {display.number(found.newton_decrement, 2)} standard errors from "
+            "the maximum"
+        )
     clauses += [
         f"the likelihood is nearly flat along {direction}: these data hardly tell them apart"
         for direction in certificate.flat

@@ -36,6 +36,10 @@ _ROUNDING = 1e-6
 """Decrements below this that no longer fall are rounding, and the end."""
 
 
+_STUCK = 1e-4
+"""Below this decrement it is rounding as well if no step, however short, raises the likelihood."""
+
+
 @dataclass(frozen=True, slots=True)
 class Iteration:
     """One point of an iteration.
@@ -71,7 +75,7 @@ class Maximum:
     loglike, score : there
     held : (k + 1,) components that were not free to move
     newton_decrement, kkt_residual : how well the conditions of a maximum are met
-    converged : the decrement fell below the tolerance, or to where rounding ends it
+    converged : the decrement fell below the tolerance, or to where rounding ends it (1e-4 at most)
     at_limit : the limit of steps was reached
     evaluations : of the likelihood
     log : the points on the way, the first the start
@@ -143,7 +147,7 @@ def maximise(
         previous = here.decrement
         moved = climb.move(here)
         if moved is None:
-            done = climb.balances(here) and here.decrement < _ROUNDING
+            done = climb.balances(here) and here.decrement < _STUCK
             break
         here, kind, fraction = moved
         log.append(climb.logged(here, kind, fraction))
