@@ -223,3 +223,27 @@ def test_held_components_stay():
     score = model.score(found.v)
     np.testing.assert_allclose((score * found.v)[free], 0.0, atol=1e-9)
     assert (score[~held & (found.v == 0.0)] < 0.0).all()
+
+
+@pytest.mark.parametrize("decades", [0, 6])
+def test_thirty_terms(decades):
+    """Effects of thirty facets, alike in size or over decades: rounding is said where it ends."""
+    rng = np.random.default_rng(0)
+    n, sizes = 1500, [5 + k for k in range(30)]
+    columns = {f"f{k}": rng.integers(0, q, n) for k, q in enumerate(sizes)}
+    scales = 10.0 ** (decades * (np.arange(30) % 7 - 3) / 6)
+    y = rng.normal(size=n)
+    for codes, q, scale in zip(columns.values(), sizes, scales, strict=True):
+        y = y + scale * rng.normal(size=q)[codes]
+    formula = "y ~ " + " + ".join(f"(1|{name})" for name in columns)
+    res = vcomp.fit(formula, {**columns, "y": y})
+    assert res.converged
+    shown = res.certificate
+    assert shown.newton_decrement <= 1e-4
+    assert ("rounding ends it" in res.status) == (shown.newton_decrement > 1e-6)
+    assert shown.kkt_residual < 1e-2
+    assert min(shown.information_eigenvalues) > 0.1
+    # With thirty levels or so each component is known to a quarter of itself.
+    ratio = res.vcomp.iloc[15:-1] / scales[15:] ** 2
+    assert ratio.median() == pytest.approx(1.0, abs=0.5)
+    assert res.vcomp["Residual"] == pytest.approx(1.0, rel=0.2)
