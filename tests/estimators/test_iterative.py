@@ -1,5 +1,7 @@
 """The iterative engine: exact with all unit vectors for probes, honest with a few."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -197,6 +199,21 @@ def test_too_few_probes():
     stats = accumulate(model_of("crossed").chunk)
     with pytest.raises(EstimationError, match="n_probes=1"):
         IterativeLikelihood(stats, reml=True, n_probes=1)
+
+
+@pytest.mark.parametrize("v", [(1.0, 0.4, 0.3, 1.1), (1.0, 0.0, 0.3, 1.1)], ids=["all", "zero"])
+def test_memory_estimate(v):
+    data = crossed(60_000, 3000, 4000)
+    data["c"] = np.random.default_rng(1).integers(0, 2000, 60_000)
+    stats = statistics_of("y ~ (1|a) + (1|b) + (1|c)", data)
+    estimated = iterative_memory(stats, 32)
+    engine = IterativeLikelihood(stats, reml=True, n_probes=32)
+    tracemalloc.start()
+    engine.derivatives(np.array(v))
+    engine.loglike(np.array(v))
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken <= estimated <= 3.0 * taken
 
 
 def test_memory_is_estimated_before_it_is_taken(monkeypatch):

@@ -298,8 +298,10 @@ def iterative_memory(
         if t in large and u in large and (len(large) > 2 or u == large[0]):
             tables += 12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)]
     fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
-    columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 12.0 * COLUMNS_AT_ONCE * tail
-    return float(tables + columns + 8.0 * lead * (3.0 * fixed + 4.0))
+    columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 14.0 * COLUMNS_AT_ONCE * tail
+    # Probes of a term at zero come in through the largest one.
+    by_lead = 3.0 * fixed + 4.0 + (3.0 * COLUMNS_AT_ONCE if tail else 0.0)
+    return float(tables + columns + 8.0 * lead * by_lead)
 
 
 def _check_memory(stats: CrossProducts, n_probes: int, n_levels: int) -> None:
