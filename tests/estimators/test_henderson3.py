@@ -55,6 +55,16 @@ def test_expanded_covariance_is_the_same(name, monkeypatch):
     assert_covariance(model.fit("henderson3").cov_vcomp(), expected.to_numpy(), 1e-9)
 
 
+def test_no_standard_errors_where_they_take_too_long(monkeypatch):
+    model = model_of("three facets")
+    expected = model.fit("henderson3").vcomp
+    monkeypatch.setattr(reductions, "_MOST_PRODUCTS", 0)
+    res = model.fit("henderson3")
+    np.testing.assert_array_equal(res.vcomp, expected)
+    assert res.bse_vcomp.isna().all()
+    assert "No standard errors" in res.status
+
+
 def test_disconnected_data():
     model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", two_parts())
     dense, res = adjusted(model), model.fit("henderson3")

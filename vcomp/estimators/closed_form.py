@@ -137,7 +137,10 @@ def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray,
         quadratic = reductions.covariance(values)
     except TooLargeError:
         nothing = np.full((values.size, values.size), np.nan)
-        return nothing, " No standard errors: the covariance of its sums of squares is too large."
+        return nothing, (
+            " No standard errors: the covariance of its sums of squares takes too much memory or "
+            "time."
+        )
     coefficients = reductions.coefficients
     covariance = solve(coefficients, solve(coefficients, quadratic).T)
     return 0.5 * (covariance + covariance.T), ""

@@ -37,6 +37,9 @@ _DENSE_BELOW = 4_000_000
 _KEPT_SHARE = 0.1
 """Share of the free memory in which such matrices are kept for further pairs of spaces."""
 
+_MOST_PRODUCTS = 4e9
+"""Multiplications up to which the bases of two spaces are compared: about half a second."""
+
 _BYTES_PER_ELEMENT = 40.0
 """A sparse product holds an index and a value, and is made beside another one."""
 
@@ -225,15 +228,25 @@ class Reductions:
     def _products(self, a: Terms, b: Terms, left: list[int]) -> tuple[list[float], float]:
         """Return tr(Z_u'N_a N_b Z_u) of the terms `left`, and tr(N_a N_b)."""
         first, second = self._spaces[a], self._spaces[b]
-        _check_size(float(first.rank) * second.rank)
-        joint = first.basis_products(second)
+        shared = first.lead == second.lead and first.lead is not None
+        if shared:
+            joint = first.tail_products(second)
+        else:
+            width = sum(self.stats.sizes[u] for u in left) + first.tail_rank
+            if float(first.rank) * second.rank * width > _MOST_PRODUCTS:
+                raise TooLargeError
+            joint = first.basis_products(second)
         traces = []
         for u in left:
             C, D = self._of(a, u), self._of(b, u)
             trace = first.trace(u) + second.trace(u) - float(self.stats.group_n[u].sum())
-            traces.append(trace + float(np.vdot(C.dense().T @ D.dense(), joint)))
-        alone = self.stats.n - first.rank - second.rank + np.square(joint).sum()
-        return traces, float(alone)
+            if shared:
+                trace += float(np.square(C.lead.data).sum() + np.vdot(C.tail.T @ D.tail, joint))
+            else:
+                trace += float(np.vdot(C.dense().T @ D.dense(), joint))
+            traces.append(trace)
+        common = np.square(joint).sum() + (first.rank - first.tail_rank if shared else 0)
+        return traces, float(self.stats.n - first.rank - second.rank + common)
 
     def _of(self, a: Terms, u: int) -> Coordinates:
         if (a, u) not in self._coordinates:

@@ -145,6 +145,15 @@ class Space:
         rest = self._tail_coordinates(tail.T - self._coupled(means.T)).T
         return np.concatenate([means * np.sqrt(stats.group_n[self.lead])[:, None], rest])
 
+    def tail_products(self, other: Space) -> FloatArray:
+        """Return the dense parts' B'B_o for a space with the same leading term.
+
+        Both dense parts are orthogonal to the leading term, which their bases share.
+        """
+        parts = [other.coordinates(t).tail for t in self._others]
+        of_fixed = other.coordinates_of_fixed()[:, other.rank - other.tail_rank :]
+        return self._tail_coordinates(np.concatenate([*parts, of_fixed]).T).T
+
     # The dense part ---------------------------------------------------------------------------
 
     @cached_property
