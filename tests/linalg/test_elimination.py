@@ -88,7 +88,9 @@ def test_quadratic_forms_of_sparse_rows(problem, n_rows, seed):
     rng = np.random.default_rng(seed)
     b = rng.normal(size=(n_rows, C.shape[0])) * (rng.random((n_rows, C.shape[0])) < 0.3)
     expected = (b * np.linalg.solve(C, b.T).T).sum(axis=1)
-    np.testing.assert_allclose(factor.quadratics(csr_array(b)), expected, **CLOSE)
+    rows = csr_array(b)
+    np.testing.assert_allclose(factor.quadratics(rows), expected, **CLOSE)
+    np.testing.assert_array_equal(rows.toarray(), b)
 
 
 @settings(deadline=None)

@@ -29,6 +29,12 @@ __all__ = ["Equations", "Point", "Tables", "random_part"]
 
 _SLAB_BYTES = 2.0**26
 
+_SMALL = 1e-3
+"""A component below this share of the error variance of a group's mean is taken as small."""
+
+_CHEAP_PRODUCTS = 4e9
+"""Products for which a small component's squares are computed without cancellation."""
+
 
 class Tables:
     """The cross tables Z_t'Z_u, each made into a sparse matrix once."""
@@ -239,12 +245,13 @@ class Point:
     def diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
         """Return the diagonal of Z_t'Q Z_t."""
         v, s2 = self.v[term], self.residual
-        if v > 0.0:
+        if v > 0.0 and term not in self._small:
             block = self.block_diagonal(term, with_fixed=with_fixed)
             of_effects: FloatArray = (1.0 - s2 * block / v) / v
             return of_effects
         rest: FloatArray = self.stats.group_n[term].copy()
         between = self._with_active(term)
+        # Z_t'V⁻¹Z_t = (Z_t'Z_t − Z_t'Z C⁻¹Z'Z_t)/σ²_e, whether or not Z_t is among Z.
         if between is not None:
             rest -= self.factor.quadratics(between)
         if with_fixed and self.stats.n_fixed:
@@ -284,13 +291,26 @@ class Point:
         for t in active:
             # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'QZ).
             squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
-        if not positive_only:
-            for t in (u for u in range(k) if v[u] == 0.0):
-                squares[t] = 0.0
-                for columns in self._columns_of(t, with_fixed=with_fixed):
-                    squares[t] += [np.square(block).sum() for block in columns]
-                squares[:, t] = squares[t]
+        small = [t for t in self._small if self._columns_are_cheap(t)]
+        zero = [] if positive_only else [t for t in range(k) if v[t] == 0.0]
+        for t in [*small, *zero]:
+            found = np.zeros(k)
+            for columns in self._columns_of(t, with_fixed=with_fixed):
+                found += [np.square(block).sum() for block in columns]
+            kept = (v[:-1] > 0.0) | (not positive_only)
+            squares[t, kept] = squares[kept, t] = found[kept]
         return squares
+
+    @cached_property
+    def _small(self) -> list[int]:
+        """Positive terms for which I/σ² − σ²_e C/σ⁴ cancels: their effects are all but zero."""
+        sizes, n = self.stats.sizes, self.stats.n
+        return [t for t in self.active if self.v[t] * n < _SMALL * self.residual * sizes[t]]
+
+    def _columns_are_cheap(self, term: int) -> bool:
+        pattern = self.equations.pattern
+        products = self.stats.sizes[term] * (pattern.rows.size + pattern.n_dense**2)
+        return products < _CHEAP_PRODUCTS
 
     def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
         """Return ‖C^tu‖² of the positive terms; C^zz is (C_zz)⁻¹ + W (C_xx)⁻¹ W'."""
@@ -318,7 +338,11 @@ class Point:
 
         if not self.active:
             return None
-        return hstack([self.equations.tables.between(term, u) for u in self.active], format="csr")
+        tables = self.equations.tables
+        return hstack(
+            [self.stats.gram(u, u) if u == term else tables.between(term, u) for u in self.active],
+            format="csr",
+        )
 
     def _columns_of(self, term: int, *, with_fixed: bool) -> Iterator[list[FloatArray]]:
         """Yield Z_u'Q Z_t of all terms u, in slabs of columns of a term at zero."""

@@ -197,7 +197,8 @@ class Factor:
         place = self.pattern.place()
         rows = rows.tocsr()
         indices = place[rows.indices].astype(np.int32)
-        ordered = csr_array((rows.data, indices, rows.indptr), shape=rows.shape)
+        # Sorting would move the caller's data.
+        ordered = csr_array((rows.data.copy(), indices, rows.indptr), shape=rows.shape)
         ordered.sort_indices()
         quadratics: FloatArray = ldl.sparse_quadratics(
             ordered.indptr.astype(np.int64),
