@@ -42,12 +42,13 @@ def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> Non
 
 
 def _check(piped: Piped) -> None:
-    sums, pairs = _sums(piped)
-    for t, theirs in enumerate(sums):
-        agree(piped.stats.Zy[t], theirs["sum"], rtol=1e-9, atol=1e-9 * piped.stats.yy**0.5)
-        agree(piped.stats.group_n[t], theirs["size"])
+    sums = piped.stats.cross_products
+    groups, pairs = _sums(piped)
+    for t, theirs in enumerate(groups):
+        agree(sums.Zy[t], theirs["sum"], rtol=1e-9, atol=1e-9 * sums.yy**0.5)
+        agree(sums.group_n[t], theirs["size"])
     for key, theirs in pairs.items():
-        agree(piped.stats.pairs[key].counts, theirs)
+        agree(sums.pairs[key].counts, theirs)
 
 
 def _sums(piped: Piped) -> tuple[list[pd.DataFrame], dict[tuple[int, int], Any]]:

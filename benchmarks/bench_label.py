@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 
@@ -43,7 +45,7 @@ def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> Non
 
 
 def _label(piped: Piped, estimate: Estimate) -> VarianceComponents:
-    return label(piped.design, piped.stats, estimate, None)
+    return label(piped.design, copy(piped.stats).group_sums, estimate, None)
 
 
 def _inverse_n(piped: Piped) -> dict[str, list[float]]:

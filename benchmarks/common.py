@@ -19,7 +19,7 @@ from patsy import EvalEnvironment
 from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
 from vcomp.exceptions import VcompError
 from vcomp.formula import Formula, parse
-from vcomp.statistics import CrossProducts, accumulate
+from vcomp.statistics import Statistics
 
 __all__ = [
     "FULL_MODEL",
@@ -34,6 +34,7 @@ __all__ = [
     "nested",
     "pipe",
     "score_matrix",
+    "summed",
 ]
 
 Answer = TypeVar("Answer")
@@ -210,7 +211,7 @@ class Piped:
     environment: Any
     design: Design
     chunk: Chunk
-    stats: CrossProducts
+    stats: Statistics
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -224,7 +225,12 @@ def pipe(formula: str, data: Any) -> Piped:
     rows = select_rows(parsed, data, environment, "drop")
     design = learn(parsed, rows, environment)
     chunk = encode(design, rows)
-    return Piped(parsed, rows, environment, design, chunk, accumulate(chunk))
+    return Piped(parsed, rows, environment, design, chunk, summed(design, chunk))
+
+
+def summed(design: Design, chunk: Chunk) -> Statistics:
+    """Return the statistics that a model makes of its rows."""
+    return Statistics(chunk, design.grid, design.partial_grid)
 
 
 def _every_level(rng: np.random.Generator, n: int, n_levels: int) -> NDArray[np.int32]:
