@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.estimators import minque
+from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.identify import mivque0
 
 
@@ -79,6 +80,26 @@ def test_many_groups_are_solved_through_an_engine(name, kind, monkeypatch):
     np.testing.assert_allclose(res.vcomp, dense.vcomp, rtol=1e-8, atol=1e-9 * scale)
     assert res.bse_vcomp.isna().all()
     assert "No standard errors" in res.status
+
+
+def test_engines_without_exact_traces_are_not_taken(monkeypatch):
+    model = model_of("crossed", "x")
+    expected = model.fit("minque").vcomp
+
+    def only(engine):
+        return lambda stats, _="auto", *, reml: choose_engine(stats, engine, reml=reml)
+
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    monkeypatch.setattr(minque, "choose_engine", only("iterative"))
+    with pytest.raises(vcomp.EstimationError, match=r"engine 'iterative'.*does not give"):
+        model.fit("minque")
+    # Where only the automatic choice is such an engine, the exact one is asked for.
+    monkeypatch.setattr(
+        minque,
+        "choose_engine",
+        lambda stats, engine="iterative", *, reml: choose_engine(stats, engine, reml=reml),
+    )
+    np.testing.assert_allclose(model.fit("minque").vcomp, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])

@@ -194,6 +194,8 @@ def _priors(stats: Statistics) -> Priors:
         return Contrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True)
     if "expected" not in engine.kinds:
+        engine = choose_engine(stats, "blocked", reml=True)
+    if "expected" not in engine.kinds:
         raise EstimationError(
             f"MINQUE needs traces that engine {engine.name!r}, which serves these data, does not "
             "give; use method='reml' or 'anova'"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -161,9 +161,10 @@ class Space:
         """Z_lead'Z of the other terms, side by side."""
         from scipy.sparse import csr_array, hstack
 
+        lead = cast("int", self.lead)
         if not self._others:
-            return csr_array((self.stats.sizes[self.lead or 0], 0))
-        tables = hstack([self.stats.gram(self.lead or 0, t) for t in self._others]).tocsr()
+            return csr_array((self.stats.sizes[lead], 0))
+        tables = hstack([self.stats.gram(lead, t) for t in self._others]).tocsr()
         tables.sort_indices()
         return tables
 
@@ -171,7 +172,7 @@ class Space:
         """Return rows times Z_lead'[Z_others X], for dense or sparse rows of groups."""
         sparse = rows @ self._coupling
         dense = sparse if isinstance(sparse, np.ndarray) else sparse.toarray()
-        return np.concatenate([dense, rows @ self.stats.ZX[self.lead or 0]], axis=1)
+        return np.concatenate([dense, rows @ self.stats.ZX[cast("int", self.lead)]], axis=1)
 
     def _factorise(self) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return scales, independent columns and their factor, of all but the leading term."""
@@ -207,7 +208,7 @@ class Space:
 
     def _cross_products_with_lead(self) -> FloatArray:
         """Return [Z_others X]'M_lead [Z_others X]."""
-        lead = self.lead or 0
+        lead = cast("int", self.lead)
         weights, coupling = 1.0 / self.stats.group_n[lead], self._coupling
         m = coupling.shape[1]
         X = self.stats.ZX[lead]
