@@ -394,8 +394,11 @@ def factor_derivative(
     values: FloatArray,
     pivots: FloatArray,
     slope: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
     """Return the derivatives of L, D and of the dense part's matrix (lower triangle).
+
+    The last of what is returned are the columns of L that change: those of the slope, and what
+    is above them in the tree.
 
     Parameters
     ----------
@@ -406,6 +409,11 @@ def factor_derivative(
     n, cut = slope.size, pivots.size
     d_values, d_pivots = np.zeros(values.size), np.zeros(cut)
     d_tail = np.zeros((n - cut, n - cut))
+    changes = np.zeros(cut, np.bool_)
+    for k in range(cut):
+        changes[k] |= slope[k] != 0.0
+        if changes[k] and parent[k] < cut:
+            changes[parent[k]] = True
     dy = np.zeros(n)
     seen = np.full(n, -1, np.int32)
     stack = np.empty(n, np.int32)
@@ -416,6 +424,9 @@ def factor_derivative(
         for place in range(_row_pattern(i, indptr, indices, parent, cut, seen, stack), n):
             k = stack[place]
             end = following[k]
+            following[k] = end + 1
+            if not changes[k]:
+                continue
             scaled, d_entry = values[end], dy[k]
             entry = scaled * pivots[k]
             dy[k] = 0.0
@@ -424,14 +435,13 @@ def factor_derivative(
             d_scaled = (d_entry - scaled * d_pivots[k]) / pivots[k]
             d_pivot -= d_scaled * entry + scaled * d_entry
             d_values[end] = d_scaled
-            following[k] = end + 1
         if i < cut:
             d_pivots[i] = d_pivot
         else:
             d_tail[i - cut, : i - cut] = dy[cut:i]
             d_tail[i - cut, i - cut] = d_pivot
             dy[cut:i] = 0.0
-    return d_values, d_pivots, d_tail
+    return d_values, d_pivots, d_tail, changes
 
 
 @njit(cache=True, nogil=True)
@@ -473,6 +483,7 @@ def inverse_derivative(
     inverse: FloatArray,
     d_values: FloatArray,
     d_pivots: FloatArray,
+    changes: BoolArray,
     d_inverse: FloatArray,
 ) -> FloatArray:
     """Return the derivative of the diagonal of the inverse, of its leading part.
@@ -489,6 +500,9 @@ def inverse_derivative(
         begin, end = ptr[j], ptr[j + 1]
         for p in range(begin, end):
             where[rows[p]] = p
+        if not changes[j]:
+            _inner(j, ptr, rows, values, d_entries, d_diagonal, d_inverse, where, d_work, True)
+            end = begin
         for p in range(begin, end):
             k = rows[p]
             if k >= cut:
@@ -508,7 +522,7 @@ def inverse_derivative(
                     d_work[i] += d_z * values[p] + z * d_values[p]
                     d_work[k] += d_z * values[o] + z * d_values[o]
         total = 0.0
-        for p in range(begin, end):
+        for p in range(begin, ptr[j + 1]):
             i = rows[p]
             d_entries[p] = -d_work[i]
             total += d_values[p] * work[i] + values[p] * d_work[i]

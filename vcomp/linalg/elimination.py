@@ -7,6 +7,8 @@ of the matrix is formed: only its dense corner, and elsewhere the entries on the
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +21,9 @@ from vcomp.linalg.ordering import Plan
 from vcomp.linalg.threads import limited_blas
 
 __all__ = ["Factor", "Inverse", "Pattern"]
+
+_WORKERS_BYTES = 2.0**29
+"""What workers on several blocks at a time may take together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +263,23 @@ class Inverse:
             if sparse[:1] == [True] and pattern.leaf.all() and _fills(members[0], pattern.cut):
                 self._fill_norms_of_leaves(norms, members)
             else:
-                for u, has_sparse in enumerate(sparse):
-                    if has_sparse:
-                        norms[:, u] = norms[u] = self._norms_with(members, members[u])
+                ridged = [u for u, has_sparse in enumerate(sparse) if has_sparse]
+                with ThreadPoolExecutor(self._n_workers(len(ridged))) as pool:
+                    found = pool.map(lambda u: self._norms_with(members, members[u]), ridged)
+                    for u, column in zip(ridged, found, strict=True):
+                        norms[:, u] = norms[u] = column
         for t, rows in enumerate(members):
             for u, cols in enumerate(members[: t + 1]):
                 if not sparse[t] and not sparse[u]:
                     block = self.corner[_span(rows - pattern.cut)][:, _span(cols - pattern.cut)]
                     norms[t, u] = norms[u, t] = np.square(block).sum()
         return norms
+
+    def _n_workers(self, n_blocks: int) -> int:
+        """Return how many blocks to work on at a time: one where a block's arrays are large."""
+        pattern = self._factor.pattern
+        n_bytes = 16.0 * (pattern.rows.size + pattern.n_dense**2)
+        return max(1, min(n_blocks, os.cpu_count() or 1, int(_WORKERS_BYTES / max(n_bytes, 1.0))))
 
     def _fill_norms_of_leaves(self, norms: FloatArray, members: list[LongArray]) -> None:
         """Fill in what concerns the first block where it is diagonal and all the rest is dense.
@@ -293,7 +306,7 @@ class Inverse:
         factor, pattern = self._factor, self._factor.pattern
         slope = np.zeros(pattern.n)
         slope[ridged] = 1.0
-        d_values, d_pivots, d_corner = ldl.factor_derivative(
+        d_values, d_pivots, d_corner, changes = ldl.factor_derivative(
             pattern.indptr,
             pattern.indices,
             pattern.parent,
@@ -315,6 +328,7 @@ class Inverse:
             self.corner,
             d_values,
             d_pivots,
+            changes,
             d_inverse,
         )
         change = np.concatenate([d_leading, np.diagonal(d_inverse)])
