@@ -192,7 +192,10 @@ class NestedCovariance:
         singles = (self._n - 1.0) + left
         traces[-1] = singles.sum() / c[-1]
         squares[-1] = -self._left_slope(tree, kappa, dA, slope, self._depth, c).sum(axis=0) / c[-1]
-        squares[-1, -1] += singles.sum() / c[-1] / c[-1]
+        # What groups of one observation add would cancel in the general formula.
+        scale = c[-1] * tree[-1].shrink
+        squares[-1, -1] = (kappa[-1] / scale**2 - slope[:, -1] / scale).sum()
+        squares[-1, -1] += (self._n - 1.0).sum() / c[-1] / c[-1]
         return traces, 0.5 * (squares + squares.T)
 
     def _information_slopes(

@@ -1,0 +1,223 @@
+"""Covariance matrices of nested groups: against dense matrices and against exact fractions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.estimators.nested import NestedCovariance
+from vcomp.statistics import CrossProducts
+from vcomp.statistics.strata import GroupedColumns, Remainder
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Nested groups of rows: codes of each level, level 0 one group of everything."""
+
+    codes: list
+    B: np.ndarray  # (n, b, r) columns with replicates
+
+    @property
+    def n(self):
+        return self.codes[0].size
+
+    def incidences(self):
+        return [np.eye(int(c.max()) + 1)[c] for c in self.codes]
+
+    def covariance(self):
+        """Return what is tested, from means of the innermost groups and squares within them."""
+        counts = [np.bincount(c).astype(float) for c in self.codes]
+        parents = tuple(
+            coarse[np.flatnonzero(np.diff(fine, prepend=-1))].astype(np.int32)
+            for coarse, fine in zip(self.codes, self.codes[1:], strict=False)
+        )
+        inner = self.codes[-1]
+        means = np.add.reduceat(self.B, np.flatnonzero(np.diff(inner, prepend=-1)), axis=0)
+        means /= counts[-1][:, None, None]
+        away = self.B - means[inner]
+        columns = GroupedColumns((means,), np.einsum("nbr,ndr->bd", away, away))
+        nothing = tuple(np.zeros(q.size) for q in counts)
+        tables = CrossProducts(
+            n=self.n,
+            group_n=tuple(counts),
+            pairs={},
+            Zy=nothing,
+            ZX=nothing,
+            XX=np.zeros((0, 0)),
+            Xy=np.zeros(0),
+            yy=0.0,
+        )
+        return NestedCovariance(Remainder(tables, parents), columns)
+
+
+def random_tree(rng, depth, b=2, r=1, most=4):
+    """Return a tree with one to `most` children everywhere: single children and single rows."""
+    sizes = [np.array([int(rng.integers(2, most + 1))])]
+    for _ in range(depth):
+        sizes.append(rng.integers(1, most + 1, sizes[-1].sum()))
+    innermost = np.repeat(np.arange(sizes[-1].size), sizes[-1])
+    codes = [innermost]
+    for level in range(depth - 1, -1, -1):
+        parent = np.repeat(np.arange(sizes[level].size), sizes[level])
+        codes.append(parent[codes[-1]])
+    return Tree(codes[::-1], rng.normal(size=(innermost.size, b, r)))
+
+
+def kernels_of(tree):
+    """Return K_l = Z_l Z_l' of all levels, and I."""
+    return [Z @ Z.T for Z in tree.incidences()] + [np.eye(tree.n)]
+
+
+def dense_forms(tree, c, inverse):
+    """Return all forms from V⁻¹, whatever numbers the arrays hold."""
+    as_c = exact if c.dtype == object else np.asarray
+    K = [as_c(k) for k in kernels_of(tree)]
+    B = as_c(tree.B)
+    V = sum(s * k for s, k in zip(c, K, strict=True))
+    Vi = inverse(V)
+    ViK = [Vi @ k for k in K]
+    VB = np.tensordot(Vi, B, axes=1)
+
+    def product(left, right):
+        return sum(left[:, :, r].T @ right[:, :, r] for r in range(B.shape[2]))
+
+    KVB = [np.tensordot(k, VB, axes=1) for k in K]
+    return {
+        "traces": np.array([np.trace(m) for m in ViK]),
+        "squares": np.array([[(a * b.T).sum() for b in ViK] for a in ViK]),
+        "gram": product(B, VB),
+        "first": np.array([product(VB, f) for f in KVB]),
+        "second": np.array([[product(f, np.tensordot(Vi, g, axes=1)) for g in KVB] for f in KVB]),
+    }
+
+
+def components(rng, n, zeros):
+    c = rng.uniform(0.2, 3.0, n)
+    c[:-1][rng.random(n - 1) < zeros] = 0.0
+    return c
+
+
+trees = st.builds(
+    lambda seed, depth, b, r: (np.random.default_rng(seed), depth, b, r),
+    st.integers(0, 10**6),
+    st.integers(0, 4),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(trees, st.sampled_from([0.0, 0.4, 1.0]))
+def test_forms_are_those_of_dense_matrices(drawn, zeros):
+    rng, depth, b, r = drawn
+    tree = random_tree(rng, depth, b, r, most=4 if depth < 3 else 3)
+    c = components(rng, depth + 2, zeros)
+    covariance = tree.covariance()
+    found, expected = covariance.forms(c), dense_forms(tree, c, np.linalg.inv)
+    V = sum(s * K for s, K in zip(c, kernels_of(tree), strict=True))
+    assert found.log_det == pytest.approx(np.linalg.slogdet(V)[1], rel=1e-12, abs=1e-11)
+    for name, matrix in expected.items():
+        atol = 1e-12 * np.abs(matrix).max()
+        np.testing.assert_allclose(getattr(found, name), matrix, atol=atol, rtol=0, err_msg=name)
+    log_det, gram = covariance.log_det_and_gram(c)
+    assert log_det == found.log_det
+    np.testing.assert_array_equal(gram, found.gram)
+
+
+@settings(deadline=None, max_examples=40)
+@given(trees, st.sampled_from([0.0, 0.5]))
+def test_projections_and_diagonals(drawn, zeros):
+    rng, depth, b, r = drawn
+    tree = random_tree(rng, depth, b, r, most=4 if depth < 3 else 3)
+    c = components(rng, depth + 2, zeros)
+    covariance, incidences = tree.covariance(), tree.incidences()
+    Vi = np.linalg.inv(sum(s * K for s, K in zip(c, kernels_of(tree), strict=True)))
+    VB = np.tensordot(Vi, tree.B, axes=1)
+    close = {"rtol": 1e-10, "atol": 1e-12 * np.abs(VB).max()}
+    for Z, sums, diagonal in zip(
+        incidences, covariance.projections(c), covariance.diagonals(c), strict=True
+    ):
+        np.testing.assert_allclose(sums, np.tensordot(Z.T, VB, axes=1), **close)
+        np.testing.assert_allclose(diagonal, np.diagonal(Z.T @ Vi @ Z), **close)
+    inner = tree.codes[-1]
+    np.testing.assert_allclose(covariance.single_diagonal(c)[inner], np.diagonal(Vi), **close)
+    # Columns given as means: V⁻¹x of what is constant within the innermost groups.
+    means = rng.normal(size=(incidences[-1].shape[1], 2, 3))
+    sums, predicted = covariance.project(c, means)
+    Vx = np.tensordot(Vi, means[inner], axes=1)
+    np.testing.assert_allclose((means - predicted)[inner] / c[-1], Vx, **close)
+    for depth_of, Z in enumerate(incidences):
+        np.testing.assert_allclose(sums[depth_of], np.tensordot(Z.T, Vx, axes=1), **close)
+        values = rng.normal(size=Z.shape[1])
+        spread = covariance.spread(depth_of, values)
+        np.testing.assert_array_equal(spread[inner], values[tree.codes[depth_of]])
+
+
+# Exact arithmetic -------------------------------------------------------------------------------
+
+
+def exact(values):
+    return np.vectorize(Fraction, otypes=[object])(values)
+
+
+def exact_inverse(V):
+    """Return the inverse by Gauss–Jordan elimination; V is positive definite: no pivoting."""
+    n = V.shape[0]
+    work = np.concatenate([V, exact(np.eye(n))], axis=1)
+    for k in range(n):
+        work[k] = work[k] / work[k, k]
+        for i in range(n):
+            if i != k:
+                work[i] = work[i] - work[i, k] * work[k]
+    return work[:, n:]
+
+
+def exact_log_det(V):
+    V, det = V.copy(), Fraction(1)
+    for k in range(V.shape[0]):
+        det *= V[k, k]
+        for i in range(k + 1, V.shape[0]):
+            V[i] = V[i] - V[i, k] / V[k, k] * V[k]
+    with localcontext() as context:
+        context.prec = 60
+        return float((Decimal(det.numerator) / Decimal(det.denominator)).ln())
+
+
+SPANS = {
+    "up": [1e-10, 1e-6, 1e-3, 1e4],
+    "down": [1e4, 1e-1, 1e-5, 1e-10],
+    "small residual": [1e4, 1.0, 1e4, 1e-10],
+    "large residual": [1e-10, 1e-10, 1e-8, 1e4],
+    "small between large": [1e4, 1e-10, 1e4, 1.0],
+    "zeros": [0.0, 1e-10, 0.0, 1e4],
+}
+
+
+# Relative accuracy of every single number, small ones beside large ones included.
+DIGITS = {"traces": 1e-14, "gram": 1e-14, "first": 1e-12, "squares": 1e-11, "second": 1e-9}
+
+
+def drawn_spans():
+    rng = np.random.default_rng(7)
+    for number in range(6):
+        SPANS[f"drawn {number}"] = (10.0 ** rng.uniform(-10.0, 4.0, 4)).tolist()
+    return SPANS
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+@pytest.mark.parametrize("span", drawn_spans())
+def test_components_fourteen_decades_apart(span, seed):
+    tree = random_tree(np.random.default_rng(seed), 2, b=1, r=1, most=3)
+    c = np.array(SPANS[span])
+    found = tree.covariance().forms(c)
+    for name, matrix in dense_forms(tree, exact(c), exact_inverse).items():
+        got, expected = getattr(found, name), matrix.astype(float)
+        np.testing.assert_allclose(got, expected, rtol=DIGITS[name], err_msg=name)
+    V = sum(s * K for s, K in zip(exact(c), map(exact, kernels_of(tree)), strict=True))
+    assert found.log_det == pytest.approx(exact_log_det(V), rel=1e-14)
