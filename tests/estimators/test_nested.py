@@ -201,7 +201,7 @@ SPANS = {
 
 # Relative accuracy of every single number, small ones beside large ones included. Forms of two
 # levels have sums of either sign: relative to the bound of Cauchy and Schwarz.
-DIGITS = {"traces": 1e-14, "gram": 1e-14, "first": 1e-12, "squares": 1e-11, "second": 1e-9}
+DIGITS = {"traces": 1e-14, "gram": 1e-14, "first": 1e-12, "squares": 1e-11, "second": 1e-11}
 
 
 def drawn_spans():
