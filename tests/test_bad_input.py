@@ -327,13 +327,13 @@ def test_names_of_columns(name):
 # Size --------------------------------------------------------------------------------------------
 
 
-def test_facets_too_large_for_the_dense_block_are_refused():
+def test_facets_too_large_to_be_eliminated_are_refused_before_anything_is_allocated():
     n, q = 500_000, 200_000
     a, b = rng.integers(0, q, n), rng.integers(0, q, n)
     a[:q] = b[-q:] = np.arange(q)
     data = {"y": rng.normal(size=n), "a": a, "b": b}
-    message = message_of("y ~ (1|a) + (1|b)", data, vcomp.EstimationError)
-    check_words(message, "dense block of order 200,001", "GiB", "free", "method='anova'")
+    message = message_of("y ~ (1|a) + (1|b)", data, vcomp.EstimationError, engine="blocked")
+    check_words(message, "400,000 random effects", "GiB", "free", "engine='iterative'")
 
 
 def test_a_fixed_factor_with_too_many_levels_is_refused():

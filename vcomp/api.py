@@ -36,8 +36,9 @@ def fit(
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
     **options : of :meth:`VarianceComponentsModel.fit`: for REML and ML ``max_iter``, ``tol``,
-        ``hold`` (known components), ``start`` and ``engine``; for closed forms
-        ``negative="refit"``, which drops terms that are estimated below zero
+        ``hold`` (known components), ``start``, ``engine``, ``n_probes`` and ``rng``; for MINQUE
+        ``weights`` and ``iterated``; for closed forms ``negative="refit"``, which drops terms that
+        are estimated below zero
 
     Returns
     -------

@@ -14,9 +14,10 @@ from vcomp.components import RESIDUAL
 from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
 from vcomp.design.rows import Missing
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.anova import anova_table
+from vcomp.estimators.anova import AnovaTable, anova_table
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import InformationKind
+from vcomp.estimators.henderson3 import henderson3_table
 from vcomp.estimators.identify import check_fixed_rank, check_terms
 from vcomp.estimators.refit import (
     Negative,
@@ -25,6 +26,8 @@ from vcomp.estimators.refit import (
     residual_alone,
 )
 from vcomp.estimators.registry import Estimator
+from vcomp.estimators.timing import timed
+from vcomp.estimators.type1 import type1_table
 from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse
 from vcomp.results.label import label
@@ -61,6 +64,7 @@ class VarianceComponentsModel:
     ----------
     design : levels, origin and structure of the data
     nobs : number of scores used
+    seconds : what reading, learning and summing took
 
     Raises
     ------
@@ -83,14 +87,20 @@ class VarianceComponentsModel:
         self, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
     ) -> None:
         environment = caller_environment(eval_env, 1)
+        seconds: dict[str, float] = {}
         parsed = parse(formula)
         self.environment: Any = environment
-        self.rows: Rows = select_rows(parsed, data, environment, missing)
-        self.design: Design = learn(parsed, self.rows, environment)
-        self.chunk: Chunk = encode(self.design, self.rows)
-        self.statistics = Statistics(self.chunk, self.design.grid, self.design.partial_grid)
-        check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
-        check_terms(self.statistics, self.component_names[:-1])
+        with timed(seconds, "read"):
+            self.rows: Rows = select_rows(parsed, data, environment, missing)
+        with timed(seconds, "learn"):
+            self.design: Design = learn(parsed, self.rows, environment)
+        with timed(seconds, "encode"):
+            self.chunk: Chunk = encode(self.design, self.rows)
+        with timed(seconds, "accumulate"):
+            self.statistics = Statistics(self.chunk, self.design.grid, self.design.partial_grid)
+            check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
+            check_terms(self.statistics, self.component_names[:-1])
+        self.seconds: Mapping[str, float] = seconds
 
     @classmethod
     def from_formula(
@@ -204,7 +214,8 @@ class VarianceComponentsModel:
         **options : of the method. For REML and ML: ``max_iter`` steps at most; ``tol``, the Newton
             decrement in standard errors at which they end; ``hold={"topic": 0.01}``, components
             that are known and not estimated; ``start={"topic": 0.02}`` (or all components in
-            order), where to start instead of MIVQUE(0); ``engine``, of the likelihood
+            order), where to start instead of MIVQUE(0); ``engine``, of the likelihood;
+            ``n_probes`` and ``rng``, its random probes if it has any
 
         Raises
         ------
@@ -224,6 +235,7 @@ class VarianceComponentsModel:
         estimate = estimator.estimate(self.statistics, self.component_names)
         if negative == "refit":
             estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
+        estimate = estimate.with_seconds(self.seconds)
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(
@@ -267,8 +279,7 @@ class VarianceComponentsModel:
         return replace(estimate, beta=beta, cov_beta=cov_beta)
 
     def _record(self, estimate: Estimate) -> FitRecord:
-        design, intercept_only = self.design, self.design.formula.intercept_only
-        table = self._score_table()
+        design, table = self.design, self._score_table()
         return FitRecord(
             formula=self.formula,
             response=self.endog_names,
@@ -276,11 +287,19 @@ class VarianceComponentsModel:
             structure=design.structure,
             estimate=estimate,
             components=label(design, self.statistics.group_sums, estimate, table),
-            table=anova_table(self.statistics.group_sums, self.component_names)
-            if intercept_only
-            else None,
+            table=self._anova_table(estimate.method),
             cells=None if table is None else CellMeans.of(design, table),
         )
+
+    def _anova_table(self, method: str) -> AnovaTable | None:
+        """Return the analysis of variance that belongs to a method, Method I's where none does."""
+        if method == "type1":
+            return type1_table(self.statistics, self.component_names)
+        if method == "henderson3":
+            return henderson3_table(self.statistics, self.component_names)
+        if not self.design.formula.intercept_only:
+            return None
+        return anova_table(self.statistics.group_sums, self.component_names)
 
     def _score_table(self) -> ScoreTable | None:
         """Return the cell sums of two crossed facets, unless there are too many."""

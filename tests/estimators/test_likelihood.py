@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -34,7 +35,7 @@ def with_engine(monkeypatch, kind):
     monkeypatch.setattr(
         likelihood,
         "choose_engine",
-        lambda stats, engine="auto", *, reml, names=None: kind(stats.cross_products, reml=reml),
+        lambda stats, engine="auto", *, reml, **_: kind(stats.cross_products, reml=reml),
     )
 
 
@@ -435,3 +436,27 @@ def test_options_are_fields():
     assert estimator.hold == {"a": 1.0}
     assert estimator.max_iter == 7
     assert estimator.engine == "auto"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n_probes": 1}, "n_probes is a whole number from 2 on, not 1"),
+        ({"n_probes": 2.5}, "not 2.5"),
+        ({"rng": -1}, "rng is a seed from 0 on or a numpy Generator, not -1"),
+        ({"rng": "seed"}, "not 'seed'"),
+    ],
+)
+def test_probes_that_cannot_be_meant_are_refused(options, words):
+    with pytest.raises(vcomp.EstimationError, match=re.escape(words)):
+        likelihood.REML(**options)
+
+
+def test_the_same_seed_gives_the_same_probes():
+    formula, data = unbalanced("crossed", seed=3)
+    fits = [
+        vcomp.fit(formula, data, engine="iterative", n_probes=4, rng=rng).vcomp.to_numpy()
+        for rng in (7, 7, np.random.default_rng(7), np.random.default_rng(7), 8)
+    ]
+    np.testing.assert_array_equal(fits[0], fits[1])
+    np.testing.assert_array_equal(fits[2], fits[3])

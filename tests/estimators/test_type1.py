@@ -172,3 +172,26 @@ def test_million_fold_differences_of_scale():
     small = vcomp.fit("y ~ x + (1|a) + (1|b)", data, method="type1")
     large = vcomp.fit("y ~ x + (1|a) + (1|b)", data.assign(x=data["x"] * 1e9), method="type1")
     np.testing.assert_allclose(large.vcomp, small.vcomp, rtol=1e-10)
+
+
+def test_the_table_of_a_result_is_that_of_its_method():
+    data = pd.DataFrame(
+        {
+            "y": [3.1, 4.0, 5.2, 2.7, 6.1, 3.3, 4.8, 5.5, 1.9, 4.4],
+            "a": list("ppqqrrpqrr"),
+            "b": list("uvuvuvvuuv"),
+            "x": [0.1, 1.2, 0.7, 2.0, 1.5, 0.3, 0.9, 1.1, 0.2, 1.7],
+        }
+    )
+    formula = "y ~ x + (1|a) + (1|b)"
+    y, sums = data["y"].to_numpy(), []
+    columns = [np.ones(10), data["x"].to_numpy()]
+    for added in (data[[]], pd.get_dummies(data["a"]), pd.get_dummies(data[["a", "b"]])):
+        design = np.column_stack([*columns, added.to_numpy(dtype=float)])
+        fitted = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+        sums.append(fitted @ fitted)
+    table = vcomp.fit(formula, data, method="type1").anova_table()
+    np.testing.assert_allclose(table["sum_sq"], [*np.diff(sums), y @ y - sums[-1]], rtol=1e-10)
+    adjusted = vcomp.fit(formula, data, method="henderson3").anova_table()
+    assert adjusted.loc["b", "sum_sq"] == pytest.approx(table.loc["b", "sum_sq"], rel=1e-12)
+    assert adjusted.loc["a", "sum_sq"] != pytest.approx(table.loc["a", "sum_sq"], rel=1e-3)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.completed import CompletedLikelihood
+from vcomp.estimators.completed import N_PROBES, CompletedLikelihood
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.iterative import IterativeLikelihood
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
-__all__ = ["ENGINES", "choose_engine", "prediction_engine"]
-
-ENGINES = ("auto", "strata", "blocked", "iterative")
+__all__ = ["choose_engine", "prediction_engine"]
 
 _SECONDS = 0.5
 """An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
@@ -24,7 +22,13 @@ _MANY_SECONDS = 30.0
 
 
 def choose_engine(
-    stats: Statistics, engine: str = "auto", *, reml: bool, names: Sequence[str] | None = None
+    stats: Statistics,
+    engine: str = "auto",
+    *,
+    reml: bool,
+    names: Sequence[str] | None = None,
+    n_probes: int | None = None,
+    seed: int = 0,
 ) -> LikelihoodEngine:
     """Return the engine that was asked for, or the one that is best for the data.
 
@@ -36,6 +40,7 @@ def choose_engine(
         fit into memory, with random probes. ``"auto"`` takes the first of them that can serve
     reml : restricted likelihood, or the full one
     names : of the terms, for messages
+    n_probes, seed : random probes of the iterative engine
 
     Raises
     ------
@@ -43,7 +48,7 @@ def choose_engine(
         If the engine that was asked for cannot serve these data, or no engine fits into memory.
     """
     if engine == "auto":
-        return _best(stats, reml=reml, names=names)
+        return _best(stats, reml=reml, names=names, n_probes=n_probes, seed=seed)
     if engine == "strata":
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=reml)
@@ -54,7 +59,7 @@ def choose_engine(
         )
     if engine == "blocked":
         return BlockedLikelihood(stats.cross_products, reml=reml, names=names)
-    return _iterative(stats, reml=reml)
+    return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
 
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:
@@ -67,18 +72,27 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
         return _iterative(stats, reml=True)
 
 
-def _best(stats: Statistics, *, reml: bool, names: Sequence[str] | None) -> LikelihoodEngine:
+def _best(
+    stats: Statistics, *, reml: bool, names: Sequence[str] | None, n_probes: int | None, seed: int
+) -> LikelihoodEngine:
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
     try:
         blocked = BlockedLikelihood(stats.cross_products, reml=reml, names=names)
     except EstimationError:
-        return _iterative(stats, reml=reml)
+        return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
     few = _SECONDS if stats.completed is not None else _MANY_SECONDS
-    return blocked if blocked.seconds <= few else _iterative(stats, reml=reml)
+    if blocked.seconds <= few:
+        return blocked
+    return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
 
 
-def _iterative(stats: Statistics, *, reml: bool) -> LikelihoodEngine:
+def _iterative(
+    stats: Statistics, *, reml: bool, n_probes: int | None = None, seed: int = 0
+) -> LikelihoodEngine:
+    sums = stats.cross_products
     if stats.completed is not None:
-        return CompletedLikelihood(stats.cross_products, stats.completed, reml=reml)
-    return IterativeLikelihood(stats.cross_products, reml=reml)
+        return CompletedLikelihood(
+            sums, stats.completed, reml=reml, n_probes=n_probes or N_PROBES, seed=seed
+        )
+    return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)

@@ -36,12 +36,12 @@ from vcomp.statistics.completed import CompletedGrid
 from vcomp.statistics.strata import Cells, GroupedColumns
 from vcomp.statistics.stratify import split_axes, split_columns
 
-__all__ = ["CompletedLikelihood"]
+__all__ = ["N_PROBES", "CompletedLikelihood"]
 
 _EXACT_HOLES = 200
 """Up to this many holes all unit vectors are solved for."""
 
-_PROBES = 16
+N_PROBES = 16
 _TOL = 1e-10
 _BLOCK = 65_536
 
@@ -66,7 +66,7 @@ class CompletedLikelihood:
         grid: CompletedGrid,
         *,
         reml: bool,
-        n_probes: int = _PROBES,
+        n_probes: int = N_PROBES,
         seed: int = 0,
     ) -> None:
         self.stats = stats

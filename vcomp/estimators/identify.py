@@ -136,9 +136,9 @@ def _quadratic_forms(stats: CrossProducts) -> FloatArray:
     forms = np.empty((k + 1, k + 1))
     for t in range(k):
         for u in range(t + 1):
-            table = stats.gram(t, u)
+            table = stats.gram(u, t)  # as it stands: it may be large
             plain = float(np.square(table.data).sum())
-            mixed = float(np.vdot(H[t], table @ H[u]))
+            mixed = float(np.vdot(H[u], table @ H[t]))
             both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
             forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both
         forms[t, k] = forms[k, t] = stats.group_n[t].sum() - np.square(H[t]).sum()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
@@ -22,9 +19,12 @@ from vcomp.estimators.options import (
     Known,
     Start,
     check_options,
+    check_probes,
     known_components,
+    seed_of,
     start_of,
 )
+from vcomp.estimators.timing import timed
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
@@ -42,8 +42,8 @@ _ROUNDED_RESIDUAL = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class REML:
-    """Restricted maximum likelihood (Patterson & Thompson 1971).
+class LikelihoodMethod:
+    """What REML and ML have in common.
 
     Attributes
     ----------
@@ -56,6 +56,9 @@ class REML:
         positive one), are not estimated, and have no standard error
     start : first values by name, the others from MIVQUE(0); or all in order, the residual last
     engine : ``"auto"``, ``"strata"``, ``"blocked"`` or ``"iterative"``
+    n_probes : random probes of the iterative engine, by default as many as memory allows up to 64;
+        four times as many halve the Monte Carlo error. Other engines have none
+    rng : seed or ``numpy.random.Generator`` of the probes; the same ones if not given
 
     Raises
     ------
@@ -68,53 +71,47 @@ class REML:
     hold: Hold | None = None
     start: Start | None = None
     engine: str = "auto"
+    n_probes: int | None = None
+    rng: int | np.random.Generator | None = None
+    name: ClassVar[str]
+    is_restricted: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        check_options(self.max_iter, self.tol, self.engine)
+        check_probes(self.n_probes, self.rng)
+
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone."""
+        # Names are checked before anything is computed.
+        known = known_components(self.hold, names)
+        start_of(self.start, names, known, np.ones(len(names)))
+        likelihood = choose_engine(
+            stats,
+            self.engine,
+            reml=self.is_restricted,
+            names=names[:-1],
+            n_probes=self.n_probes,
+            seed=seed_of(self.rng),
+        )
+        return estimate_by_likelihood(likelihood, names, self)
+
+
+class REML(LikelihoodMethod):
+    """Restricted maximum likelihood (Patterson & Thompson 1971)."""
+
     name: ClassVar[str] = "reml"
-
-    def __post_init__(self) -> None:
-        check_options(self.max_iter, self.tol, self.engine)
-
-    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return the estimate from the statistics alone."""
-        return _estimate(self, stats, names, reml=True)
+    is_restricted: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class ML:
-    """Maximum likelihood; components are biased down by the estimation of the fixed effects.
+class ML(LikelihoodMethod):
+    """Maximum likelihood; components are biased down by the estimation of the fixed effects."""
 
-    Attributes
-    ----------
-    max_iter, tol, hold, start, engine : as for :class:`REML`
-    """
-
-    max_iter: int = 200
-    tol: float | None = None
-    hold: Hold | None = None
-    start: Start | None = None
-    engine: str = "auto"
     name: ClassVar[str] = "ml"
-
-    def __post_init__(self) -> None:
-        check_options(self.max_iter, self.tol, self.engine)
-
-    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return the estimate from the statistics alone."""
-        return _estimate(self, stats, names, reml=False)
-
-
-def _estimate(
-    options: REML | ML, stats: Statistics, names: tuple[str, ...], *, reml: bool
-) -> Estimate:
-    # Names are checked before anything is computed.
-    known = known_components(options.hold, names)
-    start_of(options.start, names, known, np.ones(len(names)))
-    return estimate_by_likelihood(
-        choose_engine(stats, options.engine, reml=reml, names=names[:-1]), names, options
-    )
+    is_restricted: ClassVar[bool] = False
 
 
 def estimate_by_likelihood(
-    likelihood: LikelihoodEngine, names: tuple[str, ...], options: REML | ML
+    likelihood: LikelihoodEngine, names: tuple[str, ...], options: LikelihoodMethod
 ) -> Estimate:
     """Return the estimate that maximises the likelihood of an engine.
 
@@ -134,11 +131,11 @@ def estimate_by_likelihood(
     seconds: dict[str, float] = {}
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
         return _no_variance(likelihood, names, known)
-    with _timed(seconds, "start"):
+    with timed(seconds, "start"):
         start = start_of(options.start, names, known, _default_start(likelihood))
-    with _timed(seconds, "maximise"):
+    with timed(seconds, "maximise"):
         found = _maximise(likelihood, start, known, options, float(tol))
-    with _timed(seconds, "information"):
+    with timed(seconds, "information"):
         certified = certify(likelihood, found, names, float(tol))
         beta, cov_beta = likelihood.fixed_effects(found.v)
         noise = likelihood.monte_carlo(found.v)
@@ -165,18 +162,11 @@ def estimate_by_likelihood(
     return estimate.with_seconds(seconds)
 
 
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    begun = perf_counter()
-    yield
-    seconds[stage] = perf_counter() - begun
-
-
 def _maximise(
     likelihood: LikelihoodEngine,
     start: FloatArray,
     known: Known,
-    options: REML | ML,
+    options: LikelihoodMethod,
     tol: float,
 ) -> Maximum:
     sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
@@ -231,7 +221,7 @@ def _monte_carlo(
 
 
 def _status(
-    found: Maximum, names: tuple[str, ...], certified: Certified, options: REML | ML
+    found: Maximum, names: tuple[str, ...], certified: Certified, options: LikelihoodMethod
 ) -> str:
     certificate = certified.certificate
     if not certificate.at_maximum:
@@ -257,7 +247,7 @@ def _status(
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
 
 
-def _why_not(found: Maximum, certified: Certified, options: REML | ML) -> str:
+def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) -> str:
     decrement = f"Newton decrement {display.number(found.newton_decrement, 2)}"
     if found.at_limit:
         advice = (

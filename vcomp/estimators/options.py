@@ -12,7 +12,17 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError
 
-__all__ = ["ENGINES", "Hold", "Known", "Start", "check_options", "known_components", "start_of"]
+__all__ = [
+    "ENGINES",
+    "Hold",
+    "Known",
+    "Start",
+    "check_options",
+    "check_probes",
+    "known_components",
+    "seed_of",
+    "start_of",
+]
 
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
@@ -49,6 +59,29 @@ def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
     if engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
         raise EstimationError(f"engine={engine!r} is not known; it is one of {known}")
+
+
+def check_probes(n_probes: Any, rng: Any) -> None:
+    """Refuse numbers of probes, and sources of randomness, that cannot be meant.
+
+    Raises
+    ------
+    EstimationError
+        Saying what is allowed.
+    """
+    whole = isinstance(n_probes, Integral) and not isinstance(n_probes, bool)
+    if n_probes is not None and not (whole and int(n_probes) >= 2):
+        raise EstimationError(f"n_probes is a whole number from 2 on, not {n_probes!r}")
+    is_seed = isinstance(rng, Integral) and not isinstance(rng, bool) and int(rng) >= 0
+    if rng is not None and not is_seed and not isinstance(rng, np.random.Generator):
+        raise EstimationError(f"rng is a seed from 0 on or a numpy Generator, not {rng!r}")
+
+
+def seed_of(rng: int | np.random.Generator | None) -> int:
+    """Return the seed of the probes; drawn from a generator, 0 if nothing is given."""
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**31))
+    return 0 if rng is None else int(rng)
 
 
 def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:

@@ -7,7 +7,7 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = ["pair_counts"]
+__all__ = ["pair_counts", "squared_counts"]
 
 
 @njit(cache=True, nogil=True)
@@ -69,3 +69,20 @@ def pair_counts(
                 nnz += 1
         indptr[g + 1] = nnz
     return indptr, indices[:nnz].copy(), counts[:nnz].copy()
+
+
+@njit(cache=True, nogil=True)
+def squared_counts(
+    indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of squared counts of each row and of each column of a pair table."""
+    by_row = np.zeros(indptr.size - 1)
+    by_col = np.zeros(n_cols)
+    for g in range(by_row.size):
+        total = 0.0
+        for i in range(indptr[g], indptr[g + 1]):
+            square = counts[i] * counts[i]
+            total += square
+            by_col[indices[i]] += square
+        by_row[g] = total
+    return by_row, by_col

@@ -256,8 +256,9 @@ class VarianceComponentsResults:
         """Return the analysis of variance: df, sum_sq, mean_sq and expected mean squares.
 
         The columns ``E[…]`` hold the coefficients of the components in the expected mean squares.
-        Unbalanced data have "analogous" sums of squares (Henderson's Method I), each T term less
-        those of coarser terms.
+        After ``method="type1"`` they are sequential, after ``"henderson3"`` each term is adjusted
+        for the others. After any other method they are those of Henderson's Method I: unbalanced
+        data have "analogous" sums of squares, each T term less those of coarser terms.
 
         Raises
         ------
@@ -267,7 +268,8 @@ class VarianceComponentsResults:
         if self._record.table is None:
             raise EstimationError(
                 "the analysis of variance by Henderson's Method I needs a mean that is one "
-                f"constant, and the fixed part is {' + '.join(self._record.exog_names) or '0'}"
+                f"constant, and the fixed part is {' + '.join(self._record.exog_names) or '0'}; "
+                "method='type1' and 'henderson3' have one with covariates"
             )
         return tables.anova(self._record.table)
 

@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.kernels.pairs import squared_counts
 from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.strata import Stratum, StratumStatistics
 
@@ -58,12 +59,12 @@ def group_sums(stats: CrossProducts) -> GroupSums:
     k = stats.n_terms
     coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
     for t, n in enumerate(stats.group_n):
-        for u in range(k):
-            table = stats.gram(t, u)
-            shared = np.asarray(table.multiply(table).sum(axis=1)).ravel()
-            coefficients[t, u] = (shared / n).sum()
-            inverse[t, u] = np.mean(shared / n**2)
+        _note(coefficients, inverse, (t, t), np.square(n), n)
         inverse[t, k] = np.mean(1.0 / n)
+    for (t, u), table in stats.pairs.items():
+        by_row, by_col = squared_counts(table.indptr, table.indices, table.counts, table.n_cols)
+        _note(coefficients, inverse, (t, u), by_row, stats.group_n[t])
+        _note(coefficients, inverse, (u, t), by_col, stats.group_n[u])
     return GroupSums(
         n=stats.n,
         total=float(stats.Zy[0].sum()),
@@ -75,6 +76,18 @@ def group_sums(stats: CrossProducts) -> GroupSums:
         inverse_n=inverse,
         finer=np.array([[stats.is_finer(t, u) for u in range(k)] for t in range(k)]),
     )
+
+
+def _note(
+    coefficients: FloatArray,
+    inverse: FloatArray,
+    place: tuple[int, int],
+    shared: FloatArray,
+    n: FloatArray,
+) -> None:
+    """Write down what Σ_h n_gh² of the groups of one term says, in their sizes n."""
+    coefficients[place] = (shared / n).sum()
+    inverse[place] = np.mean(shared / n**2)
 
 
 def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
