@@ -55,6 +55,7 @@ class Eliminations:
             active = self._ordered(t for t in terms if v[t] > 0.0)
             if active not in self._equations:
                 random, plan = self._planned(active)
+                del self._plans[active]
                 self._equations[active] = Equations.of(self._tables, active, random, plan)
             self._last = key, Point(self._equations[active], v)
         return self._last[1]

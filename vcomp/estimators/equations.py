@@ -67,7 +67,7 @@ class Equations:
     slices : their places among the unknowns
     off_diagonal : Z'Z of these terms without its diagonal, sparse
     group_n, Zy, ZX : of these terms, stacked
-    plan, pattern : how it is eliminated
+    pattern : how they are eliminated
     """
 
     tables: Tables
@@ -77,7 +77,6 @@ class Equations:
     group_n: FloatArray
     Zy: FloatArray
     ZX: FloatArray
-    plan: Plan
     pattern: Pattern
 
     @property
@@ -99,7 +98,6 @@ class Equations:
             group_n=np.concatenate([nothing, *(stats.group_n[t] for t in active)]),
             Zy=np.concatenate([nothing, *(stats.Zy[t] for t in active)]),
             ZX=np.concatenate([np.zeros((0, stats.n_fixed)), *(stats.ZX[t] for t in active)]),
-            plan=plan,
             pattern=Pattern.of(plan),
         )
 
