@@ -177,6 +177,14 @@ def test_the_same_seed_gives_the_same_numbers():
     assert (scores[0] != scores[2]).any()
 
 
+def test_reason_says_how_to_do_it_again():
+    stats = accumulate(model_of("crossed").chunk)
+    engine = IterativeLikelihood(stats, reml=True, n_probes=20, seed=7)
+    assert engine.reason.endswith("traces from 20 random probes, seed 7")
+    engine = IterativeLikelihood(stats, reml=True, probes=AllUnits())
+    assert engine.reason.endswith("traces from all unit vectors")
+
+
 def test_average_information_only():
     engine = IterativeLikelihood(accumulate(model_of("crossed").chunk), reml=True)
     v = np.array([1.0, 0.5, 1.0])

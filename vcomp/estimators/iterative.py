@@ -67,7 +67,6 @@ class IterativeLikelihood:
     """
 
     name: ClassVar[str] = "iterative"
-    reason: ClassVar[str] = "conjugate gradients and random probes, nothing factored"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
     exact_value: ClassVar[bool] = False
 
@@ -88,12 +87,16 @@ class IterativeLikelihood:
         self.stats = stats
         self.reml = reml
         _check_memory(stats, n_probes, n_levels)
-        self._context = Context.of(
-            stats, probes or Rademacher(n_probes, seed), tol, _small_terms(stats.sizes, n_levels)
-        )
+        self._probes = probes or Rademacher(n_probes, seed)
+        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
         # Derivatives, information and errors are asked for one after the other at one point.
         self._last: tuple[bytes, IterativePoint] | None = None
+
+    @property
+    def reason(self) -> str:
+        """What was computed with, so that it can be done again."""
+        return f"conjugate gradients, nothing factored; traces from {self._probes}"
 
     @property
     def n(self) -> int:

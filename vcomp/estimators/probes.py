@@ -41,6 +41,9 @@ class Rademacher:
     n: int
     seed: int
 
+    def __str__(self) -> str:
+        return f"{self.n} random probes, seed {self.seed}"
+
     def count(self, sizes: tuple[int, ...]) -> int:
         """Return the number of columns."""
         return self.n
@@ -63,6 +66,9 @@ class Rademacher:
 @dataclass(frozen=True, slots=True)
 class AllUnits:
     """√m e_j for every j: traces without any error, for small sizes."""
+
+    def __str__(self) -> str:
+        return "all unit vectors"
 
     def count(self, sizes: tuple[int, ...]) -> int:
         """Return m, all sizes added up."""
