@@ -3,7 +3,8 @@
 ``python -m benchmarks.movielens --size 1e6|1e7|32m [--clustered]`` prints seconds of each stage,
 peak memory, and components with their standard and Monte Carlo errors. The data are simulated,
 with activity and popularity by a power law; ``--clustered`` puts users and films into communities
-with one rating in a hundred across, so that the graph mixes badly.
+with one rating in a hundred across, so that the graph mixes badly. ``--fit`` goes the way that
+users go, from a data frame.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+import vcomp
 from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.certify import certify
 from vcomp.estimators.iterative import IterativeLikelihood, iterative_memory
@@ -176,10 +179,18 @@ def main() -> None:
     kind = "clustered" if arguments.clustered else "well mixed"
     print(f"{n:,} ratings, {n_users:,} users × {n_films:,} films, {kind}")
     stages = _Stages(n)
-    _compile(arguments.probes)
+    _compile()
     stages("compile", counted=False)
     ratings = simulate(n, n_users, n_films, clustered=arguments.clustered)
     stages("simulate", counted=False)
+    if arguments.fit:
+        frame = pd.DataFrame({"y": ratings.y, "user": ratings.users, "film": ratings.films})
+        del ratings
+        stages("data frame", counted=False)
+        result = vcomp.fit("y ~ (1|user) + (1|film)", frame, engine="iterative")
+        stages("fit")
+        print(result.summary(), result.certificate, sep="\n")
+        return
     stats = cross_products(ratings)
     del ratings
     stages("statistics")
@@ -207,7 +218,7 @@ def main() -> None:
     print(certified.certificate)
 
 
-def _compile(n_probes: int) -> None:
+def _compile() -> None:
     """Compile the kernels on data of no size, as a first fit does."""
     engine = IterativeLikelihood(cross_products(simulate(2_000, 100, 60)), reml=True)
     maximise(engine, np.array(COMPONENTS), np.array([100.0, 60.0, 2_000.0]), tol=_TOLERANCE)
@@ -217,7 +228,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.movielens", description=__doc__)
     parser.add_argument("--size", choices=tuple(SIZES), default="1e6")
     parser.add_argument("--clustered", action="store_true", help="20 communities, 1 %% across")
-    parser.add_argument("--probes", type=int, default=30, metavar="N", help="random columns")
+    parser.add_argument("--probes", type=int, metavar="N", help="random columns")
+    parser.add_argument("--fit", action="store_true", help="through vcomp.fit, from a data frame")
     return parser.parse_args()
 
 
