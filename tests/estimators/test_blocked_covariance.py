@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -122,3 +123,40 @@ def test_no_term_at_all():
     )
     for form, expected in Dense([], [2.0], B).forms().items():
         close(getattr(found, form), expected, form)
+
+
+@pytest.mark.parametrize(("ratio", "rtol"), [(1e4, 1e-10), (1e7, 1e-7), (1e10, 1e-4)])
+@pytest.mark.parametrize("name", ["one way", "crossed"])
+def test_columns_that_the_terms_explain_but_for_little(name, ratio, rtol):
+    """B'V⁻¹B keeps the digits that the sums have to give; compared with exact fractions."""
+    stats, columns, incidences, B = problem(name, 3, 1, 1)
+    rng = np.random.default_rng(3)
+    B = B + sum(
+        np.sqrt(ratio) * np.einsum("iq,qbr->ibr", Z, rng.normal(size=(Z.shape[1], 1, 1)))
+        for Z in incidences
+    )
+    columns = Columns(
+        ZB=tuple(np.einsum("iq,ibr->qbr", Z, B) for Z in incidences),
+        BB=np.einsum("iar,ibr->ab", B, B),
+    )
+    c = np.array([ratio] * stats.n_terms + [1.0])
+    _, gram = BlockedCovariance(stats, columns).log_det_and_gram(c)
+    assert gram[0, 0] == pytest.approx(exact_form(incidences, c, B[:, 0, 0]), rel=rtol)
+
+
+def exact_form(incidences, c, b):
+    """Return b'V⁻¹b by elimination in fractions."""
+    n = b.size
+    shared = [Z @ Z.T for Z in incidences] + [np.eye(n)]
+    rows = [
+        [sum(Fraction(x) for x, K in zip(c.tolist(), shared, strict=True) if K[i, j] > 0.0)
+         for j in range(n)] + [Fraction(float(b[i]))]
+        for i in range(n)
+    ]  # fmt: skip
+    for i in range(n):
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for j in range(n):
+            if j != i and rows[j][i]:
+                factor = rows[j][i]
+                rows[j] = [x - factor * z for x, z in zip(rows[j], rows[i], strict=True)]
+    return float(sum(Fraction(float(x)) * row[n] for x, row in zip(b, rows, strict=True)))

@@ -43,7 +43,7 @@ class BlockedCovariance:
         self._columns = columns
         self._sums = [ZB.reshape(ZB.shape[0], -1) for ZB in columns.ZB]
         self._eliminations = Eliminations(self._stats, names)
-        self._solved: tuple[Point, FloatArray] | None = None
+        self._solved: tuple[Point, FloatArray, FloatArray] | None = None
 
     @property
     def reason(self) -> str:
@@ -85,18 +85,27 @@ class BlockedCovariance:
 
     # At one point -------------------------------------------------------------------------
 
-    def _effects(self, point: Point) -> FloatArray:
+    def _solution(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return û and B'B − û'Z'B, refined once in extended precision where that cancels."""
         if self._solved is None or self._solved[0] is not point:
-            self._solved = point, point.solve(point.stacked(self._sums))[0]
-        return self._solved[1]
+            right = point.stacked(self._sums)
+            effects = point.solve(right)[0]
+            left = self._columns.BB - self._product(right, effects)
+            if (np.diagonal(left) < 1e-3 * np.diagonal(self._columns.BB)).any():
+                rest = point.random_rest(right, effects)
+                # Its error is of second order in that of û.
+                explained = self._product(right + rest, effects.astype(np.longdouble))
+                left = (self._columns.BB - explained).astype(float)
+                effects = effects + point.solve(rest.astype(float))[0]
+            self._solved = point, effects, 0.5 * (left + left.T)
+        return self._solved[1:]
 
     def _gram(self, point: Point) -> FloatArray:
-        explained = self._product(point.stacked(self._sums), self._effects(point))
-        gram = (self._columns.BB - explained) / point.residual
-        return 0.5 * (gram + gram.T)
+        return self._solution(point)[1] / point.residual
 
     def _projected(self, point: Point) -> list[FloatArray]:
-        return point.projected(self._sums, (self._effects(point), _no_fixed(self._sums)))
+        effects = self._solution(point)[0]
+        return point.projected(self._sums, (effects, _no_fixed(self._sums)))
 
     def _quadratics(self, point: Point) -> tuple[FloatArray, FloatArray]:
         """Return B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B of the terms."""

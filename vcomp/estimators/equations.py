@@ -192,10 +192,18 @@ class Point:
     def _rest(self, effects: FloatArray, beta: FloatArray) -> tuple[Any, Any]:
         """Return the right-hand sides less C times a solution, in extended precision."""
         u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
-        off_diagonal = self.equations.off_diagonal.astype(np.longdouble)
-        rest_z = self.equations.Zy - off_diagonal @ u - self._diagonal * u - self.equations.ZX @ b
+        rest_z = self.random_rest(self.equations.Zy[:, None], effects[:, None])[:, 0]
         rest_x = self.stats.Xy - u @ self.equations.ZX - self.stats.XX @ b
-        return rest_z, rest_x
+        return rest_z - self.equations.ZX @ b, rest_x
+
+    def random_rest(self, Zb: FloatArray, effects: FloatArray) -> Any:
+        """Return Z'b − (Z'Z + Λ⁻¹)û in extended precision, for columns."""
+        u = effects.astype(np.longdouble)
+        rest = Zb - self.equations.off_diagonal.astype(np.longdouble) @ u
+        rest -= self.equations.group_n[:, None] * u
+        for t, place in zip(self.active, self.equations.slices, strict=True):
+            rest[place] -= np.longdouble(self.residual) / np.longdouble(self.v[t]) * u[place]
+        return rest
 
     def _rss(self, effects: FloatArray, beta: FloatArray, rest_z: Any, rest_x: Any) -> float:
         """Return y'y − û'(Z'y + rest) − β̂'(X'y + rest), whose error is of second order in û's."""
