@@ -1,0 +1,98 @@
+"""Estimates by orthogonal strata and by cross-products are the same, to the digits of rounding."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import GRIDS, gridded
+from frames import formula_of, frame_of
+
+import vcomp
+from vcomp.statistics import Statistics
+
+WITH_STRATA = [
+    "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "adhoc3",
+    "adhoc3_drop25", "brennan_synthetic1", "brennan_synthetic2", "brennan_synthetic2_unbal",
+    "brennan_synthetic3", "brennan_synthetic4", "dataEP05A2_1", "dataEP05A2_1_unbal",
+    "dataEP05A2_2", "dataEP05A2_2_unbal", "dataEP05A3_MS_1", "dataEP05A3_MS_1_unbal", "dyestuff",
+    "dyestuff2", "enterprise2006", "genomics2004", "narayanan2010", "novelty_small", "pastes",
+    "penicillin", "sleepstudy_ri", "web2010ap", "web2010p20",
+]  # fmt: skip
+WITHOUT = ["adhoc3_unbal", "brennan_missing_pxi", "penicillin_unbal", "novelty_small_missing"]
+
+CLOSE = {"rtol": 1e-9, "atol": 0.0}
+
+
+@pytest.fixture(params=[*WITH_STRATA, *(f"simulated: {name}" for name in GRIDS)])
+def model(request, reference, shared_data):
+    if request.param.startswith("simulated: "):
+        return vcomp.VarianceComponentsModel(*gridded(request.param.removeprefix("simulated: ")))
+    stored = reference(f"lme4_{request.param}")
+    return vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
+
+
+def by_cross_products(model):
+    """Return the same model with statistics that know of no grid."""
+    other = object.__new__(type(model))
+    other.__dict__ = {**vars(model), "statistics": Statistics(model.chunk, None)}
+    return other
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_likelihood_estimates(model, method):
+    strata = model.fit(method, engine="strata")
+    blocked = model.fit(method, engine="blocked")
+    assert strata.converged
+    assert blocked.converged
+    assert strata.certificate.engine.startswith("strata")
+    scale = blocked.vcomp.sum()
+    # A component that is almost nothing beside the others has their rounding in it.
+    np.testing.assert_allclose(strata.vcomp, blocked.vcomp, rtol=1e-9, atol=1e-13 * scale)
+    assert (strata.vcomp == 0.0).equals(blocked.vcomp == 0.0)
+    assert strata.llf == pytest.approx(blocked.llf, rel=1e-12)
+    np.testing.assert_allclose(strata.fe_params, blocked.fe_params, **CLOSE)
+    np.testing.assert_allclose(strata.bse_fe, blocked.bse_fe, **CLOSE)
+    for kind in ("observed", "expected", "average"):
+        ours, theirs = strata.cov_vcomp(kind).to_numpy(), blocked.cov_vcomp(kind).to_numpy()
+        atol = 1e-9 * np.nanmax(np.abs(theirs), initial=0.0)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=atol, err_msg=kind)
+
+
+def test_analyses_of_variance(model):
+    if not model.design.formula.intercept_only:
+        return
+    with warnings.catch_warnings():
+        # That Method I is a poor one for partly crossed data does not matter here.
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        strata, summed = model.fit("anova"), by_cross_products(model).fit("anova")
+    scale = np.abs(summed.vcomp).max()
+    np.testing.assert_allclose(strata.vcomp, summed.vcomp, rtol=1e-9, atol=1e-12 * scale)
+    ours, theirs = strata.cov_vcomp().to_numpy(), summed.cov_vcomp().to_numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * np.abs(theirs).max())
+    np.testing.assert_allclose(strata.fe_params, summed.fe_params, rtol=1e-12)
+    np.testing.assert_allclose(strata.bse_fe, summed.bse_fe, rtol=1e-9)
+    squares = summed.anova_table()["sum_sq"].abs().max()
+    pd.testing.assert_frame_equal(
+        strata.anova_table(), summed.anova_table(), rtol=1e-10, atol=1e-13 * squares
+    )
+
+
+def test_generalizability_studies(model):
+    if not model.design.formula.intercept_only or len(model.design.facets) < 2:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        strata, summed = model.fit("anova"), by_cross_products(model).fit("anova")
+        found, expected = strata.dstudy().table, summed.dstudy().table
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_what_is_no_grid(name, reference, shared_data):
+    stored = reference(f"lme4_{name}")
+    model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
+    assert model.design.grid is None
+    assert model.statistics.strata is None
