@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Grid:
     @property
     def n_combinations(self) -> int:
         """Number of combinations of axis levels."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
     bound = {f for pair in determined for f in pair}
     axes = tuple(f for f in range(len(codes)) if f not in bound)
     shape = tuple(n_levels[f] for f in axes)
-    n_combinations = int(np.prod(shape, dtype=np.float64)) if axes else 0
+    n_combinations = prod(shape) if axes else 0
     if not 0 < n_combinations <= codes[0].size / _MIN_FILLED:
         return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
@@ -172,11 +173,13 @@ def _complete_grid(
 ) -> Grid | None:
     """Return the grid with these axes, or None if some cell is not as full as the others."""
     n, shape = codes[0].size, tuple(n_levels[f] for f in axes)
-    n_combinations = int(np.prod(shape, dtype=np.int64))
+    n_combinations = prod(shape)
+    if n % n_combinations:
+        return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
     finest = [f for f in rest if not _is_redundant(f, rest, determined)]
     joins, cells, size = _join(finest, codes, n_levels)
-    if n % n_combinations or n_combinations * size > n:
+    if n_combinations * size > n:
         return None
     places = _places(axes, shape, codes, cells, size)
     counts = fill_counts(places, n_combinations * size).reshape(n_combinations, size)
@@ -194,7 +197,7 @@ def _places(
     n_cells: int,
 ) -> Any:
     """Return the place of each row in the grid; without `cells` there is one."""
-    n_places = float(np.prod(shape, dtype=float)) * n_cells
+    n_places = prod(shape) * n_cells
     places = np.zeros(codes[0].size, dtype=np.int32 if n_places < 2**31 else np.int64)
     for axis, size in zip(axes, shape, strict=True):
         place_rows(places, codes[axis], size)

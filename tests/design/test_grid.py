@@ -1,0 +1,239 @@
+"""Which facets are fully crossed with everything: against a definition that counts rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from design_cases import design_of, rows_of, tables
+from designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.design import encode
+from vcomp.design.arrange import describe_structure
+from vcomp.design.combine import find_combinations
+from vcomp.design.grid import find_grid
+from vcomp.formula import parse
+
+FACETS = ("a", "b", "c", "d")
+
+# Definitions, row by row ------------------------------------------------------------------------
+
+
+def coded(table):
+    """Return codes and numbers of levels of all columns."""
+    pairs = [np.unique(table[f], return_inverse=True) for f in table]
+    return [codes.astype(np.int32) for _, codes in pairs], [levels.size for levels, _ in pairs]
+
+
+def is_axis(facet, codes, n_levels):
+    """Every level occurs with the same cells of the other facets, in each equally often."""
+    others = [c for f, c in enumerate(codes) if f != facet]
+    counts = Counter(zip(codes[facet].tolist(), *(c.tolist() for c in others), strict=True))
+    cells = {key[1:] for key in counts}
+    return all(
+        len({counts[level, *cell] for level in range(n_levels[facet])}) == 1 for cell in cells
+    )
+
+
+def refines(fine, coarse):
+    """Every group of the one lies in one group of the other."""
+    within = {}
+    for inner, outer in zip(fine, coarse, strict=True):
+        within.setdefault(inner, set()).add(outer)
+    return all(len(outers) == 1 for outers in within.values())
+
+
+def groups_of(term, codes):
+    return list(zip(*(codes[f].tolist() for f in term), strict=True))
+
+
+def check_grid(table, terms=()):
+    codes, n_levels = coded(table)
+    axes = tuple(f for f in range(len(codes)) if is_axis(f, codes, n_levels))
+    grid = find_grid(codes, n_levels, terms)
+    if grid is None:
+        assert axes == ()
+        return None
+    assert grid.axes == axes
+    if not axes:
+        groups = [groups_of(term, codes) for term in terms]
+        assert all(refines(g, h) or refines(h, g) for g, h in product(groups, groups))
+    assert grid.shape == tuple(n_levels[f] for f in axes)
+    assert grid.rest == tuple(f for f in range(len(codes)) if f not in axes)
+    check_cells(grid, codes, n_levels)
+    return grid
+
+
+def check_cells(grid, codes, n_levels):
+    """The cells are those that occur, and joining the facets leads each row to its own."""
+    n = codes[0].size
+    occurring = Counter(groups_of(grid.rest, codes)) if grid.rest else Counter({(): n})
+    assert grid.n_cells == len(occurring)
+    assert grid.n_combinations == np.prod(grid.shape, dtype=int)
+    cells = list(zip(*(levels.tolist() for levels in grid.levels), strict=True)) or [()]
+    assert set(cells) == set(occurring)
+    for cell, rows in zip(cells, grid.cell_n, strict=True):
+        assert rows * grid.n_combinations == occurring[cell]
+    if not grid.rest:
+        assert grid.joins == ()
+        return
+    (first, keys), *joins = grid.joins
+    np.testing.assert_array_equal(keys, np.arange(n_levels[first]))
+    number = codes[first]
+    for facet, keys in joins:
+        assert (np.diff(keys) > 0).all()
+        number = find_combinations(keys, number.astype(np.int64) * n_levels[facet] + codes[facet])
+    for facet, levels in zip(grid.rest, grid.levels, strict=True):
+        assert levels.dtype == np.int32
+        np.testing.assert_array_equal(levels[number], codes[facet])
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+@st.composite
+def grids(draw):
+    """Return a table of a grid: axes in any places, cells of any kind, in any order of rows."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    names = list(rng.permutation(FACETS[: draw(st.integers(1, 4))]))
+    n_axes = draw(st.integers(0, len(names)))
+    axes, rest = names[:n_axes], names[n_axes:]
+    cells = pd.DataFrame({f: rng.integers(0, rng.integers(2, 4), 6) for f in rest})
+    kind = draw(st.sampled_from(["any", "nested by label", "starting anew"]))
+    if len(rest) > 1 and kind == "nested by label":
+        cells[rest[1]] = cells[rest[0]] * 10 + cells[rest[1]]
+    cells = cells.drop_duplicates() if rest else pd.DataFrame({"one": [0]})
+    for facet in rest:
+        if len(set(cells[facet])) == 1:
+            cells = pd.concat([cells, cells.assign(**{facet: 99})]).drop_duplicates()
+    replicates = draw(st.sampled_from(["one", "two", "unequal"]))
+    n = {"one": 1, "two": 2, "unequal": rng.integers(1, 4, len(cells))}[replicates]
+    table = (
+        cells.loc[cells.index.repeat(n)]
+        if np.ndim(n) == 0
+        else cells.iloc[np.repeat(np.arange(len(cells)), n)]
+    )
+    for axis in axes:
+        table = table.merge(pd.DataFrame({axis: range(rng.integers(2, 4))}), how="cross")
+    table = table[[f for f in FACETS if f in names]]
+    return table.sample(frac=1.0, random_state=int(rng.integers(10**6))).reset_index(drop=True)
+
+
+def some_terms(n_facets, seed):
+    rng = np.random.default_rng(seed)
+    every = [tuple(np.flatnonzero(list(s))) for s in product([0, 1], repeat=n_facets) if any(s)]
+    chosen = rng.permutation(len(every))[: rng.integers(1, 4)]
+    return [tuple(int(f) for f in every[k]) for k in chosen]
+
+
+@settings(deadline=None, max_examples=200)
+@given(grids(), st.integers(0, 10**6))
+def test_a_grid_has_all_its_axes(table, seed):
+    grid = check_grid(table, some_terms(table.shape[1], seed))
+    if table.shape[1] == 1:
+        assert grid is not None
+
+
+@settings(deadline=None, max_examples=100)
+@given(grids(), st.integers(0, 10**6), st.booleans())
+def test_one_row_more_or_less(table, seed, more):
+    row = seed % len(table)
+    changed = pd.concat([table, table.iloc[[row]]]) if more else table.drop(index=row)
+    if all(len(set(changed[f])) > 1 for f in changed):
+        check_grid(changed, some_terms(table.shape[1], seed))
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables(), st.integers(0, 10**6))
+def test_any_table(table, seed):
+    check_grid(table, some_terms(3, seed))
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_axes_of_simulated_designs(name):
+    formula, data = gridded(name)
+    design = design_of(formula, data)
+    found = {design.facets[f].name for f in design.grid.axes}
+    expected = set(GRIDS[name][1])
+    assert found == expected
+    check_grid(data[[f.name for f in design.facets]], [t.facets for t in design.terms])
+
+
+def test_nested_terms_need_no_axes():
+    _, table = gridded("nested")
+    codes, n_levels = coded(table[["a", "b", "c"]])
+    assert find_grid(codes, n_levels, [(0,), (0, 1), (0, 1, 2)]).axes == ()
+    # Labels say that c lies in b, and b in a.
+    assert find_grid(codes, n_levels, [(2,), (0,), (1,)]).axes == ()
+
+
+def test_crossed_terms_without_an_axis_have_no_grid():
+    codes, n_levels = coded(pd.DataFrame({"a": [0, 0, 1, 1, 2], "b": [0, 1, 1, 2, 2]}))
+    assert find_grid(codes, n_levels, [(0,), (1,)]) is None
+    assert find_grid(codes, n_levels, [(0,), (0, 1)]).axes == ()
+
+
+def test_thirty_facets_are_too_many_combinations_for_a_grid():
+    """8³⁰ combinations exceed 64 bits."""
+    rng = np.random.default_rng(0)
+    codes = [rng.permutation(np.arange(800, dtype=np.int32) % 8) for _ in range(30)]
+    assert find_grid(codes, [8] * 30, [(f,) for f in range(30)]) is None
+
+
+# The structure ----------------------------------------------------------------------------------
+
+
+def check_structures(formula, data):
+    """The cells of the grid say of the design what the rows say."""
+    design = design_of(formula, data)
+    codes = encode_facets(design, formula, data)
+    n_levels = tuple(facet.size for facet in design.facets)
+    found = describe_structure(design.formula, n_levels, codes, len(data), design.grid)
+    expected = describe_structure(design.formula, n_levels, codes, len(data), None)
+    assert found == expected
+    assert found.report() == expected.report()
+
+
+def encode_facets(design, formula, data):
+    chunk = encode(design, rows_of(formula, data))
+    return tuple(chunk.level_codes(f) for f in range(len(design.facets)))
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_structure_from_the_grid(name):
+    check_structures(*gridded(name))
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("make", [balanced, unbalanced])
+def test_structure_of_other_designs(name, make):
+    check_structures(*make(name))
+
+
+FORMULAS = [
+    "y ~ (1|a) + (1|b) + (1|c)",
+    "y ~ (1|a/b) + (1|c)",
+    "y ~ (1|a) + (1|b/c)",
+    "y ~ (1|a) + (1|c/b) + (1|a:c)",
+    "y ~ (1|a:b) + (1|c)",
+    "y ~ (1|a/b/c)",
+    "y ~ (1|b:c) + (1|a:c)",
+]
+
+
+@settings(deadline=None, max_examples=100)
+@given(grids().filter(lambda t: {"a", "b", "c"} <= set(t.columns)), st.sampled_from(FORMULAS))
+def test_structure_of_drawn_grids(table, formula):
+    data = table.drop(columns="d", errors="ignore")
+    data = data.assign(y=np.random.default_rng(0).normal(size=len(data)))
+    terms = [term.facets for term in parse(formula).random]
+    if len(data) > 12 and all(len(data.drop_duplicates(list(t))) < len(data) for t in terms):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_structures(formula, data)
