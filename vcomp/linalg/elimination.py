@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.kernels import ldl
+from vcomp.kernels import ldl, selected_inverse
 from vcomp.linalg.ordering import Plan
 from vcomp.linalg.threads import limited_blas
 
@@ -224,7 +224,7 @@ class Inverse:
         self._factor = factor
         pattern = factor.pattern
         self.corner = _inverted(factor.corner)
-        self._leaf_part: FloatArray = ldl.leaf_diagonal(
+        self._leaf_part: FloatArray = selected_inverse.leaf_diagonal(
             pattern.tail_ptr,
             pattern.tail_cols,
             pattern.first,
@@ -233,7 +233,7 @@ class Inverse:
             pattern.cut,
             self.corner,
         )
-        self._entries, self._leading = ldl.selected_inverse(
+        self._entries, self._leading = selected_inverse.selected_inverse(
             pattern.ptr,
             pattern.rows,
             factor.values,
@@ -287,7 +287,7 @@ class Inverse:
         With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
         """
         pattern, pivots = self._factor.pattern, self._factor.pivots
-        gram: FloatArray = ldl.tail_gram(
+        gram: FloatArray = selected_inverse.tail_gram(
             pattern.tail_ptr,
             pattern.tail_cols,
             pattern.first,
@@ -316,9 +316,9 @@ class Inverse:
             factor.pivots,
             slope,
         )
-        ldl.mirror_lower(d_corner)
+        selected_inverse.mirror_lower(d_corner)
         d_inverse = -(self.corner @ d_corner @ self.corner)
-        d_leading = ldl.inverse_derivative(
+        d_leading = selected_inverse.inverse_derivative(
             pattern.ptr,
             pattern.rows,
             factor.values,
@@ -344,7 +344,7 @@ def _inverted(corner: FloatArray) -> FloatArray:
     with limited_blas(corner.shape[0]):
         upper, _ = dpotri(np.array(corner.T, order="F"), lower=0, overwrite_c=1)
     lower: FloatArray = upper.T
-    ldl.mirror_lower(lower)
+    selected_inverse.mirror_lower(lower)
     return lower
 
 
