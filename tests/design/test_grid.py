@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -196,7 +197,9 @@ def check_structures(formula, data):
     n_levels = tuple(facet.size for facet in design.facets)
     found = describe_structure(design.formula, n_levels, codes, len(data), design.grid)
     expected = describe_structure(design.formula, n_levels, codes, len(data), None)
-    assert found == expected
+    # Harmonic means of as many numbers in another order.
+    assert found.sizes == pytest.approx(expected.sizes, rel=1e-14)
+    assert replace(found, sizes=expected.sizes) == expected
     assert found.report() == expected.report()
 
 
