@@ -9,6 +9,12 @@ from vcomp._typing import IntArray, LongArray
 
 __all__ = ["elimination_tree", "minimum_degree"]
 
+_NODE, _CLIQUE, _ABSORBED = 0, 1, 2
+"""States: not yet eliminated; eliminated, its neighbours a clique; within a larger clique."""
+
+_FEW = 32
+"""Neighbours that are few however small the rest is."""
+
 
 @njit(cache=True, nogil=True)
 def elimination_tree(
@@ -43,10 +49,98 @@ def elimination_tree(
 
 
 @njit(cache=True, nogil=True)
-def _grown(pool: IntArray, needed: int) -> IntArray:
-    larger = np.empty(2 * needed, np.int32)
-    larger[: pool.size] = pool
-    return larger
+def _put(i: int, degree: int, head: LongArray, after: LongArray, before: LongArray) -> None:
+    """Put node i in front of the list of nodes of a degree."""
+    before[i] = -1
+    after[i] = head[degree]
+    if head[degree] >= 0:
+        before[head[degree]] = i
+    head[degree] = i
+
+
+@njit(cache=True, nogil=True)
+def _take(i: int, degree: int, head: LongArray, after: LongArray, before: LongArray) -> None:
+    """Take node i out of the list of nodes of a degree."""
+    if before[i] >= 0:
+        after[before[i]] = after[i]
+    else:
+        head[degree] = after[i]
+    if after[i] >= 0:
+        before[after[i]] = before[i]
+
+
+@njit(cache=True, nogil=True)
+def _add_new(
+    found: IntArray, step: int, state: IntArray, mark: LongArray, members: IntArray, used: int
+) -> int:
+    """Append to `members` the nodes that are left and not yet marked; return the new end."""
+    for i in found:
+        if state[i] == _NODE and mark[i] != step:
+            mark[i] = step
+            members[used] = i
+            used += 1
+    return used
+
+
+@njit(cache=True, nogil=True)
+def _count_outside(
+    members: IntArray,
+    step: int,
+    start: LongArray,
+    n_cliques: LongArray,
+    cliques: IntArray,
+    state: IntArray,
+    size: LongArray,
+    stamp: LongArray,
+    outside: LongArray,
+) -> None:
+    """Count how many nodes of each other clique are not among `members`."""
+    for i in members:
+        for q in range(start[i], start[i] + n_cliques[i]):
+            e = cliques[q]
+            if state[e] == _CLIQUE:
+                if stamp[e] != step:
+                    stamp[e] = step
+                    outside[e] = size[e]
+                outside[e] -= 1
+
+
+@njit(cache=True, nogil=True)
+def _prune(
+    i: int,
+    pivot: int,
+    step: int,
+    start: LongArray,
+    near: IntArray,
+    n_near: LongArray,
+    cliques: IntArray,
+    n_cliques: LongArray,
+    state: IntArray,
+    mark: LongArray,
+    outside: LongArray,
+) -> int:
+    """Drop what the pivot's clique covers from the lists of node i; return a bound on the rest."""
+    kept, total = start[i], 0
+    for q in range(start[i], start[i] + n_cliques[i]):
+        e = cliques[q]
+        if state[e] == _CLIQUE and e != pivot:
+            if outside[e] == 0:
+                state[e] = _ABSORBED
+                continue
+            cliques[kept] = e
+            kept += 1
+            total += outside[e]
+    # There is room: the pivot was a neighbour, or one of its cliques was dropped.
+    cliques[kept] = pivot
+    n_cliques[i] = kept + 1 - start[i]
+    kept = start[i]
+    for q in range(start[i], start[i] + n_near[i]):
+        u = near[q]
+        if state[u] == _NODE and mark[u] != step:
+            near[kept] = u
+            kept += 1
+    n_near[i] = kept - start[i]
+    return int(total + n_near[i])
 
 
 @njit(cache=True, nogil=True)
@@ -65,109 +159,47 @@ def minimum_degree(
     dense_share : it ends when the fewest neighbours exceed this share of the nodes that are left
     """
     n = indptr.size - 1
-    # Lists of neighbours, then of cliques that the node is in, then the cliques' members.
-    near_size, clique_size = np.empty(n, np.int64), np.zeros(n, np.int64)
-    near, in_cliques = indices.copy(), np.empty(indices.size, np.int32)
-    members = np.empty(max(indices.size, 1), np.int32)
-    m_start, m_size, used = np.zeros(n, np.int64), np.zeros(n, np.int64), 0
-    degree = np.empty(n, np.int64)
+    near, cliques = indices.copy(), np.empty(indices.size, np.int32)
+    n_near, n_cliques = indptr[1:] - indptr[:-1], np.zeros(n, np.int64)
+    members, used = np.empty(max(indices.size, 1), np.int32), 0
+    begin, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    degree = n_near.copy()
     head, after, before = np.full(n + 1, -1), np.full(n, -1), np.full(n, -1)
     for i in range(n - 1, -1, -1):
-        near_size[i] = degree[i] = indptr[i + 1] - indptr[i]
-        after[i] = head[degree[i]]
-        if head[degree[i]] >= 0:
-            before[head[degree[i]]] = i
-        head[degree[i]] = i
-    state = np.zeros(n, np.int8)  # 0 a node, 1 eliminated with a clique, 2 its clique absorbed
-    mark, left, stamp = np.full(n, -1, np.int64), np.empty(n, np.int64), np.full(n, -1, np.int64)
-    order = np.empty(n, np.int32)
+        _put(i, degree[i], head, after, before)
+    state, order = np.zeros(n, np.int32), np.empty(n, np.int32)
+    mark, stamp, outside = np.full(n, -1), np.full(n, -1), np.empty(n, np.int64)
     lowest = 0
     for step in range(n):
         while head[lowest] < 0:
             lowest += 1
-        if lowest > dense_share * (n - step - 1) and lowest > 32:
-            place = step
-            for i in range(n):
-                if state[i] == 0:
-                    order[place] = i
-                    place += 1
+        if lowest > dense_share * (n - step - 1) and lowest > _FEW:
+            order[step:] = np.flatnonzero(state == _NODE)
             return order, step
         pivot = head[lowest]
-        head[lowest] = after[pivot]
-        if after[pivot] >= 0:
-            before[after[pivot]] = -1
-        order[step] = pivot
-        state[pivot] = 1
-        mark[pivot] = step
-        # The pivot's clique: its neighbours, its own and those through its cliques.
-        bound = near_size[pivot]
-        for q in range(clique_size[pivot]):
-            bound += m_size[in_cliques[indptr[pivot] + q]]
-        if used + bound > members.size:
-            members = _grown(members, used + bound)
-        m_start[pivot] = used
-        for p in range(indptr[pivot], indptr[pivot] + near_size[pivot]):
-            i = near[p]
-            if state[i] == 0 and mark[i] != step:
-                mark[i] = step
-                members[used] = i
-                used += 1
-        for q in range(indptr[pivot], indptr[pivot] + clique_size[pivot]):
-            e = in_cliques[q]
-            for p in range(m_start[e], m_start[e] + m_size[e]):
-                i = members[p]
-                if state[i] == 0 and mark[i] != step:
-                    mark[i] = step
-                    members[used] = i
-                    used += 1
-            state[e] = 2
-        m_size[pivot] = used - m_start[pivot]
-        # How much of each other clique lies outside this one.
-        for p in range(m_start[pivot], used):
-            i = members[p]
-            for q in range(indptr[i], indptr[i] + clique_size[i]):
-                e = in_cliques[q]
-                if state[e] == 1:
-                    if stamp[e] != step:
-                        stamp[e] = step
-                        left[e] = m_size[e]
-                    left[e] -= 1
-        for p in range(m_start[pivot], used):
-            i = members[p]
-            kept, outside = indptr[i], m_size[pivot] - 1
-            for q in range(indptr[i], indptr[i] + clique_size[i]):
-                e = in_cliques[q]
-                if state[e] == 1 and e != pivot:
-                    if left[e] == 0:
-                        state[e] = 2
-                        continue
-                    in_cliques[kept] = e
-                    kept += 1
-                    outside += left[e]
-            clique_size[i] = kept - indptr[i]
-            kept = indptr[i]
-            for q in range(indptr[i], indptr[i] + near_size[i]):
-                u = near[q]
-                if state[u] == 0 and mark[u] != step:
-                    near[kept] = u
-                    kept += 1
-            near_size[i] = kept - indptr[i]
-            in_cliques[indptr[i] + clique_size[i]] = pivot
-            clique_size[i] += 1
-            new = min(n - step - 2, outside + near_size[i], degree[i] + m_size[pivot] - 1)
-            new = max(new, 0)
-            # Move it to the list of its new degree.
-            if before[i] >= 0:
-                after[before[i]] = after[i]
-            else:
-                head[degree[i]] = after[i]
-            if after[i] >= 0:
-                before[after[i]] = before[i]
-            degree[i] = new
-            before[i] = -1
-            after[i] = head[new]
-            if head[new] >= 0:
-                before[head[new]] = i
-            head[new] = i
-            lowest = min(lowest, new)
+        _take(pivot, lowest, head, after, before)
+        order[step], state[pivot], mark[pivot] = pivot, _CLIQUE, step
+        own = cliques[indptr[pivot] : indptr[pivot] + n_cliques[pivot]]
+        bound = used + n_near[pivot] + size[own].sum()
+        if bound > members.size:
+            members = np.concatenate((members[:used], np.empty(2 * bound - used, np.int32)))
+        begin[pivot] = used
+        nodes = near[indptr[pivot] : indptr[pivot] + n_near[pivot]]
+        used = _add_new(nodes, step, state, mark, members, used)
+        for e in own:
+            nodes = members[begin[e] : begin[e] + size[e]]
+            used = _add_new(nodes, step, state, mark, members, used)
+            state[e] = _ABSORBED
+        clique = members[begin[pivot] : used]
+        size[pivot] = clique.size
+        _count_outside(clique, step, indptr, n_cliques, cliques, state, size, stamp, outside)
+        for i in clique:
+            rest = _prune(
+                i, pivot, step, indptr, near, n_near, cliques, n_cliques, state, mark, outside
+            )
+            _take(i, degree[i], head, after, before)
+            # Approximate: cliques may overlap, so what it had before and gained is a bound too.
+            degree[i] = min(n - step - 2, rest + clique.size - 1, degree[i] + clique.size - 1)
+            _put(i, degree[i], head, after, before)
+            lowest = min(lowest, degree[i])
     return order, n
