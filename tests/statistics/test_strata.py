@@ -1,0 +1,221 @@
+"""Strata of a complete grid: against projections written out as dense matrices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from designs import GRIDS, gridded
+
+import vcomp
+from vcomp.statistics import accumulate
+from vcomp.statistics import stratify as module
+from vcomp.statistics.stratify import stratify
+
+
+def model_of(name, fixed="1", seed=0):
+    formula, data = gridded(name, seed)
+    return vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
+
+
+def indicator(codes):
+    _, inverse = np.unique(np.asarray(codes), axis=0, return_inverse=True)
+    return np.eye(inverse.max() + 1)[inverse]
+
+
+def mean_projector(Z):
+    """Return the projector on what is constant within groups."""
+    return Z @ np.diag(1.0 / Z.sum(axis=0)) @ Z.T
+
+
+def stratum_projector(model, contrasts):
+    """Return the projector on the contrasts of some axes, in the means of the others.
+
+    What is left within cells belongs to the stratum of all means.
+    """
+    chunk, grid, n = model.chunk, model.design.grid, model.nobs
+    facets = range(len(model.design.facets))
+    cells = mean_projector(indicator(np.column_stack([chunk.level_codes(f) for f in facets])))
+    P = cells
+    for position, axis in enumerate(grid.axes):
+        others = [chunk.level_codes(f) for f in facets if f != axis]
+        # The mean over one axis is constant in the cells of all other facets.
+        mean = mean_projector(indicator(np.column_stack([np.zeros(n, int), *others])))
+        P = P @ (cells - mean if position in contrasts else mean)
+    return P if contrasts else P + np.eye(n) - cells
+
+
+def grouping_projectors(model):
+    """Return for each term what is constant in the groups of its facets that are no axes."""
+    chunk, grid, n = model.chunk, model.design.grid, model.nobs
+    projectors = []
+    for term in model.design.terms:
+        rest = [chunk.level_codes(f) for f in term.facets if f not in grid.axes]
+        axes = [chunk.level_codes(f) for f in grid.axes]
+        columns = [*axes, *rest]
+        Z = indicator(np.column_stack(columns)) if columns else np.ones((n, 1))
+        projectors.append(mean_projector(Z))
+    return projectors
+
+
+def squares_of(stats, stratum):
+    """Return Σ n m² of the columns in each grouping, and of single observations as the last."""
+    tables, columns = stats.remainder.tables, stratum.columns
+    if stats.remainder.parents is None:
+        squares = [
+            np.einsum("q,qbr,qdr->bd", n, m, m)
+            for n, m in zip(tables.group_n, columns.means, strict=True)
+        ]
+        return [*squares, columns.within]
+    codes = np.arange(tables.group_n[-1].size)
+    squares = []
+    for level in range(stats.remainder.n_groupings - 1, -1, -1):
+        n, inner = tables.group_n[level], tables.group_n[-1]
+        sums = np.zeros((n.size, *columns.means[0].shape[1:]))
+        np.add.at(sums, codes, inner[:, None, None] * columns.means[0])
+        squares.append(np.einsum("qbr,qdr,q->bd", sums, sums, 1.0 / n))
+        if level:
+            codes = stats.remainder.parents[level - 1][codes]
+    return [*squares[::-1], squares[0] + columns.within]
+
+
+CASES = [(name, "1") for name in GRIDS]
+CASES += [(name, "xp") for name in ("per document", "deep", "crossed", "replicated")]
+CASES += [(name, "xi + xd") for name in ("per document", "not nested, replicated", "nested")]
+CASES += [(name, "xp + xi") for name in ("single cells", "two axes, not nested")]
+
+
+@pytest.mark.parametrize(("name", "fixed"), CASES)
+def test_squares_of_strata_are_those_of_projections(name, fixed):
+    model = model_of(name, fixed)
+    stats, chunk = model.statistics.strata, model.chunk
+    B = np.column_stack([chunk.y, chunk.X])
+    groupings = grouping_projectors(model)
+    k = len(model.design.grid.axes)
+    subsets = [s for size in range(k + 1) for s in combinations(range(k), size)]
+    assert {s.contrasts for s in stats.strata} == set(subsets)
+    assert len(stats.strata) == len(subsets)
+    for stratum in stats.strata:
+        columns = [0, *(1 + j for j in stratum.fixed)]
+        part = stratum_projector(model, stratum.contrasts) @ B[:, columns]
+        squares = squares_of(stats, stratum)
+        np.testing.assert_allclose(squares[-1], part.T @ part, atol=1e-11)
+        for t, M in enumerate(groupings):
+            found = squares[stats.term_groupings[t]]
+            np.testing.assert_allclose(found, part.T @ M @ part, atol=1e-11)
+        shape = model.design.grid.shape
+        assert stratum.multiplicity == np.prod([shape[f] - 1 for f in stratum.contrasts])
+
+
+@pytest.mark.parametrize(("name", "fixed"), CASES)
+def test_strata_hold_everything(name, fixed):
+    """Their covariance matrices on their spaces make up V, and their squares those of the rows."""
+    model = model_of(name, fixed)
+    stats, sums = model.statistics.strata, accumulate(model.chunk)
+    total = sum(squares_of(stats, s)[-1][0, 0] for s in stats.strata)
+    assert total == pytest.approx(sums.yy, rel=1e-12)
+    assert sorted(j for s in stats.strata for j in s.fixed) == list(range(sums.n_fixed))
+    v = np.linspace(0.5, 2.0, stats.n_terms + 1)
+    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    V = sum(s * z @ z.T for s, z in zip(v, Z, strict=False)) + v[-1] * np.eye(model.nobs)
+    trace = trace_of_square = 0.0
+    for stratum in stats.strata:
+        P, c = stratum_projector(model, stratum.contrasts), stratum.coefficients @ v
+        assert np.abs(P @ V - V @ P).max() < 1e-11
+        trace_of_square += stratum.multiplicity * square_of(stats, c)
+        trace += np.trace(P)
+    assert trace == pytest.approx(model.nobs)
+    assert trace_of_square == pytest.approx(np.sum(V**2), rel=1e-12)
+    for at in ("n", "sizes", "n_terms", "n_fixed"):
+        assert getattr(stats, at) == getattr(sums, at)
+    for at in ("XX", "Xy", "yy"):
+        np.testing.assert_allclose(getattr(stats, at), getattr(sums, at), rtol=1e-13, atol=1e-11)
+    for t, u in product(range(stats.n_terms), repeat=2):
+        assert stats.is_finer(t, u) == sums.is_finer(t, u)
+
+
+def square_of(stats, c):
+    """Return tr(V_s²) of one vector of a stratum."""
+    tables = stats.remainder.tables
+    total = c[-1] ** 2 * tables.n
+    for a, n in enumerate(tables.group_n):
+        total += 2.0 * c[a] * c[-1] * n.sum()
+        for b in range(tables.n_terms):
+            total += c[a] * c[b] * np.square(tables.gram(a, b).toarray()).sum()
+    return total
+
+
+# The same numbers, however they are computed ----------------------------------------------------
+
+
+def numbers_of(stats):
+    """Return all numbers of the strata, as bytes."""
+    arrays = [stats.XX]
+    for stratum in stats.strata:
+        arrays += [stratum.coefficients, stratum.columns.within, *stratum.columns.means]
+    return b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)
+
+
+def reordered(chunk, order):
+    codes = tuple(np.ascontiguousarray(c[order]) for c in chunk.compact_codes)
+    X = chunk.X if chunk.X.strides[0] == 0 else chunk.X[order]
+    return replace(chunk, response=chunk.response[order], X=X, compact_codes=codes)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_order_of_rows(name):
+    """With one row in a cell it changes no bit; otherwise sums within cells are rounded anew."""
+    model = model_of(name)
+    chunk, grid = model.chunk, model.design.grid
+    order = np.random.default_rng(1).permutation(model.nobs)
+    once, again = stratify(chunk, grid), stratify(reordered(chunk, order), grid)
+    if (grid.cell_n == 1.0).all():
+        assert numbers_of(once) == numbers_of(again)
+    for one, other in zip(once.strata, again.strata, strict=True):
+        for a, b in zip(squares_of(once, one), squares_of(again, other), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("block", [1, 7, 10**6])
+@pytest.mark.parametrize(
+    "name", ["per document", "not nested", "unequally replicated", "three facets"]
+)
+def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, block, monkeypatch):
+    model = model_of(name, "xp")
+    usual = model.statistics.strata
+    monkeypatch.setattr(module, "_BLOCK", block)
+    found = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(module, "_THREADS", threads)
+        found.append(stratify(model.chunk, model.design.grid))
+    assert len({numbers_of(stats) for stats in found}) == 1
+    for one, other in zip(found[0].strata, usual.strata, strict=True):
+        np.testing.assert_allclose(
+            one.columns.within, other.columns.within, rtol=1e-13, atol=1e-13
+        )
+
+
+def test_too_many_axes_are_left_to_other_engines(monkeypatch):
+    model = model_of("three facets")
+    monkeypatch.setattr(module, "_MAX_AXES", 2)
+    assert stratify(model.chunk, model.design.grid) is None
+
+
+# Far from zero ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["per document", "replicated", "not nested", "nested"])
+def test_a_far_response_keeps_its_digits(name):
+    """Adding 2⁴⁰ to a response of few binary digits changes nothing but the mean."""
+    formula, data = gridded(name)
+    data["y"] = np.round(data["y"] * 64.0) / 64.0
+    near = vcomp.VarianceComponentsModel(formula, data).statistics.strata
+    far = vcomp.VarianceComponentsModel(
+        formula, data.assign(y=data["y"] + 2.0**40)
+    ).statistics.strata
+    for one, other in zip(near.strata, far.strata, strict=True):
+        if one.contrasts:
+            for a, b in zip(squares_of(near, one), squares_of(far, other), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-11)
