@@ -1,0 +1,98 @@
+"""Kernels of codes and grids against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.kernels.codes import (
+    determined_levels,
+    fill_counts,
+    mark_values,
+    number_values,
+    place_rows,
+)
+from vcomp.kernels.grid import cell_sums, place_cells, within_cells
+
+rows = st.tuples(st.integers(0, 10**6), st.integers(0, 30))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8])
+def test_values_and_their_numbers(dtype):
+    ends = np.iinfo(dtype)
+    for low in (ends.min, 3, ends.max - 5):
+        values = np.array([low + 5, low, low + 2, low, low + 5], dtype=dtype)
+        occurs = mark_values(values, np.int64(values.min()), 6)
+        np.testing.assert_array_equal(occurs, [True, False, True, False, False, True])
+        numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        found = number_values(values, np.int64(values.min()), numbers)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, [2, 0, 1, 0, 2])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_values_of_the_whole_range(dtype):
+    ends = np.iinfo(dtype)
+    values = np.array([ends.max, ends.min, 0], dtype=dtype)
+    width = int(ends.max) - int(ends.min) + 1
+    occurs = mark_values(values, np.int64(values.min()), width)
+    np.testing.assert_array_equal(np.flatnonzero(occurs) + int(ends.min), np.unique(values))
+    numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    expected = np.unique(values, return_inverse=True)[1]
+    np.testing.assert_array_equal(number_values(values, np.int64(values.min()), numbers), expected)
+
+
+@settings(deadline=None)
+@given(rows, st.integers(1, 6), st.integers(1, 3))
+def test_determined_levels(drawn, n_inner, n_outer):
+    seed, n = drawn
+    rng = np.random.default_rng(seed)
+    inner = rng.integers(0, n_inner, n).astype(np.int32)
+    outer = rng.integers(0, n_outer, n).astype(np.int32)
+    above = {i: set(outer[inner == i].tolist()) for i in range(n_inner)}
+    found = determined_levels(inner, outer, n_inner)
+    if any(len(levels) > 1 for levels in above.values()):
+        assert found.size == 0
+        return
+    # A level that does not occur has none above it.
+    expected = [min(above[i], default=-1) for i in range(n_inner)]
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == np.int32
+
+
+@settings(deadline=None)
+@given(rows, st.sampled_from([np.int32, np.int64]))
+def test_places_and_counts(drawn, dtype):
+    seed, n = drawn
+    rng = np.random.default_rng(seed)
+    shape = (3, 4, 5)
+    codes = [rng.integers(0, q, n).astype(np.int32) for q in shape]
+    places = np.zeros(n, dtype=dtype)
+    for c, q in zip(codes[:2], shape, strict=False):
+        place_rows(places, c, q)
+    order = rng.permutation(5).astype(np.int32)
+    place_cells(places, codes[2], order, 5)
+    expected = np.ravel_multi_index([codes[0], codes[1], order[codes[2]]], shape)
+    np.testing.assert_array_equal(places, expected)
+    assert places.dtype == dtype
+    counts = fill_counts(places, 60)
+    assert counts.dtype == np.int32
+    np.testing.assert_array_equal(counts, np.bincount(expected, minlength=60))
+
+
+@settings(deadline=None)
+@given(rows, st.sampled_from([np.int32, np.int64]))
+def test_sums_and_products_of_cells(drawn, dtype):
+    seed, n = drawn
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, 4, n).astype(dtype)
+    a, b = rng.normal(5.0, 1.0, (2, n))
+    Z = np.eye(4)[places]
+    sums = cell_sums(places, a, 4)
+    np.testing.assert_allclose(sums, Z.T @ a, rtol=1e-12, atol=1e-12)
+    counts = np.maximum(Z.sum(axis=0), 1.0)
+    mean_a, mean_b = Z.T @ a / counts, Z.T @ b / counts
+    expected = (a - Z @ mean_a) @ (b - Z @ mean_b)
+    assert within_cells(places, a, b, mean_a, mean_b) == pytest.approx(expected, abs=1e-11)
