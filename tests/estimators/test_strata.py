@@ -17,7 +17,7 @@ RTOL = 1e-12
 
 
 def fixed_parts(name):
-    """Return parts of which every column lives in one stratum."""
+    """Return parts with columns in one stratum each, and in several of them."""
     _, axes, cells, _ = GRIDS[name]
     parts = ["1", "0"]
     if axes:
@@ -26,7 +26,9 @@ def fixed_parts(name):
         parts += ["xi + xd"]
     if axes and cells:
         parts += ["xp + xi"]
-    return parts if axes else [*parts, "x", "0 + C(half) + x"]
+    if axes and cells:
+        parts += ["xp:xi + xp"]
+    return [*parts, "x", "0 + C(half) + x"]
 
 
 def model_of(name, fixed="1"):
@@ -136,19 +138,6 @@ def test_predicted_effects_and_their_variances(name, fixed):
             for variance, M in ((found.prediction_var, P), (found.conditional_var, Vi)):
                 expected = v[t] - v[t] ** 2 * np.diagonal(Z.T @ M @ Z)
                 np.testing.assert_allclose(variance[t], expected, **close)
-
-
-@pytest.mark.parametrize("fixed", ["x", "xp:xi", "xp + x", "0 + C(half)"])
-def test_columns_of_several_strata_need_another_engine(fixed):
-    model = model_of("per document", fixed)
-    assert model.design.grid is not None
-    assert model.statistics.strata is None
-    assert choose_engine(model.statistics, reml=True).name == "blocked"
-    with pytest.raises(vcomp.EstimationError, match="columns of the fixed part that each vary"):
-        model.fit(engine="strata")
-    v = np.linspace(0.5, 1.5, len(model.component_names))
-    dense = DenseLikelihood(model, reml=True)
-    assert model.loglike(v) == pytest.approx(dense.loglike(v), rel=1e-10)
 
 
 def test_no_grid_needs_another_engine():

@@ -54,8 +54,7 @@ def choose_engine(
             return StrataLikelihood(stats.strata, reml=reml)
         raise EstimationError(
             "engine='strata' needs a facet that is fully crossed with all others, each cell "
-            "equally often, or terms that are all nested, and columns of the fixed part that "
-            "each vary with such facets only or not at all; use engine='auto'"
+            "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "blocked":
         return BlockedLikelihood(stats.cross_products, reml=reml, names=names)

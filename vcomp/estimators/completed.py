@@ -16,18 +16,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.engine import Derivatives, InformationKind, Solution
-from vcomp.estimators.forms import Forms
 from vcomp.estimators.holes import HoleColumns, HoleMatrix
 from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.estimators.probes import AllUnits, Probes, Rademacher
 from vcomp.estimators.strata_effects import over_axes, single_cells
+from vcomp.estimators.totals import Totals
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.conjugate_gradients import Solved, conjugate_gradients, log_quadrature
 from vcomp.linalg.dense import solve_positive
@@ -137,7 +138,7 @@ class CompletedLikelihood:
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return score and average information at `v`, zeros allowed, and the value if exact."""
         point = self._at(v)
-        score = 0.5 * (point.squares - self._traces(point).mean(axis=1))
+        score = 0.5 * (point.total.quadratics - self._traces(point).mean(axis=1))
         value = self.loglike(v) if self.exact_value else np.nan
         return Derivatives(value, score, self._average(point))
 
@@ -161,7 +162,7 @@ class CompletedLikelihood:
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""
         point = self._at(v)
-        return point.beta.copy(), solve_positive(point.XVX, np.eye(self.n_fixed))
+        return point.total.beta.copy(), point.total.XVX.inverse()
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
@@ -212,12 +213,13 @@ class CompletedLikelihood:
             for s, c in self._columns.items()
         }
         split = split_columns(self._cells(), groupings)
-        total = _Totals(self.grid, v)
-        for contrasts, columns in split.items():
-            covariance = NestedCovariance(groupings.remainder, columns)
-            c = self.grid.coefficients[contrasts] @ v
-            total.add(contrasts, covariance.forms(c))
-        return _Point(v, matrix, total, solve_positive(total.gram[1:, 1:], total.gram[1:, 0]))
+        columns = list(range(1 + self.n_fixed))
+        total = Totals(v.size, len(columns))
+        for contrasts, grouped in split.items():
+            M = self.grid.coefficients[contrasts]
+            forms = NestedCovariance(groupings.remainder, grouped).forms(M @ v)
+            total.add(forms, M, prod(self.grid.shape[f] - 1 for f in contrasts), columns)
+        return _Point(v, matrix, total)
 
     def _solve(
         self, matrix: HoleMatrix, right: FloatArray, start: FloatArray | None = None
@@ -266,12 +268,7 @@ class CompletedLikelihood:
         log_holes = np.log(diagonal).sum() + np.concatenate([np.zeros(0), *logs])
         if self.exact_value:
             log_holes = log_holes.mean(keepdims=True) if log_holes.size else np.zeros(1)
-        deviance = point.total.log_det + log_holes + point.rss
-        p = self.n_fixed if self.reml else 0
-        deviance = deviance + (self.n - p) * np.log(2.0 * np.pi)
-        if p:
-            deviance = deviance + np.linalg.slogdet(point.XVX)[1]
-        loglikes: FloatArray = -0.5 * deviance
+        loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)
         return loglikes
 
     def _probe_columns(self) -> list[FloatArray]:
@@ -304,31 +301,25 @@ class CompletedLikelihood:
             point.traces = point.total.traces[:, None] - taken
         if not self.reml:
             return point.traces
-        used = np.array(
-            [np.trace(solve_positive(point.XVX, F[1:, 1:])) for F in point.total.first]
-        )
-        traces: FloatArray = point.traces - used[:, None]
+        traces: FloatArray = point.traces - point.total.fixed_traces()[:, None]
         return traces
 
     def _average(self, point: _Point) -> FloatArray:
         """Return ½ y'P V_t P V_u P y."""
         if point.average is None:
-            e = point.contrast
+            e = point.total.contrast
             rest = {
                 s: HoleColumns((c.values @ e)[:, None], np.tensordot(c.means, e, (1, 0))[:, None])
                 for s, c in self._columns.items()
             }
             h = point.matrix.derivatives(rest)[:, :, 0].T
-            plain = point.total.second @ e @ e - h.T @ self._solve(point.matrix, h).x
-            if e.size > 1:
-                mixed = np.array([F[1:] @ e for F in point.total.first])
-                plain = plain - mixed @ solve_positive(point.XVX, mixed.T)
-            point.average = 0.25 * (plain + plain.T)
+            total = point.total.average() - h.T @ self._solve(point.matrix, h).x
+            point.average = 0.25 * (total + total.T)
         return point.average
 
     def _effects(self, point: _Point) -> tuple[FloatArray, ...]:
         """Return û_t = σ²_t Z_t'P ỹ of the filled grid."""
-        grid, e = self.grid, point.contrast
+        grid, e = self.grid, point.total.contrast
         single = grid.groupings.remainder.n_groupings
         rest = split_axes(np.tensordot(e, self._tables, (0, 0)), grid.shape)
         sums = {}
@@ -348,59 +339,12 @@ class CompletedLikelihood:
         return tuple(effects)
 
 
-class _Totals:
-    """Forms of the filled grid, added up over strata in terms of the model's components."""
-
-    def __init__(self, grid: CompletedGrid, v: FloatArray) -> None:
-        self._grid = grid
-        b, k = grid.tables.shape[0], v.size
-        self.log_det = 0.0
-        self.traces = np.zeros(k)
-        self.gram = np.zeros((b, b))
-        self.first = np.zeros((k, b, b))
-        self.second = np.zeros((k, k, b, b))
-
-    def add(self, contrasts: tuple[int, ...], forms: Forms) -> None:
-        """Add one stratum."""
-        M = self._grid.coefficients[contrasts]
-        times = float(np.prod([self._grid.shape[f] - 1 for f in contrasts]))
-        self.log_det += times * forms.log_det
-        self.traces += times * (M.T @ forms.traces)
-        self.gram += forms.gram
-        self.first += np.einsum("lt,lbd->tbd", M, forms.first)
-        self.second += np.einsum("lt,mu,lmbd->tubd", M, M, forms.second, optimize=True)
-
-
 @dataclass(slots=True)
 class _Point:
     """The filled grid at one value of the components."""
 
     v: FloatArray
     matrix: HoleMatrix
-    total: _Totals
-    beta: FloatArray
+    total: Totals
     traces: FloatArray | None = None
     average: FloatArray | None = None
-
-    @property
-    def XVX(self) -> FloatArray:
-        """X'V⁻¹X of the rows."""
-        return self.total.gram[1:, 1:]
-
-    @property
-    def contrast(self) -> FloatArray:
-        """The combination of the columns that is y − Xβ̂."""
-        return np.concatenate([[1.0], -self.beta])
-
-    @property
-    def rss(self) -> float:
-        """The quadratic form y'P y of the rows."""
-        e = self.contrast
-        return float(e @ self.total.gram @ e)
-
-    @property
-    def squares(self) -> FloatArray:
-        """The forms y'P V_t P y."""
-        e = self.contrast
-        squares: FloatArray = self.total.first @ e @ e
-        return squares

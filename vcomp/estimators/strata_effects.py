@@ -21,7 +21,6 @@ from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.forms import Covariance
 from vcomp.estimators.nested import NestedCovariance
-from vcomp.linalg.dense import solve_positive
 from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
 from vcomp.statistics.stratify import split_axes
 
@@ -29,7 +28,11 @@ __all__ = ["over_axes", "single_cells", "strata_solution"]
 
 
 def strata_solution(
-    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray
+    stats: StratumStatistics,
+    covariances: Sequence[Covariance],
+    v: FloatArray,
+    beta: FloatArray,
+    cov_beta: FloatArray,
 ) -> Solution:
     """Return fixed effects and predicted effects at components `v`.
 
@@ -38,15 +41,11 @@ def strata_solution(
     stats : strata whose remaining facets are nested
     covariances : of the strata
     v : (k + 1,) components, the residual last
+    beta, cov_beta : fixed effects at `v` with their covariance
     """
-    parts = [_Part(stats, s, c, v) for s, c in zip(stats.strata, covariances, strict=True)]
-    beta, cov_beta = np.zeros(stats.n_fixed), np.zeros((stats.n_fixed, stats.n_fixed))
-    for part in parts:
-        columns = list(part.stratum.fixed)
-        beta[columns] = part.beta
-        cov_beta[np.ix_(columns, columns)] = part.cov_beta
+    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
-    rest = {} if cells is None else _residual_parts(cells, beta)
+    split = {} if cells is None else _split_cells(cells, beta)
     effects, prediction, conditional = [], [], []
     for t in range(stats.n_terms):
         if v[t] == 0.0:
@@ -56,11 +55,12 @@ def strata_solution(
             conditional.append(nothing)
             continue
         inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
-        sums, diagonal, fixed = _term_forms(stats, t, inside, rest, cells)
+        sums, diagonal, fixed = _term_forms(stats, t, inside, split)
         places = stats.layout.places(t)
         effects.append(v[t] * sums[places])
         conditional.append(v[t] - v[t] ** 2 * diagonal[places])
-        prediction.append(conditional[-1] + v[t] ** 2 * fixed[places])
+        used = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
+        prediction.append(conditional[-1] + v[t] ** 2 * used[places])
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
 
 
@@ -68,16 +68,12 @@ class _Part:
     """One stratum at given components: what its groups hold of P y, of V⁻¹ and of V⁻¹X."""
 
     def __init__(
-        self, stats: StratumStatistics, stratum: Stratum, covariance: Covariance, v: FloatArray
+        self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
     ) -> None:
         assert isinstance(covariance, NestedCovariance)
         self.stratum = stratum
         self.c = stratum.coefficients @ v
-        _, gram = covariance.log_det_and_gram(self.c)
-        p = gram.shape[0] - 1
-        self.cov_beta = solve_positive(gram[1:, 1:], np.eye(p))
-        self.beta = solve_positive(gram[1:, 1:], gram[1:, 0])
-        contrast = np.concatenate([[1.0], -self.beta])
+        contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
         projections = covariance.projections(self.c)
         # (r, q): replicates are combinations of axis levels.
         self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
@@ -86,44 +82,48 @@ class _Part:
         self.single_diagonal = covariance.single_diagonal(self.c)
 
 
-def _residual_parts(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], FloatArray]:
-    """Return y − Xβ̂ of the cells in every stratum."""
+def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[FloatArray]]:
+    """Return y − Xβ̂ and the columns of X of the cells in every stratum."""
     table = cells.tables[0].copy()
     for column, b in zip(cells.tables[1:], beta, strict=True):
         table -= b * column
-    return split_axes(table, cells.shape)
+    columns = [np.broadcast_to(column, table.shape).copy() for column in cells.tables[1:]]
+    parts = [split_axes(column, cells.shape) for column in [table, *columns]]
+    return {contrasts: [part[contrasts] for part in parts] for contrasts in parts[0]}
 
 
 def _term_forms(
     stats: StratumStatistics,
     term: int,
     parts: Sequence[_Part],
-    rest: dict[tuple[int, ...], FloatArray],
-    cells: Cells | None,
+    split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return Z'P y, and the diagonals of Z'V⁻¹Z and Z'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z of a term.
+    """Return Z'P y (g,), the diagonal of Z'V⁻¹Z (g,), and X'V⁻¹Z (p, g) of a term.
 
     They are in the order of the layout: combinations of the term's axes, then its groups of cells.
     """
     axes = sorted(stats.term_axes[term])
     outside = prod(n for f, n in enumerate(stats.shape) if f not in axes)
-    sums, diagonal, fixed = {}, np.zeros(1), np.zeros(1)
+    sums, diagonal = {}, np.zeros(1)
+    fixed: list[dict[tuple[int, ...], FloatArray]] = [{} for _ in range(stats.n_fixed)]
     for part in parts:
         contrasts = part.stratum.contrasts
         away = prod(stats.shape[f] for f in axes if f not in contrasts)
         share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
         grouping = stats.term_groupings[term]
-        sums[contrasts], squares, used = _group_forms(stats, part, grouping, rest, cells)
+        sums[contrasts], squares, used = _group_forms(stats, part, grouping, split)
         diagonal = diagonal + outside * share * squares
-        if part.beta.size:
-            taken = np.einsum("irq,ij,jrq->rq", used, part.cov_beta, used)
-            kept = tuple(stats.shape[f] if f in contrasts else 1 for f in axes)
-            fixed = fixed + outside / away * taken.reshape((*kept, -1))
+        for column, j in zip(used, part.stratum.fixed, strict=True):
+            fixed[j][contrasts] = column
     total = over_axes(stats.shape, axes, sums)
+    columns = [
+        np.broadcast_to(over_axes(stats.shape, axes, parts_of), total.shape).ravel()
+        for parts_of in fixed
+    ]
     return (
         total.ravel(),
         np.broadcast_to(diagonal, total.shape).ravel(),
-        np.broadcast_to(fixed, total.shape).ravel(),
+        np.array(columns).reshape(stats.n_fixed, total.size),
     )
 
 
@@ -174,18 +174,16 @@ def _group_forms(
     stats: StratumStatistics,
     part: _Part,
     grouping: int,
-    rest: dict[tuple[int, ...], FloatArray],
-    cells: Cells | None,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return Z'P y (r, q), the diagonal of Z'V⁻¹Z (q,), and Z'V⁻¹X (p, r, q) in one stratum."""
+    split: dict[tuple[int, ...], list[FloatArray]],
+) -> tuple[FloatArray, FloatArray, Sequence[FloatArray]]:
+    """Return Z'P y (r, q), the diagonal of Z'V⁻¹Z (q,), and columns of Z'V⁻¹X, (r, q) each."""
     if grouping < stats.remainder.n_groupings:
-        return part.sums[grouping], part.diagonals[grouping], part.fixed[grouping]
-    assert cells is not None
-    codes, contrasts = stats.layout.codes, part.stratum.contrasts
-    left = single_cells(rest[contrasts].copy(), part.c, part.sums, codes)
-    used = np.zeros((part.beta.size, *left.shape))
-    for i, j in enumerate(part.stratum.fixed):
-        column = np.broadcast_to(cells.tables[1 + j], cells.tables[0].shape)
-        values = split_axes(column.copy(), stats.shape)[contrasts]
-        used[i] = single_cells(values, part.c, [f[i] for f in part.fixed], codes)
+        return part.sums[grouping], part.diagonals[grouping], list(part.fixed[grouping])
+    codes = stats.layout.codes
+    rest, *columns = split[part.stratum.contrasts]
+    left = single_cells(rest.copy(), part.c, part.sums, codes)
+    used = [
+        single_cells(columns[j].copy(), part.c, [f[i] for f in part.fixed], codes)
+        for i, j in enumerate(part.stratum.fixed)
+    ]
     return left, part.single_diagonal[codes[-1]], used

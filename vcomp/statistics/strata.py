@@ -79,7 +79,7 @@ class Stratum:
     multiplicity : Π (n_f − 1) over them, its number of independent vectors
     coefficients : (L + 1, k + 1) components of its covariance matrix (rows: groupings, then single
         observations) in terms of those of the model (columns, the residual last)
-    fixed : the columns of X that live in it
+    fixed : the columns of X that have a part in it
     columns : y and these columns
     """
 

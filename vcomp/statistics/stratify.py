@@ -32,7 +32,7 @@ _BLOCK = 131_072
 """Cells that are worked on together: what a core's second cache holds."""
 
 _NOTHING = 1e-20
-"""A column whose square in a stratum is below this share of the whole is not in it."""
+"""A column whose square in a stratum is below this share of the whole has no part in it."""
 
 _ROUNDED_MEAN = 1e-12
 """The same for its mean, which centring leaves at the rounding of a number far from zero."""
@@ -43,7 +43,7 @@ _THREADS = 2
 
 
 def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
-    """Return the strata of the rows; None where they are too many or do not hold the fixed part.
+    """Return the strata of the rows; None where they are too many.
 
     Parameters
     ----------
@@ -55,15 +55,11 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
     groupings = find_groupings(chunk.terms, grid)
     cells = _tabulate(chunk, grid, groupings)
     split = split_columns(cells, groupings)
-    homes = _homes(split, groupings, intercept=any(_is_constant(x) for x in chunk.X.T))
-    if homes is None:
-        return None
+    inside = _columns_inside(split, groupings, intercept=any(_is_constant(x) for x in chunk.X.T))
     del cells  # as large as the response
-    single, contrasts = groupings.remainder.n_groupings, list(split)
+    single = groupings.remainder.n_groupings
     strata = []
-    for s, subset in enumerate(contrasts):
-        fixed = tuple(j for j, home in enumerate(homes) if home == s)
-        kept = [0, *(j + 1 for j in fixed)]
+    for (subset, columns), fixed in zip(split.items(), inside, strict=True):
         strata.append(
             Stratum(
                 contrasts=subset,
@@ -72,7 +68,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
                     grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(subset)
                 ),
                 fixed=fixed,
-                columns=_kept(split[subset], kept),
+                columns=_kept(columns, [0, *(j + 1 for j in fixed)]),
             )
         )
     X, y = chunk.X, chunk.y
@@ -276,22 +272,24 @@ def _block(table: FloatArray, block: slice) -> FloatArray:
 def _products(
     columns: Sequence[FloatArray], weights: FloatArray | None, block: slice
 ) -> FloatArray:
-    b = len(columns)
-    products = np.empty((b, b))
-    for i in range(b):
-        left = columns[i] if weights is None else columns[i] * weights[block]
-        for j in range(i + 1):
-            products[i, j] = products[j, i] = float(np.vdot(left, columns[j]))
+    """Return the sums of squares and products of columns (r, cells) over a block of cells."""
+    if len(columns) == 1:
+        left = columns[0] if weights is None else columns[0] * weights[block]
+        return np.array([[np.vdot(left, columns[0])]])
+    flat = np.stack([column.ravel() for column in columns])
+    if weights is None:
+        return flat @ flat.T
+    products: FloatArray = (flat * np.tile(weights[block], columns[0].shape[0])) @ flat.T
     return products
 
 
 # The fixed part ---------------------------------------------------------------------------------
 
 
-def _homes(
+def _columns_inside(
     split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings, *, intercept: bool
-) -> list[int] | None:
-    """Return the stratum that each column of X lives in; None if one lives in several."""
+) -> list[tuple[int, ...]]:
+    """Return the columns of X that have a part in each stratum."""
     squares = np.array([_squares(columns, groupings) for columns in split.values()])[:, 1:]
     total = squares.sum(axis=0)
     if intercept:
@@ -300,9 +298,7 @@ def _homes(
         means = _mean_squares(split[()], groupings)[1:]
         squares[of_means] -= np.where(means < _ROUNDED_MEAN * total, means, 0.0)
     inside = squares > _NOTHING * total
-    if (inside.sum(axis=0) != 1).any():
-        return None
-    return [int(s) for s in inside.argmax(axis=0)]
+    return [tuple(int(j) for j in np.flatnonzero(row)) for row in inside]
 
 
 def _mean_squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
