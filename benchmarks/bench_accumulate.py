@@ -1,7 +1,8 @@
-"""Chunk → cross-products, against one pass over the same memory and against pandas."""
+"""Chunk → cross-products or strata, against one pass over the same memory and against pandas."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchmarks.common import (
     memory_pass,
     nested,
     pipe,
+    summed,
 )
 from vcomp.statistics import accumulate
 
@@ -27,7 +29,14 @@ def run(report: Report, settings: Settings) -> None:
     n = settings.rows(1_000_000)
     _compare(report, settings, "a + b", pipe("y ~ (1|a) + (1|b)", crossed(n, 1_000, 20_000)))
     data = nested(60, 2, 50, 959 if not settings.quick else 67)
-    _compare(report, settings, "p × a × (d:i), 10 terms", pipe(FULL_MODEL, data))
+    piped = pipe(FULL_MODEL, data)
+    _compare(report, settings, "p × a × (d:i), 10 terms", piped)
+    report(
+        f"p × a × (d:i), strata, {len(piped.rows):,} rows",
+        best_of(lambda: summed(piped.design, replace(piped.chunk)), settings.repeat),
+        "numpy.sum of y and facets",
+        memory_pass((piped.chunk.y, *piped.chunk.facet_codes), settings.repeat),
+    )
 
 
 def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> None:

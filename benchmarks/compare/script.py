@@ -1,0 +1,53 @@
+"""A program of its own that fits the rows of a CSV file, and prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.compare.fit import PeerFit
+
+__all__ = ["fit_by_script"]
+
+
+def fit_by_script(
+    program: str,
+    script: str,
+    name: str,
+    formula: str,
+    data: pd.DataFrame,
+    *options: str,
+    limit: float,
+) -> PeerFit | str:
+    """Return the fit of ``program script FORMULA DATA.csv OPTION …``, or why there is none.
+
+    Parameters
+    ----------
+    program : such as ``"Rscript"``
+    script : a file in this folder
+    name : of what is run, for the reason
+    """
+    if shutil.which(program) is None:
+        return f"{name}: {program} is not installed"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.csv"
+        data.to_csv(path, index=False)
+        command = [program, str(Path(__file__).with_name(script)), formula, str(path), *options]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return f"{name} not done in {limit:.0f} s (--limit)"
+    if run.returncode != 0:
+        return f"{name}: {_fault(run.stderr)}"[:110]
+    return PeerFit(**json.loads(run.stdout))
+
+
+def _fault(printed: str) -> str:
+    """Return the line of R that names the error, or the last one, which of Python does."""
+    lines = [line for line in printed.splitlines() if line.strip()] or ["failed"]
+    return next((line for line in lines if line.startswith("Error")), lines[-1])

@@ -1,0 +1,187 @@
+"""Time and memory of work on large data: each in a fresh process, which has nothing in its caches.
+
+The work is a function of a module, so that the process that it runs in can import it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+import vcomp
+from benchmarks.common import FULL_MODEL, memory_pass
+from benchmarks.perdoc import perdoc
+
+__all__ = [
+    "FitUsed",
+    "Used",
+    "compile_kernels",
+    "fit_frame",
+    "fit_perdoc",
+    "in_fresh_process",
+    "used_by",
+]
+
+Answer = TypeVar("Answer")
+
+_SPAWN = multiprocessing.get_context("spawn")
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_LONG = 20.0
+"""A call that takes longer is not repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What calls of one function took.
+
+    Attributes
+    ----------
+    first, seconds : of the first call, and of the fastest
+    cpu : seconds of all threads in the call that took least of them: another program on the same
+        processor disturbs this less
+    peak : bytes at the highest point of the first call, above those before it
+    """
+
+    first: float
+    seconds: float
+    cpu: float
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class FitUsed:
+    """What fits of one frame took, and what was found.
+
+    Attributes
+    ----------
+    n_rows, frame_bytes : of the data
+    pass_seconds : of adding up the columns of the frame once
+    engine_seconds : of the stages of the fit itself, without reading rows
+    """
+
+    n_rows: int
+    frame_bytes: int
+    pass_seconds: float
+    used: Used
+    engine: str
+    engine_seconds: dict[str, float]
+    components: dict[str, float]
+    standard_errors: dict[str, float]
+    monte_carlo: dict[str, float]
+    llf: float
+
+
+def in_fresh_process(
+    work: Callable[..., Answer], *arguments: Any, limit: float = 3600.0
+) -> Answer | str:
+    """Do `work` in a process of its own, which is ended after `limit` seconds.
+
+    Returns
+    -------
+    its answer, or why there is none, in a few words
+    """
+    receive, send = _SPAWN.Pipe(duplex=False)
+    child = _SPAWN.Process(target=_send, args=(send, work, arguments))
+    child.start()
+    send.close()
+    try:
+        if not receive.poll(limit):
+            return f"not done in {limit:.0f} s (--limit)"
+        answer: Answer | str = receive.recv()
+        return answer
+    except EOFError:
+        return f"ended with exit code {child.exitcode}"
+    finally:
+        child.kill()
+        child.join()
+
+
+def used_by(work: Callable[[], Any], repeat: int) -> Used:
+    """Call `work` `repeat` times, once if it takes long."""
+    before = _forget_peak()
+    first, cpu = _call(work)
+    peak = _kibibytes("VmHWM") - before
+    seconds = first
+    for _ in range(repeat - 1 if first < _LONG else 0):
+        again, cpu_again = _call(work)
+        seconds, cpu = min(seconds, again), min(cpu, cpu_again)
+    return Used(first, seconds, cpu, peak * 1024)
+
+
+def compile_kernels(method: str = "reml", **options: Any) -> None:
+    """Fit per-document data of no size, so that nothing is compiled while the clock runs."""
+    vcomp.fit(FULL_MODEL, perdoc(6_000, n_topics=6), method=method)
+    if options.get("missing"):
+        data = perdoc(6_000, n_topics=6, missing=options["missing"])
+        vcomp.fit(FULL_MODEL, data, method=method, engine="iterative")
+
+
+def fit_perdoc(n_rows: int, method: str, repeat: int = 5, **options: Any) -> FitUsed:
+    """Simulate per-document data and fit them.
+
+    Parameters
+    ----------
+    **options : of :func:`~benchmarks.perdoc.perdoc`; ``engine`` of the fit
+    """
+    engine = {"engine": options.pop("engine")} if "engine" in options else {}
+    compile_kernels(method, **options)
+    data = perdoc(n_rows, **options)
+    return fit_frame(FULL_MODEL, data, method, repeat, **engine)
+
+
+def fit_frame(
+    formula: str, data: pd.DataFrame, method: str, repeat: int, **options: Any
+) -> FitUsed:
+    """Fit a frame, after one pass over its columns."""
+    columns = [data[name].to_numpy() for name in data]
+    pass_seconds = memory_pass(columns, 3)
+    used = used_by(lambda: vcomp.fit(formula, data, method=method, **options), repeat)
+    res = vcomp.fit(formula, data, method=method, **options)
+    return FitUsed(
+        n_rows=len(data),
+        frame_bytes=sum(column.nbytes for column in columns),
+        pass_seconds=pass_seconds,
+        used=used,
+        engine=res.engine,
+        engine_seconds=res.seconds,
+        components=_by_name(res.vcomp),
+        standard_errors=_by_name(res.bse_vcomp),
+        monte_carlo=_by_name(res.mc_error),
+        llf=res.llf,
+    )
+
+
+def _by_name(values: pd.Series) -> dict[str, float]:
+    return {str(name): float(value) for name, value in values.items()}
+
+
+def _call(work: Callable[[], Any]) -> tuple[float, float]:
+    start, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - start, time.process_time() - cpu
+
+
+def _forget_peak() -> int:
+    """Give free memory back, set the peak to what is in use, and return that, in KiB."""
+    ctypes.CDLL(None).malloc_trim(0)
+    _CLEAR.write_text("5")
+    return _kibibytes("VmRSS")
+
+
+def _kibibytes(name: str) -> int:
+    lines = _STATUS.read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _send(send: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        send.send(work(*arguments))
+    except (MemoryError, vcomp.VcompError) as error:
+        send.send(f"{type(error).__name__}: {error}"[:110])

