@@ -1,0 +1,182 @@
+"""Nearly complete grids: the holes solved for, against elimination of the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.estimators import completed
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.choose import choose_engine
+from vcomp.estimators.completed import CompletedLikelihood
+from vcomp.estimators.holes import HoleMatrix
+
+FULL = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|p:a:i)"
+FORMULAS = {
+    "per document": FULL,
+    "covariates": "y ~ xp + x + (1|p) + (1|a) + (1|i) + (1|d) + (1|p:d)",
+    "no mean": "y ~ 0 + (1|p) + (1|a) + (1|i) + (1|d)",
+    "two facets": "y ~ (1|p) + (1|d)",
+    "no term for an axis": "y ~ (1|p) + (1|i/d) + (1|p:a)",
+}
+
+
+def frame_of(name, share=0.1, seed=1):
+    """Return scores of persons, assessors and documents within topics, some of them missing."""
+    rng = np.random.default_rng(seed)
+    sizes = np.array([2, 5, 3, 7, 1])
+    n_d = int(sizes.sum())
+    p, a, d = (axis.ravel() for axis in np.indices((6, 3, n_d)))
+    if name == "two facets":
+        p, a, d = p[a == 0], a[a == 0], d[a == 0]
+    i = np.repeat(np.arange(sizes.size), sizes)[d]
+    data = pd.DataFrame({"p": p, "a": a, "i": i, "d": d})
+    y = rng.normal(size=len(data))
+    for facets in ("p", "a", "i", "d", ["p", "i"], ["p", "d"], ["a", "i"]):
+        groups = data.groupby(facets).ngroup().to_numpy()
+        y += 0.7 * rng.normal(size=groups.max() + 1)[groups]
+    data["y"] = y + 20.0
+    data["x"] = rng.normal(size=len(data))
+    data["xp"] = np.sin(3.0 * p)
+    kept = rng.random(len(data)) >= share
+    return data[kept].sample(frac=1.0, random_state=seed).reset_index(drop=True)
+
+
+def engines(name, *, reml, share=0.1):
+    model = vcomp.VarianceComponentsModel(FORMULAS[name], frame_of(name, share))
+    grid = model.statistics.completed
+    assert grid is not None
+    assert grid.holes.n > 0
+    stats = model.statistics.cross_products
+    return CompletedLikelihood(stats, grid, reml=reml), BlockedLikelihood(stats, reml=reml)
+
+
+def points(k):
+    rng = np.random.default_rng(k)
+    yield rng.uniform(0.3, 2.0, k)
+    at_bound = rng.uniform(0.3, 2.0, k)
+    at_bound[[0, k - 2]] = 0.0
+    yield at_bound
+    yield np.where(np.arange(k) == k - 1, 0.7, 0.0)
+    yield 10.0 ** rng.uniform(-2.0, 1.0, k)
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_few_holes_are_solved_for_exactly(name, reml):
+    ours, blocked = engines(name, reml=reml)
+    assert ours.exact_value
+    for v in points(len(blocked.sizes) + 1):
+        assert ours.loglike(v) == pytest.approx(blocked.loglike(v), rel=1e-9)
+        one, other = ours.derivatives(v), blocked.derivatives(v)
+        assert one.loglike == ours.loglike(v)
+        # The solves end at 1e-10 of their right-hand sides.
+        np.testing.assert_allclose(one.score, other.score, atol=1e-8 * np.abs(other.score).max())
+        scale = np.abs(other.average).max()
+        np.testing.assert_allclose(one.average, other.average, atol=1e-8 * scale)
+        for found, expected in zip(ours.fixed_effects(v), blocked.fixed_effects(v), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+        effects = zip(ours.solution(v).effects, blocked.solution(v).effects, strict=True)
+        for found, expected in effects:
+            np.testing.assert_allclose(
+                found, expected, atol=1e-8 * max(np.abs(expected).max(), 1.0)
+            )
+
+
+def test_matrix_of_the_holes_is_that_of_the_grid():
+    """P_mm and [P V_t P]_mm against the inverse of the whole grid's covariance, written out."""
+    name = "per document"
+    model = vcomp.VarianceComponentsModel(FULL, frame_of(name))
+    grid = model.statistics.completed
+    v = np.random.default_rng(2).uniform(0.3, 2.0, len(model.component_names))
+    ours = CompletedLikelihood(model.statistics.cross_products, grid, reml=True)
+    matrix = ours._at(v).matrix
+    R, M = grid.tables.shape[1:]
+    levels = dict(zip("pa", np.unravel_index(np.arange(R), grid.shape), strict=True))
+    order = np.argsort(grid.layout.rank)
+    cells = {
+        model.design.facets[f].name: codes[order]
+        for f, codes in zip(grid.layout.grid.rest, grid.layout.grid.levels, strict=True)
+    }
+    columns = {f: np.repeat(x, M) for f, x in levels.items()}
+    columns |= {f: np.tile(x, R) for f, x in cells.items()}
+    whole = pd.DataFrame(columns)
+    parts = []
+    for term in model.design.formula.random:
+        groups = whole.groupby(list(term.facets)).ngroup().to_numpy()
+        parts.append(np.equal.outer(groups, groups).astype(float))
+    parts.append(np.eye(R * M))
+    P = np.linalg.inv(sum(c * K for c, K in zip(v, parts, strict=True)))
+    holes = grid.holes.combination * M + grid.holes.cell
+    expected = P[np.ix_(holes, holes)]
+    x = np.eye(holes.size)
+    np.testing.assert_allclose(matrix.times(x), expected, atol=1e-12)
+    np.testing.assert_allclose(matrix.diagonal(), np.diagonal(expected), atol=1e-12)
+    found = matrix.derivatives(matrix.columns(x))
+    for K, one in zip(parts, found, strict=True):
+        np.testing.assert_allclose(one, (P @ K @ P)[np.ix_(holes, holes)], atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["per document", "covariates"])
+def test_probes_err_by_what_they_report(name, monkeypatch):
+    monkeypatch.setattr(completed, "_EXACT_HOLES", 0)
+    formula, data = FORMULAS[name], frame_of(name, 0.3)
+    exact = vcomp.fit(formula, data, engine="blocked")
+    deviations, llfs = [], []
+    for seed in range(12):
+        res = vcomp.fit(formula, data, engine="iterative", rng=seed)
+        assert res.converged
+        free = exact.vcomp > 0.0
+        deviations.append(((res.vcomp - exact.vcomp) / res.mc_error)[free])
+        llfs.append((res.llf - exact.llf) / res.mc_error_llf)
+        assert (res.mc_error[free] < 0.5 * res.bse_vcomp[free]).all()
+    # Root mean square of some dozens of nearly independent standard normal numbers.
+    assert 0.4 < np.sqrt(np.mean(np.square(deviations))) < 2.0
+    assert np.abs(llfs).max() < 5.0
+
+
+def test_fits_agree_with_elimination():
+    data = frame_of("per document", 0.05)
+    exact = vcomp.fit(FULL, data, engine="blocked")
+    ours = vcomp.fit(FULL, data, engine="iterative")
+    np.testing.assert_allclose(ours.vcomp, exact.vcomp, rtol=1e-6, atol=1e-8)
+    assert ours.llf == pytest.approx(exact.llf, rel=1e-10)
+    np.testing.assert_allclose(ours.fe_params, exact.fe_params, rtol=1e-8)
+    assert "cells empty" in ours.certificate.reason
+    assert not ours.mc_error.any()  # without probes
+
+
+def test_designs_without_such_a_grid():
+    data = frame_of("per document", 0.05)
+    model = vcomp.VarianceComponentsModel
+    assert model(FULL, pd.concat([data, data[:1]])).statistics.completed is None  # two in a cell
+    assert model(FULL, frame_of("per document", 0.7)).statistics.completed is None  # mostly holes
+    crossed = "y ~ (1|p) + (1|i) + (1|j) + (1|i:j)"
+    rng = np.random.default_rng(3)
+    p, i, j = (axis.ravel() for axis in np.indices((5, 6, 7)))
+    table = pd.DataFrame({"y": rng.normal(size=p.size), "p": p, "i": i, "j": j})
+    assert model(crossed, table[rng.random(p.size) > 0.1]).statistics.completed is not None
+    complete = choose_engine(model(crossed, table).statistics, reml=True)
+    assert complete.name == "strata"
+
+
+def test_an_evaluation_leaves_the_model_as_it_was():
+    data = frame_of("per document", 0.05)
+    model = vcomp.VarianceComponentsModel(FULL, data)
+    before = model.statistics.completed.tables.copy()
+    first = model.fit(engine="iterative")
+    np.testing.assert_array_equal(model.statistics.completed.tables, before)
+    np.testing.assert_array_equal(model.fit(engine="iterative").vcomp, first.vcomp)
+
+
+def test_the_diagonal_is_positive_and_of_the_matrix():
+    ours, _ = engines("covariates", reml=True)
+    for v in points(len(ours.sizes) + 1):
+        matrix = ours._at(v).matrix
+        assert isinstance(matrix, HoleMatrix)
+        product = matrix.times(np.eye(ours.grid.holes.n))
+        np.testing.assert_allclose(product, product.T, atol=1e-12 * np.abs(product).max())
+        np.testing.assert_allclose(matrix.diagonal(), np.diagonal(product), rtol=1e-10)
+        assert np.linalg.eigvalsh(product)[0] > 0.0
