@@ -289,6 +289,39 @@ def test_parts_that_share_no_level():
     assert check("y ~ (1|sys) + (1|topic)", joined).connected
 
 
+def test_parts_are_named():
+    sys = np.array(["bm25", "lm", "dfr", "a", "b", "c", "d", "e"])
+    first, second = np.arange(3), np.arange(3, 8)
+    table = {
+        "sys": np.concatenate([np.repeat(sys[first], 2), np.repeat(sys[second], 4)]),
+        "topic": np.concatenate([np.tile([301, 302], 3), np.tile([401, 402, 403, 404], 5)]),
+    }
+    data = table | {"y": np.random.default_rng(0).normal(size=26)}
+    model = vcomp.VarianceComponentsModel("y ~ (1|sys) + (1|topic)", data)
+    structure = model.design.structure
+    large, small = structure.parts
+    assert large.sizes == {"sys": 5, "topic": 4}
+    assert large.examples == {"sys": ("a", "b", "c"), "topic": ("401", "402", "403")}
+    assert small.sizes == {"sys": 3, "topic": 2}
+    report = str(model.design)
+    assert "part 1: 5 sys (a, b, c, …); 4 topic (401, 402, 403, …)" in report
+    assert "part 2: 3 sys (bm25, dfr, lm); 2 topic (301, 302)" in report
+    res = model.fit()
+    assert "falls into 2 parts that share no level (print the design" in str(res.summary())
+    again = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    assert again.design == structure
+    assert again.design.report() == structure.report()
+
+
+def test_many_parts_are_counted():
+    pairs = np.repeat(np.arange(9), 4)
+    table = {"sys": pairs * 2 + np.tile([0, 0, 1, 1], 9), "topic": pairs * 2 + np.tile([0, 1], 18)}
+    structure = structure_of("y ~ (1|sys) + (1|topic)", table)
+    assert structure.n_parts == 9
+    assert len(structure.parts) == 5
+    assert "\n  and 4 more that are no larger\n" in structure.report()
+
+
 @pytest.mark.parametrize(
     "formula", ["score ~ (1|sys) + (1|topic)", "score ~ (1|sys) + (1|topic/doc)"]
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.components import REPLICATE, RESIDUAL, closure
 from vcomp.design.combine import number_combinations
 from vcomp.design.grid import Grid
-from vcomp.design.structure import Structure
+from vcomp.design.structure import Part, Structure
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
 from vcomp.kernels.pairs import pair_counts
@@ -28,6 +28,12 @@ PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
 _MAX_LISTED = 12
 """Effects are listed up to this many facets: there are 2 to their number."""
+
+_MAX_PARTS = 5
+"""Parts of a design that are described."""
+
+_MAX_NAMES = 3
+"""Levels that are named of each facet in a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ def describe_structure(
     codes: Sequence[IntArray],
     n_rows: int,
     grid: Grid | None = None,
+    labels: Sequence[Any] | None = None,
 ) -> Structure:
     """Find out how the facets of `formula` are arranged in the coded rows.
 
@@ -87,6 +94,7 @@ def describe_structure(
     codes : (n,) level of each row in each facet
     grid : the complete grid of the rows, if they have one: its cells then say all, and no row is
         looked at again
+    labels : names of the levels of each facet; without them levels are numbers from 0 on
     """
     facets, by_formula = formula.facets, _nested_by_formula(formula)
     axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
@@ -109,6 +117,9 @@ def describe_structure(
     n_possible = np.prod([n.mean() for n in children.values()])
     equal = all(np.ptp(n) == 0 for n in children.values())
     sizes = _sizes(nested_in, incidence, children)
+    names = labels if labels is not None else [range(n) for n in n_levels]
+    top = {f: names[k] for k, f in enumerate(facets) if not nested_in[f]}
+    n_parts, parts = _parts(top, incidence)
     if cell_n.max() > 1 and REPLICATE not in facets:
         sizes[REPLICATE] = _harmonic_mean(cell_n)
     return Structure(
@@ -124,8 +135,9 @@ def describe_structure(
         cell_max=int(cell_n.max()),
         balanced=bool(equal and round(n_possible) == n_cells and np.ptp(cell_n) == 0),
         sizes=sizes,
-        n_parts=_count_parts([f for f in facets if not nested_in[f]], incidence),
+        n_parts=n_parts,
         terms=_effects(formula, nested_in, replicated=bool(cell_n.max() > 1)),
+        parts=parts,
     )
 
 
@@ -274,14 +286,18 @@ def _harmonic_mean(counts: FloatArray) -> float:
     return float(counts[0] if np.ptp(counts) == 0 else counts.size / np.sum(1.0 / counts))
 
 
-def _count_parts(top: Sequence[str], incidence: Incidence) -> int:
-    """Return the number of connected parts of the graph whose edges are the rows.
+def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Part, ...]]:
+    """Return how many connected parts the graph whose edges are the rows has, and the largest.
 
     Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
     one that it is nested in.
+
+    Parameters
+    ----------
+    top : these facets with the names of their levels
     """
     if len(top) < 2 or any(f in incidence.axes for f in top):
-        return 1
+        return 1, ()
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -295,7 +311,24 @@ def _count_parts(top: Sequence[str], incidence: Incidence) -> int:
         offset += incidence.size(other)
     i, j = np.concatenate(rows), np.concatenate(cols)
     graph = coo_array((np.ones(i.size), (i, j)), shape=(offset, offset))
-    return int(connected_components(graph, directed=False)[0])
+    n_parts, part_of = connected_components(graph, directed=False)
+    if n_parts == 1:
+        return 1, ()
+    starts = np.cumsum([incidence.size(f) for f in top])[:-1]
+    by_facet = dict(zip(top, np.split(part_of, starts), strict=True))
+    largest = np.argsort(-np.bincount(part_of), kind="stable")[:_MAX_PARTS]
+    return int(n_parts), tuple(_part(int(number), by_facet, top) for number in largest)
+
+
+def _part(number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]) -> Part:
+    """Return how many levels of each facet are in a part, and the first of them."""
+    levels = {f: np.flatnonzero(part_of == number) for f, part_of in by_facet.items()}
+    return Part(
+        sizes={f: int(found.size) for f, found in levels.items()},
+        examples={
+            f: tuple(str(names[f][k]) for k in found[:_MAX_NAMES]) for f, found in levels.items()
+        },
+    )
 
 
 def _effects(

@@ -72,7 +72,8 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         for j, name in enumerate(fixed.names):
             ends = float(X[:, j].min()), float(X[:, j].max())
             _check_range(f"column {name!r} of the fixed part", *ends, float(x_origin[j]))
-    structure = describe_structure(formula, n_levels, codes, len(rows), grid)
+    labels = [facet.levels for facet in facets]
+    structure = describe_structure(formula, n_levels, codes, len(rows), grid, labels)
     return Design(
         formula=formula,
         facets=facets,

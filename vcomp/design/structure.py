@@ -5,7 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Structure"]
+__all__ = ["Part", "Structure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Cells that share no level with those of other parts.
+
+    Attributes
+    ----------
+    sizes : for each facet that is not nested how many of its levels the part has
+    examples : a few of them by name
+    """
+
+    sizes: Mapping[str, int]
+    examples: Mapping[str, tuple[str, ...]]
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{size:,} {facet} ({self._named(facet, size)})" for facet, size in self.sizes.items()
+        )
+
+    def _named(self, facet: str, size: int) -> str:
+        names = self.examples[facet]
+        return ", ".join(names) + (", …" if size > len(names) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +53,7 @@ class Structure:
         where that differs. With repeated scores also those of a cell, under ``"replicate"``
     n_parts : number of groups of cells without any level in common; 1 is a connected design
     terms : for each random term and the residual the effects that it holds
+    parts : the largest of these groups, if there are several
     """
 
     facets: tuple[str, ...]
@@ -46,6 +70,7 @@ class Structure:
     sizes: Mapping[str, float]
     n_parts: int
     terms: Mapping[str, tuple[str, ...]]
+    parts: tuple[Part, ...] = ()
 
     @property
     def replicated(self) -> bool:
@@ -76,6 +101,9 @@ class Structure:
                 "differences between levels of different parts cannot be told from differences "
                 "between the parts"
             )
+            lines += [f"  part {number}: {part}" for number, part in enumerate(self.parts, 1)]
+            if self.n_parts > len(self.parts) > 0:
+                lines.append(f"  and {self.n_parts - len(self.parts):,} more that are no larger")
         for term, effects in self.terms.items():
             if len(effects) > 1:
                 lines.append(f"{term} holds {_and(effects)}, which cannot be told apart")

@@ -10,6 +10,7 @@ import numpy as np
 from vcomp._typing import Json
 from vcomp.components import VarianceComponents
 from vcomp.design import Structure
+from vcomp.design.structure import Part
 from vcomp.estimators import Estimate
 from vcomp.estimators.anova import AnovaTable
 from vcomp.exceptions import DataError
@@ -104,6 +105,10 @@ def _structure_to_json(structure: Structure) -> Json:
     plain: Json = {f.name: getattr(structure, f.name) for f in fields(structure)}
     plain["nested_in"] = {f: sorted(above) for f, above in structure.nested_in.items()}
     plain["terms"] = {t: list(effects) for t, effects in structure.terms.items()}
+    plain["parts"] = [
+        {"sizes": dict(part.sizes), "examples": {f: list(e) for f, e in part.examples.items()}}
+        for part in structure.parts
+    ]
     return plain
 
 
@@ -115,6 +120,10 @@ def _structure_from_json(stored: Json) -> Structure:
         plain[name] = tuple(stored[name])
     for name in ("fully_crossed", "partly_crossed"):
         plain[name] = tuple((a, b) for a, b in stored[name])
+    plain["parts"] = tuple(
+        Part(part["sizes"], {f: tuple(names) for f, names in part["examples"].items()})
+        for part in stored.get("parts", ())
+    )
     return Structure(**plain)
 
 

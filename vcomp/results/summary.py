@@ -130,7 +130,10 @@ def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
             "them (print the design for more)."
         )
     if not res.design.connected:
-        notes.append(f"The design falls into {res.design.n_parts} parts that share no level.")
+        notes.append(
+            f"The design falls into {res.design.n_parts} parts that share no level (print the "
+            "design for what is in them)."
+        )
     if any(res.vcomp[name] == 0.0 for name in _estimated(res)) and res.vcomp.any():
         notes.append("A component at its bound 0 has no standard error and no interval.")
     if (res.vcomp < 0.0).any():
