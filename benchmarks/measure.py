@@ -97,6 +97,7 @@ def in_fresh_process(
         answer: Answer | str = receive.recv()
         return answer
     except EOFError:
+        child.join()
         return f"ended with exit code {child.exitcode}"
     finally:
         child.kill()
@@ -183,5 +184,5 @@ def _kibibytes(name: str) -> int:
 def _send(send: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     try:
         send.send(work(*arguments))
-    except (MemoryError, vcomp.VcompError) as error:
+    except (MemoryError, ValueError) as error:
         send.send(f"{type(error).__name__}: {error}"[:110])

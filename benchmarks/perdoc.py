@@ -45,9 +45,19 @@ def perdoc(
     n_rows : of the complete data, to the nearest multiple of 120
     missing : the probability of a row to be left out
     shuffled : rows in random order, or else by system, assessor and document
+
+    Raises
+    ------
+    ValueError
+        If there are fewer documents than topics.
     """
     rng = np.random.default_rng(seed)
     n_documents = round(n_rows / (N_SYSTEMS * N_ASSESSORS))
+    if n_documents < n_topics:
+        raise ValueError(
+            f"{n_rows:,} rows are {n_documents} documents, fewer than {n_topics} topics; "
+            f"take {N_SYSTEMS * N_ASSESSORS * n_topics:,} rows or more"
+        )
     topics = np.repeat(np.arange(n_topics, dtype=np.int32), _documents(rng, n_documents, n_topics))
     columns: dict[str, NDArray[Any]] = {
         "score": _scores(rng, topics, n_topics),
