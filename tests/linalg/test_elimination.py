@@ -122,7 +122,9 @@ def test_minimum_degree_is_an_order(n, density, share, seed):
     rng = np.random.default_rng(seed)
     A = np.triu(rng.random((n, n)) < density, 1)
     A = csr_array((A + A.T).astype(float))
-    order, last = minimum_degree(A.indptr.astype(np.int64), A.indices.astype(np.int32), share)
+    order, last = minimum_degree(
+        A.indptr.astype(np.int64), A.indices.astype(np.int32), share, np.inf
+    )
     np.testing.assert_array_equal(np.sort(order), np.arange(n))
     assert 0 <= last <= n
 
@@ -134,7 +136,7 @@ def test_minimum_degree_of_a_tree_fills_nothing():
     A = np.zeros((n, n))
     A[np.arange(1, n), above] = A[above, np.arange(1, n)] = -1.0
     matrix = csr_array(A)
-    order, last = minimum_degree(matrix.indptr.astype(np.int64), matrix.indices, 0.6)
+    order, last = minimum_degree(matrix.indptr.astype(np.int64), matrix.indices, 0.6, np.inf)
     assert last == n
     counts = plan_of(A + 5.0 * np.eye(n), order, n).counts
     assert counts.sum() == n - 1

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from vcomp.estimators.blocked import BlockedLikelihood
 from vcomp.estimators.completed import N_PROBES, CompletedLikelihood
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.iterative import IterativeLikelihood
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import Statistics
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = ["choose_engine", "prediction_engine"]
 
 _SECONDS = 0.5
 """An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
 
-_MANY_SECONDS = 30.0
+_MANY_SECONDS = 10.0
 """One that takes it longer than this is left to iterative solves."""
+
+_SECONDS_PER_CUBE = 3.5e-11
+"""Of a dense factor and inverse, for each cube of their order; one thread."""
 
 
 def choose_engine(
@@ -65,10 +70,32 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
     """Return an engine that gives predicted effects, with their variances if there is one."""
     if stats.strata is not None and stats.strata.remainder.parents is not None:
         return StrataLikelihood(stats.strata, reml=True)
+    if _fills_up(stats.cross_products):
+        return _iterative(stats, reml=True)
     try:
         return BlockedLikelihood(stats.cross_products, reml=True)
     except EstimationError:
         return _iterative(stats, reml=True)
+
+
+def _fills_up(sums: CrossProducts) -> bool:
+    """Whether eliminating the largest term leaves a full matrix that takes too long to factor.
+
+    Cheap, and before any matrix is made: with d neighbours a level leaves d² entries, and where
+    these are many times those of the matrix, hardly any stay zero.
+    """
+    sizes = sums.sizes
+    lead = max(range(len(sizes)), key=lambda t: sizes[t])
+    rest = float(sum(sizes) - sizes[lead])
+    if _SECONDS_PER_CUBE * rest**3 <= _MANY_SECONDS:
+        return False
+    degrees = np.zeros(sizes[lead])
+    for t in range(len(sizes)):
+        if t < lead:
+            degrees += np.bincount(sums.pairs[t, lead].indices, minlength=sizes[lead])
+        elif t > lead:
+            degrees += np.diff(sums.pairs[lead, t].indptr)
+    return bool(degrees @ degrees > 2.0 * rest**2)
 
 
 def _best(
@@ -76,6 +103,8 @@ def _best(
 ) -> LikelihoodEngine:
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
+    if stats.completed is None and _fills_up(stats.cross_products):
+        return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
     try:
         blocked = BlockedLikelihood(stats.cross_products, reml=reml, names=names)
     except EstimationError:

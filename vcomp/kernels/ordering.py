@@ -145,7 +145,7 @@ def _prune(
 
 @njit(cache=True, nogil=True)
 def minimum_degree(
-    indptr: LongArray, indices: IntArray, dense_share: float
+    indptr: LongArray, indices: IntArray, dense_share: float, most_work: float
 ) -> tuple[IntArray, int]:
     """Return an order of elimination, and how many come before the rest is nearly full.
 
@@ -157,6 +157,8 @@ def minimum_degree(
     ----------
     indptr, indices : rows of the whole matrix without its diagonal
     dense_share : it ends when the fewest neighbours exceed this share of the nodes that are left
+    most_work : or when so many list entries have been looked at: the rest is then too full for any
+        order to be of use
     """
     n = indptr.size - 1
     near, cliques = indices.copy(), np.empty(indices.size, np.int32)
@@ -169,11 +171,12 @@ def minimum_degree(
         _put(i, degree[i], head, after, before)
     state, order = np.zeros(n, np.int32), np.empty(n, np.int32)
     mark, stamp, outside = np.full(n, -1), np.full(n, -1), np.empty(n, np.int64)
-    lowest = 0
+    lowest, work = 0, 0.0
     for step in range(n):
         while head[lowest] < 0:
             lowest += 1
-        if lowest > dense_share * (n - step - 1) and lowest > _FEW:
+        full = lowest > dense_share * (n - step - 1) and lowest > _FEW
+        if full or work > most_work:
             order[step:] = np.flatnonzero(state == _NODE)
             return order, step
         pivot = head[lowest]
@@ -197,6 +200,7 @@ def minimum_degree(
             rest = _prune(
                 i, pivot, step, indptr, near, n_near, cliques, n_cliques, state, mark, outside
             )
+            work += 1.0 + 2.0 * n_cliques[i] + n_near[i]
             _take(i, degree[i], head, after, before)
             # Approximate: cliques may overlap, so what it had before and gained is a bound too.
             degree[i] = min(n - step - 2, rest + clique.size - 1, degree[i] + clique.size - 1)

@@ -27,6 +27,9 @@ _DENSE_SECONDS = 3.5e-11
 _GOOD_ENOUGH = 0.5
 """Seconds below which no other order is looked for."""
 
+_MOST_WORK = 3e8
+"""Entries that the search for an order looks at, at most: about three seconds."""
+
 _DENSE_SHARE = 0.6
 """Share of the unknowns left that are neighbours of each other where the rest counts as dense."""
 
@@ -103,7 +106,7 @@ def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
     kept = np.flatnonzero(~crowded)
     part = matrix[kept][:, kept]
     order, last = minimum_degree(
-        part.indptr.astype(np.int64), part.indices.astype(np.int32), _DENSE_SHARE
+        part.indptr.astype(np.int64), part.indices.astype(np.int32), _DENSE_SHARE, _MOST_WORK
     )
     return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
 
