@@ -21,21 +21,21 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     ----------
     chunk : rows coded by one :class:`~vcomp.design.Design`, centred at its origin
     """
-    X, y = chunk.X, chunk.y
-    columns = np.ascontiguousarray(np.column_stack([y, X]))
-    sums = [group_sums(c, columns, q) for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
+    y, codes = chunk.y, list(zip(chunk.codes, chunk.sizes, strict=True))
+    group_n = tuple(group_counts(c, q) for c, q in codes)
+    is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
+    X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
     return CrossProducts(
-        n=y.size,
-        group_n=tuple(group_counts(c, q) for c, q in zip(chunk.codes, chunk.sizes, strict=True)),
-        pairs={
-            (t, u): _pairs(chunk.codes[t], chunk.codes[u], chunk.sizes[t], chunk.sizes[u])
-            for u in range(len(chunk.codes))
-            for t in range(u)
-        },
-        Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
-        ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
-        XX=X.T @ X,
-        Xy=X.T @ y,
+        n=chunk.n,
+        group_n=group_n,
+        pairs={(t, u): _pairs(*codes[t], *codes[u]) for u in range(len(codes)) for t in range(u)},
+        Zy=tuple(group_sums(c, y[:, None], q)[:, 0] for c, q in codes),
+        # The one column of a mean adds up to the size of each group.
+        ZX=tuple(n[:, None] for n in group_n)
+        if is_mean
+        else tuple(group_sums(c, X, q) for c, q in codes),
+        XX=np.array([[float(chunk.n)]]) if is_mean else X.T @ X,
+        Xy=np.array([y.sum()]) if is_mean else X.T @ y,
         yy=float(y @ y),
     )
 
@@ -53,6 +53,6 @@ def tabulate(chunk: Chunk, rows: int, columns: int) -> ScoreTable:
     return ScoreTable(sums.reshape(shape), counts.reshape(shape))
 
 
-def _pairs(a: IntArray, b: IntArray, n_a: int, n_b: int) -> PairTable:
+def _pairs(a: IntArray, n_a: int, b: IntArray, n_b: int) -> PairTable:
     indptr, indices, counts = pair_counts(a, b, n_a, n_b)
     return PairTable(indptr, indices, counts, n_b)
