@@ -24,7 +24,7 @@ from vcomp.estimators.certify import certify
 from vcomp.estimators.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.maximise import maximise
 from vcomp.kernels.groups import group_counts, group_sums
-from vcomp.kernels.pairs import pair_counts
+from vcomp.kernels.pairs import ONCE, pair_counts
 from vcomp.linalg.memory import gib
 from vcomp.statistics import CrossProducts
 from vcomp.statistics.cross_products import PairTable
@@ -144,7 +144,7 @@ def cross_products(ratings: Ratings) -> CrossProducts:
     sizes = ratings.n_users, ratings.n_films
     y = ratings.y - ratings.y.mean()
     group_n = tuple(group_counts(c, q) for c, q in zip(codes, sizes, strict=True))
-    indptr, indices, counts = pair_counts(*codes, *sizes)
+    indptr, indices, counts = pair_counts(*codes, *sizes, ONCE)
     return CrossProducts(
         n=n,
         group_n=group_n,

@@ -242,7 +242,7 @@ def _row(
     seconds = ours.used.seconds
     reference, ratio = f"{peer_name}: {_seconds(ours.pass_seconds)}", ours.pass_seconds / seconds
     if isinstance(peer, str):
-        reference, ratio = f"{peer_name} {published} elsewhere; here: {peer}", 0.0
+        reference = f"{peer_name} {published} elsewhere; here: {peer}"
     elif peer is not None:
         agree_fits(ours.components, ours.llf, peer)
         reference, ratio = f"{peer_name}: {_seconds(peer.seconds)}", peer.seconds / seconds
@@ -251,7 +251,7 @@ def _row(
         reference,
         f"≤ {aim:g} s",
         _used(ours.used),
-        _times(ratio) if ratio else "",
+        "" if isinstance(peer, str) else _times(ratio),
         _times(seconds / aim),
     )
 
