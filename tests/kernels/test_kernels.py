@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from vcomp.kernels.groups import group_counts, group_sums
-from vcomp.kernels.pairs import pair_counts
+from vcomp.kernels.pairs import ONCE, pair_counts
 from vcomp.kernels.schur import weighted_gram
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
@@ -57,7 +57,7 @@ def test_group_counts(coded):
 def test_pair_counts(coded, data):
     rows, n_rows = coded
     cols, n_cols = data.draw(codes(n=rows.size))
-    indptr, indices, counts = pair_counts(rows, cols, n_rows, n_cols)
+    indptr, indices, counts = pair_counts(rows, cols, n_rows, n_cols, ONCE)
     expected = reference.pair_counts(rows, cols, n_rows, n_cols)
     np.testing.assert_array_equal(reference.dense(indptr, indices, counts, n_cols), expected)
     # No zero is stored, and columns are sorted within rows: each pair stands once.

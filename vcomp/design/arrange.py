@@ -16,7 +16,7 @@ from vcomp.design.grid import Grid
 from vcomp.design.structure import Part, Structure
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
-from vcomp.kernels.pairs import pair_counts
+from vcomp.kernels.pairs import ONCE, pair_counts
 
 __all__ = ["describe_structure"]
 
@@ -60,7 +60,7 @@ class Incidence:
         if (a, b) in self.pairs:
             return self.pairs[a, b]
         (codes_a, n_a), (codes_b, n_b) = self.units[a], self.units[b]
-        counted: PairTable = pair_counts(codes_a, codes_b, n_a, n_b)
+        counted: PairTable = pair_counts(codes_a, codes_b, n_a, n_b, ONCE)
         return counted
 
     def n_pairs(self, a: str, b: str) -> int:
@@ -99,7 +99,7 @@ def describe_structure(
     facets, by_formula = formula.facets, _nested_by_formula(formula)
     axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
     pairs = {
-        (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1])
+        (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1], ONCE)
         for a, b in combinations(columns, 2)
     }
     by_label = _nested_by_label(columns, pairs) | dict.fromkeys(axes, frozenset())
@@ -259,7 +259,8 @@ def _children(
         if parents:
             codes, size = incidence.units[facet]
             groups, n_groups = _join(sorted(parents), incidence.units)
-            children[facet] = np.diff(pair_counts(groups, codes, n_groups, size)[0]).astype(float)
+            starts = pair_counts(groups, codes, n_groups, size, ONCE)[0]
+            children[facet] = np.diff(starts).astype(float)
         else:
             children[facet] = np.array([float(incidence.size(facet))])
     return children

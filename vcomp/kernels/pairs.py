@@ -7,12 +7,15 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = ["pair_counts", "squared_counts"]
+__all__ = ["ONCE", "pair_counts", "squared_counts"]
+
+ONCE = np.zeros(0)
+"""Weights of observations that count once."""
 
 
 @njit(cache=True, nogil=True)
 def pair_counts(
-    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int
+    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
 ) -> tuple[LongArray, IntArray, FloatArray]:
     """Return ``Z_a'Z_b`` in compressed sparse rows, columns sorted within each row.
 
@@ -22,6 +25,7 @@ def pair_counts(
     ----------
     rows, cols : (n,) level of each observation in the two terms
     n_rows, n_cols : numbers of levels
+    weights : (n,) how often each observation counts; empty if once
 
     Returns
     -------
@@ -33,13 +37,17 @@ def pair_counts(
         start[cols[i] + 1] += 1
     for j in range(n_cols):
         start[j + 1] += start[j]
+    weighted = weights.size > 0
     rows_by_col = np.empty(n, np.int32)
     cols_by_col = np.empty(n, np.int32)
+    weights_by_col = np.empty(weights.size)
     for i in range(n):
         place = start[cols[i]]
         start[cols[i]] += 1
         rows_by_col[place] = rows[i]
         cols_by_col[place] = cols[i]
+        if weighted:
+            weights_by_col[place] = weights[i]
 
     start = np.zeros(n_rows + 1, np.int64)
     for i in range(n):
@@ -48,10 +56,13 @@ def pair_counts(
         start[j + 1] += start[j]
     fill = start[:-1].copy()
     sorted_cols = np.empty(n, np.int32)
+    sorted_weights = np.empty(weights.size)
     for i in range(n):
         place = fill[rows_by_col[i]]
         fill[rows_by_col[i]] += 1
         sorted_cols[place] = cols_by_col[i]
+        if weighted:
+            sorted_weights[place] = weights_by_col[i]
 
     indptr = np.zeros(n_rows + 1, np.int64)
     indices = np.empty(n, np.int32)
@@ -60,12 +71,13 @@ def pair_counts(
     for g in range(n_rows):
         previous = -1
         for i in range(start[g], start[g + 1]):
+            weight = sorted_weights[i] if weighted else 1.0
             if sorted_cols[i] == previous:
-                counts[nnz - 1] += 1.0
+                counts[nnz - 1] += weight
             else:
                 previous = sorted_cols[i]
                 indices[nnz] = previous
-                counts[nnz] = 1.0
+                counts[nnz] = weight
                 nnz += 1
         indptr[g + 1] = nnz
     return indptr, indices[:nnz].copy(), counts[:nnz].copy()

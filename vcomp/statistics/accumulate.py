@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcomp._typing import IntArray
 from vcomp.design import Chunk
 from vcomp.kernels.groups import group_counts, group_sums
-from vcomp.kernels.pairs import pair_counts
-from vcomp.statistics.cross_products import CrossProducts, PairTable
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.rollup import RollUp
 from vcomp.statistics.score_table import ScoreTable
 
 __all__ = ["accumulate", "tabulate"]
@@ -21,19 +20,16 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     ----------
     chunk : rows coded by one :class:`~vcomp.design.Design`, centred at its origin
     """
-    y, codes = chunk.y, list(zip(chunk.codes, chunk.sizes, strict=True))
-    group_n = tuple(group_counts(c, q) for c, q in codes)
+    y, rolled = chunk.y, RollUp(chunk)
     is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
     X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
     return CrossProducts(
         n=chunk.n,
-        group_n=group_n,
-        pairs={(t, u): _pairs(*codes[t], *codes[u]) for u in range(len(codes)) for t in range(u)},
-        Zy=tuple(group_sums(c, y[:, None], q)[:, 0] for c, q in codes),
+        group_n=rolled.group_n,
+        pairs=rolled.pairs(),
+        Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
         # The one column of a mean adds up to the size of each group.
-        ZX=tuple(n[:, None] for n in group_n)
-        if is_mean
-        else tuple(group_sums(c, X, q) for c, q in codes),
+        ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(X),
         XX=np.array([[float(chunk.n)]]) if is_mean else X.T @ X,
         Xy=np.array([y.sum()]) if is_mean else X.T @ y,
         yy=float(y @ y),
@@ -51,8 +47,3 @@ def tabulate(chunk: Chunk, rows: int, columns: int) -> ScoreTable:
     counts = group_counts(cells, n_rows * n_columns)
     shape = (n_rows, n_columns)
     return ScoreTable(sums.reshape(shape), counts.reshape(shape))
-
-
-def _pairs(a: IntArray, n_a: int, b: IntArray, n_b: int) -> PairTable:
-    indptr, indices, counts = pair_counts(a, b, n_a, n_b)
-    return PairTable(indptr, indices, counts, n_b)

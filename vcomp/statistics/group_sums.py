@@ -30,7 +30,9 @@ class GroupSums:
     n : number of rows
     total, yy : sum and sum of squares of the centred response
     sizes : numbers of groups
-    T : (k,) uncorrected sums of squares of the group means
+    parts : (m,) sums of squares that T terms are made of; from strata those of disjoint spaces,
+        so that a small difference of large T terms need not be one
+    holds : (k + 2, m) which parts the T terms hold, then the total, then the mean
     coefficients : (k, k) k_tu, the expectation of T_t for a unit component of term u
     squares : (k,) Σ_g n_g²
     inverse_n : (k, k + 1) 1/n_tu: the share of component u in the variance of the mean of one
@@ -42,7 +44,8 @@ class GroupSums:
     total: float
     yy: float
     sizes: tuple[int, ...]
-    T: FloatArray
+    parts: FloatArray
+    holds: FloatArray
     coefficients: FloatArray
     squares: FloatArray
     inverse_n: FloatArray
@@ -52,6 +55,11 @@ class GroupSums:
     def n_terms(self) -> int:
         """Number of random terms, the residual not counted."""
         return len(self.sizes)
+
+    @property
+    def T(self) -> FloatArray:
+        """Uncorrected sums of squares of the group means, (k,)."""
+        return self.holds[: self.n_terms] @ self.parts
 
 
 def group_sums(stats: CrossProducts) -> GroupSums:
@@ -65,12 +73,15 @@ def group_sums(stats: CrossProducts) -> GroupSums:
         by_row, by_col = squared_counts(table.indptr, table.indices, table.counts, table.n_cols)
         _note(coefficients, inverse, (t, u), by_row, stats.group_n[t])
         _note(coefficients, inverse, (u, t), by_col, stats.group_n[u])
+    T = [(y * y / n).sum() for y, n in zip(stats.Zy, stats.group_n, strict=True)]
+    total = float(stats.Zy[0].sum())
     return GroupSums(
         n=stats.n,
-        total=float(stats.Zy[0].sum()),
+        total=total,
         yy=stats.yy,
         sizes=stats.sizes,
-        T=np.array([(y * y / n).sum() for y, n in zip(stats.Zy, stats.group_n, strict=True)]),
+        parts=np.array([*T, stats.yy, total**2 / stats.n]),
+        holds=np.eye(k + 2),
         coefficients=coefficients,
         squares=np.array([n @ n for n in stats.group_n]),
         inverse_n=inverse,
@@ -94,7 +105,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
     """Return the sums of a design with axes: products of the axes' sizes and few cells' sums."""
     k, shape = stats.n_terms, stats.shape
     coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
-    squares, T = np.empty(k), np.zeros(k)
+    squares = np.empty(k)
     pairs = {(a, b) for a in stats.term_groupings for b in stats.term_groupings}
     meetings = {(a, b): _shared(stats, a, b) for a, b in pairs}
     for t, axes in enumerate(stats.term_axes):
@@ -111,17 +122,14 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
             inverse[t, u] = np.mean(shared / n**2)
         inverse[t, k] = np.mean(1.0 / n)
         squares[t] = times * (n @ n)
-    for stratum in stats.strata:
-        by_grouping = _sums_of_squares(stats, stratum)
-        for t, axes in enumerate(stats.term_axes):
-            if axes.issuperset(stratum.contrasts):
-                T[t] += by_grouping[stats.term_groupings[t]]
+    parts, holds = _parts(stats)
     return GroupSums(
         n=stats.n,
         total=_total(stats),
         yy=stats.yy,
         sizes=stats.sizes,
-        T=T,
+        parts=parts,
+        holds=holds,
         coefficients=coefficients,
         squares=squares,
         inverse_n=inverse,
@@ -152,24 +160,53 @@ def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:
     return shared
 
 
-def _sums_of_squares(stats: StratumStatistics, stratum: Stratum) -> FloatArray:
+def _parts(stats: StratumStatistics) -> tuple[FloatArray, FloatArray]:
+    """Return sums of squares of disjoint spaces, and which the T terms, total and mean hold."""
+    k, single = stats.n_terms, stats.remainder.n_groupings
+    every = frozenset(range(len(stats.shape)))
+    axes = [*stats.term_axes, every, frozenset()]
+    groupings = [*stats.term_groupings, single, 0]
+    nested = stats.remainder.parents is not None
+    # Where groupings are nested, one holds the spaces of all that are coarser.
+    of_grouping = np.tri(single + 1) if nested else np.eye(single + 1)
+    parts, holds = [], []
+    for stratum in stats.strata:
+        parts.append(_nested_squares(stats, stratum) if nested else _squares(stats, stratum))
+        rows = np.zeros((k + 2, single + 1))
+        for row, (inside, grouping) in enumerate(zip(axes, groupings, strict=True)):
+            if inside.issuperset(stratum.contrasts):
+                rows[row] = of_grouping[grouping]
+        holds.append(rows)
+    return np.concatenate(parts), np.concatenate(holds, axis=1)
+
+
+def _squares(stats: StratumStatistics, stratum: Stratum) -> FloatArray:
     """Return Σ n m² of the means of y in the groups of every grouping, and Σ y² as the last."""
     tables, columns = stats.remainder.tables, stratum.columns
-    squares = np.empty(tables.n_terms + 1)
-    if stats.remainder.parents is None:
-        for grouping, (n, means) in enumerate(zip(tables.group_n, columns.means, strict=True)):
-            squares[grouping] = n @ np.square(means[:, 0]).sum(axis=1)
-        squares[-1] = columns.within[0, 0]
-        return squares
-    means = columns.means[0][:, 0]
-    for grouping in range(tables.n_terms - 1, -1, -1):
-        n = tables.group_n[grouping]
-        squares[grouping] = n @ np.square(means).sum(axis=1)
-        if grouping:
-            starts = np.flatnonzero(np.diff(stats.remainder.parents[grouping - 1], prepend=-1))
-            sums = np.add.reduceat(n[:, None] * means, starts, axis=0)
-            means = sums / tables.group_n[grouping - 1][:, None]
-    squares[-1] = squares[tables.n_terms - 1] + columns.within[0, 0]
+    squares = [
+        n @ np.square(means[:, 0]).sum(axis=1)
+        for n, means in zip(tables.group_n, columns.means, strict=True)
+    ]
+    return np.array([*squares, columns.within[0, 0]])
+
+
+def _nested_squares(stats: StratumStatistics, stratum: Stratum) -> FloatArray:
+    """Return Σ n (m − M)² of the means of y about those of the next coarser groups.
+
+    The first is of the means themselves, the last within the innermost groups.
+    """
+    group_n, parents = stats.remainder.tables.group_n, stats.remainder.parents or ()
+    squares = np.empty(len(group_n) + 1)
+    squares[-1] = stratum.columns.within[0, 0]
+    means = stratum.columns.means[0][:, 0]
+    for grouping in range(len(group_n) - 1, 0, -1):
+        n, parent = group_n[grouping], parents[grouping - 1]
+        starts = np.flatnonzero(np.diff(parent, prepend=-1))
+        sums = np.add.reduceat(n[:, None] * means, starts, axis=0)
+        coarser = sums / group_n[grouping - 1][:, None]
+        squares[grouping] = n @ np.square(means - coarser[parent]).sum(axis=1)
+        means = coarser
+    squares[0] = group_n[0] @ np.square(means).sum(axis=1)
     return squares
 
 

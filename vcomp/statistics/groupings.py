@@ -139,13 +139,12 @@ def _outer_groups(fine: IntArray, coarse: IntArray) -> IntArray:
 
 
 def _crossed_remainder(codes: tuple[IntArray, ...], n: FloatArray) -> Remainder:
-    rows = [np.repeat(c, n.astype(np.int64)) for c in codes]
     sizes = [int(c.max()) + 1 for c in codes]
     group_n = tuple(np.bincount(c, weights=n).astype(float) for c in codes)
     pairs = {}
     for u in range(len(codes)):
         for t in range(u):
-            indptr, indices, counts = pair_counts(rows[t], rows[u], sizes[t], sizes[u])
+            indptr, indices, counts = pair_counts(codes[t], codes[u], sizes[t], sizes[u], n)
             pairs[t, u] = PairTable(indptr, indices, counts, sizes[u])
     return Remainder(_tables(group_n, pairs), None)
 

@@ -1,0 +1,74 @@
+"""Sums rolled up from finer terms equal sums over rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from patsy import EvalEnvironment
+
+from vcomp.design import encode, learn, select_rows
+from vcomp.formula import parse
+from vcomp.statistics import rollup
+from vcomp.statistics.rollup import RollUp
+
+FORMULAS = [
+    "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|a:d)",
+    "y ~ (1|a:p) + (1|d:p) + (1|i)",
+    "y ~ (1|i/d) + (1|p)",
+    "y ~ (1|d) + (1|i:a)",
+]
+
+
+def table(seed):
+    rng = np.random.default_rng(seed)
+    n = 400
+    d = rng.integers(0, 30, n)
+    data = {"p": rng.integers(0, 6, n), "a": rng.integers(0, 3, n), "d": d, "i": d % 7}
+    return pd.DataFrame({"y": rng.normal(size=n), **data})
+
+
+def chunk_of(formula, data, part=None):
+    scope, parsed = EvalEnvironment([{}]), parse(formula)
+    rows = select_rows(parsed, data, scope, "drop")
+    design = learn(parsed, rows, scope)
+    if part is not None:
+        rows = select_rows(parsed, data.iloc[part], scope, "drop")
+    return encode(design, rows)
+
+
+@pytest.mark.parametrize("part", [None, slice(0, 40), slice(7, 8)], ids=["all", "few", "one"])
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_rolled_up_sums_are_those_of_the_rows(formula, part):
+    data = table(len(formula))
+    chunk = chunk_of(formula, data, part)
+    rolled = RollUp(chunk)
+    y = np.column_stack([chunk.y, chunk.y**2])
+    sums, pairs = rolled.sums(y), rolled.pairs()
+    for t, (codes, size) in enumerate(zip(chunk.codes, chunk.sizes, strict=True)):
+        np.testing.assert_array_equal(rolled.group_n[t], np.bincount(codes, minlength=size))
+        for column in range(2):
+            expected = np.bincount(codes, weights=y[:, column], minlength=size)
+            np.testing.assert_allclose(sums[t][:, column], expected, rtol=0, atol=1e-12)
+    for (t, u), found in pairs.items():
+        expected = np.zeros((chunk.sizes[t], chunk.sizes[u]))
+        np.add.at(expected, (chunk.codes[t], chunk.codes[u]), 1.0)
+        np.testing.assert_array_equal(found.matrix.toarray(), expected)
+        assert (found.counts > 0.0).all()
+        for g in range(chunk.sizes[t]):
+            row = found.indices[found.indptr[g] : found.indptr[g + 1]]
+            assert (np.diff(row) > 0).all()
+
+
+def test_rows_are_passed_over_only_where_no_term_is_fine_enough(monkeypatch):
+    chunk = chunk_of(FORMULAS[0], table(1))
+    lengths = []
+    count = rollup.pair_counts
+
+    def noting(rows, *others):
+        lengths.append(rows.size)
+        return count(rows, *others)
+
+    monkeypatch.setattr(rollup, "pair_counts", noting)
+    RollUp(chunk).pairs()
+    # Eight pairs hold p, a and d together, six p, a and i.
+    n_rows = sum(length == chunk.n for length in lengths)
+    assert (len(lengths), n_rows) == (36, 14)
