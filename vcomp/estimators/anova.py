@@ -40,8 +40,8 @@ class ANOVA:
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone; components may be negative."""
         sums = stats.group_sums
-        coefficients, T = henderson1(sums)
-        values = _solve(coefficients, T)
+        coefficients, rows = henderson1(sums), adjustment(sums)
+        values = _solve(rows @ coefficients, adjusted_squares(sums, rows))
         covariance, reason = _covariance(stats, coefficients, values)
         beta, cov_beta = _mean(sums, values)
         return Estimate(
@@ -75,22 +75,40 @@ class AnovaTable:
     expected: FloatArray
 
 
-def henderson1(sums: GroupSums) -> tuple[FloatArray, FloatArray]:
-    """Return the coefficients of E[T] and the T terms, both less those of the mean.
+def henderson1(sums: GroupSums) -> FloatArray:
+    """Return the coefficients of E[T], less those of the mean.
 
-    Returns
-    -------
-    coefficients : (k + 1, k + 1) rows are T terms (the last is the total), columns components
-    T : (k + 1,)
+    They are (k + 1, k + 1): rows are T terms (the last is the total), columns components.
     """
     k, n = sums.n_terms, float(sums.n)
-    T = np.array([*sums.T, sums.yy]) - sums.total**2 / n
     coefficients = np.empty((k + 1, k + 1))
     coefficients[:k, :k] = sums.coefficients
     coefficients[:k, k] = sums.sizes
     coefficients[k] = n
     coefficients -= np.array([*(sums.squares / n), 1.0])
-    return coefficients, T
+    return coefficients
+
+
+def adjustment(sums: GroupSums) -> FloatArray:
+    """Return what of each T term, less the mean, is left after the coarser ones: (k + 1, k + 1).
+
+    The numbers are whole: applied to which parts the terms hold, large sums of squares drop out of
+    small ones exactly.
+    """
+    k = sums.n_terms
+    rows = np.eye(k + 1)
+    coarser_than = [[u for u in range(k) if u != t and sums.finer[t, u]] for t in range(k)]
+    coarser_than.append(list(range(k)))
+    for row in sorted(range(k + 1), key=lambda r: len(coarser_than[r])):
+        for coarser in coarser_than[row]:
+            rows[row] -= rows[coarser]
+    return rows
+
+
+def adjusted_squares(sums: GroupSums, rows: FloatArray) -> FloatArray:
+    """Return combinations of the T terms less the mean, (k + 1,)."""
+    squares: FloatArray = (rows @ (sums.holds[:-1] - sums.holds[-1])) @ sums.parts
+    return squares
 
 
 def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
@@ -99,17 +117,9 @@ def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
     For balanced data these are the classical sums of squares. Otherwise they are what urGENOVA
     calls analogous: they need not be positive, nor independent (Brennan 2001, 7.1).
     """
-    coefficients, T = henderson1(sums)
-    k = sums.n_terms
-    df = np.array([*sums.sizes, sums.n], dtype=float) - 1.0
-    squares, expected = T.copy(), coefficients.copy()
-    coarser_than = [[u for u in range(k) if u != t and sums.finer[t, u]] for t in range(k)]
-    coarser_than.append(list(range(k)))
-    for row in sorted(range(k + 1), key=lambda r: len(coarser_than[r])):
-        for coarser in coarser_than[row]:
-            squares[row] -= squares[coarser]
-            df[row] -= df[coarser]
-            expected[row] -= expected[coarser]
+    rows = adjustment(sums)
+    df = rows @ (np.array([*sums.sizes, sums.n], dtype=float) - 1.0)
+    squares, expected = adjusted_squares(sums, rows), rows @ henderson1(sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         return AnovaTable(
             names, df, squares, np.where(df[:, None] > 0, expected / df[:, None], np.nan)
