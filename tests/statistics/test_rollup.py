@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from patsy import EvalEnvironment
 
+import vcomp
 from vcomp.design import encode, learn, select_rows
 from vcomp.formula import parse
 from vcomp.statistics import rollup
@@ -72,3 +73,14 @@ def test_rows_are_passed_over_only_where_no_term_is_fine_enough(monkeypatch):
     # Eight pairs hold p, a and d together, six p, a and i.
     n_rows = sum(length == chunk.n for length in lengths)
     assert (len(lengths), n_rows) == (36, 14)
+
+
+def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
+    chunk = chunk_of(FORMULAS[0], table(1))
+    rolled = RollUp(chunk)
+    monkeypatch.setattr(rollup, "available_bytes", lambda: 1e4)
+    monkeypatch.setattr(rollup, "pair_counts", None)
+    with pytest.raises(
+        vcomp.EstimationError, match=r"pairs of groups .* 400 rows may need .* GiB"
+    ):
+        rolled.pairs()

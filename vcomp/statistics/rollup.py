@@ -15,9 +15,11 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk
 from vcomp.design.design import term_codes
+from vcomp.exceptions import EstimationError
 from vcomp.kernels.codes import determined_levels
 from vcomp.kernels.groups import group_counts, group_sums
 from vcomp.kernels.pairs import ONCE, pair_counts
+from vcomp.linalg.memory import available_bytes, gib
 from vcomp.statistics.cross_products import PairTable
 
 __all__ = ["RollUp"]
@@ -66,7 +68,14 @@ class RollUp:
         return tuple(found[t] for t in range(len(self._facets)))
 
     def pairs(self) -> dict[tuple[int, int], PairTable]:
-        """Return how often the groups of every two terms occur together."""
+        """Return how often the groups of every two terms occur together.
+
+        Raises
+        ------
+        EstimationError
+            If the tables might not fit into memory; nothing is allocated then.
+        """
+        self._check_memory()
         sizes, tables = self._chunk.sizes, dict[tuple[int, int], PairTable]()
         for u in range(len(sizes)):
             for t in range(u):
@@ -79,6 +88,21 @@ class RollUp:
                 indptr, indices, counts = pair_counts(rows, cols, sizes[t], sizes[u], weights)
                 tables[t, u] = PairTable(indptr, indices, counts, sizes[u])
         return tables
+
+    def _check_memory(self) -> None:
+        sizes, needed = self._chunk.sizes, 0.0
+        for u in range(len(sizes)):
+            for t in range(u):
+                source = self._source([t, u])
+                most = self._chunk.n if source == _ROWS else sizes[source]
+                needed += 12.0 * min(float(sizes[t]) * sizes[u], most) + 8.0 * sizes[t]
+        # Two copies of the rows are sorted on the way.
+        needed, free = needed + 24.0 * self._chunk.n, available_bytes()
+        if needed > 0.8 * free:
+            raise EstimationError(
+                f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need "
+                f"{gib(needed)}, and {gib(free)} are free; leave out terms, or rows"
+            )
 
     @property
     def _finest_first(self) -> Sequence[int]:
