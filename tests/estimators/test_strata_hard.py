@@ -11,7 +11,7 @@ from dense import DenseLikelihood
 from designs import gridded
 
 import vcomp
-from vcomp.estimators import strata
+from vcomp.estimators import quadratic_forms, strata
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.estimators.totals import Totals
@@ -198,3 +198,19 @@ def test_an_engine_that_was_interrupted_answers_again(monkeypatch):
     np.testing.assert_array_equal(again.score, expected.score)
     assert again.loglike == expected.loglike
     assert engine.loglike(v) != again.loglike
+
+
+# Many levels ------------------------------------------------------------------------------------
+
+
+def test_errors_of_many_nested_levels_need_no_large_matrix(monkeypatch):
+    """Between the groups of one term, and of those nested in them, a matrix has few elements."""
+    rng = np.random.default_rng(0)
+    inner = np.concatenate([np.arange(900), rng.integers(0, 900, 1500)])
+    data = {"a": inner % 300, "b": inner, "y": rng.normal(size=900)[inner] + rng.normal(size=2400)}
+    expected = vcomp.fit("y ~ (1|a/b)", data, method="anova").cov_vcomp()
+    monkeypatch.setattr(quadratic_forms, "available_bytes", lambda: 1e3)
+    monkeypatch.setattr(quadratic_forms, "_DENSE_BELOW", 3000)
+    found = vcomp.fit("y ~ (1|a/b)", data, method="anova").cov_vcomp()
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert np.isfinite(found.to_numpy()).all()

@@ -141,9 +141,9 @@ class _Chains:
             table = self._table(a, b)
             return self._inner(table, table, a, p, b, r)
         turns = [chain[i:] + chain[:i] for i in range(len(chain))]
-        best = min(turns, key=lambda turn: self._frame(turn[0][0], turn[2][0]))
+        best = min(turns, key=self._largest)
         (a, p), (b, s), (c, r) = best[:3]
-        if self._frame(a, c) > max(self._limit, _DENSE_BELOW):
+        if self._largest(best) > max(self._limit, _DENSE_BELOW):
             raise TooLargeError
         other = self._product(a, *best[3], c) if len(best) == 4 else self._table(a, c)
         return self._inner(self._product(a, b, s, c), other, a, p, c, r)
@@ -163,6 +163,21 @@ class _Chains:
 
     def _frame(self, a: int, c: int) -> float:
         return float(self._group_n[a].size) * float(self._group_n[c].size)
+
+    def _largest(self, turn: Chain) -> float:
+        """Return the elements of the larger product that a chain is cut into, at most."""
+        a, *between = [term for term, _ in turn]
+        b, c = between[:2]
+        return max(self._elements(a, through, c) for through in (b, *between[2:]))
+
+    def _elements(self, a: int, b: int, c: int) -> float:
+        """Return how many elements N_ab N_bc has at most: few where groups of b lie within one."""
+        bound = self._frame(a, c)
+        if self._finer(b, a):
+            bound = min(bound, float(self._stored(b, c).nnz))
+        if self._finer(b, c):
+            bound = min(bound, float(self._stored(a, b).nnz))
+        return bound
 
     def _inner(self, X: Any, Y: Any, a: int, p: int, c: int, r: int) -> float:
         """Return Σ_ij n_i^p X_ij Y_ij n_j^r."""
