@@ -16,7 +16,7 @@ from vcomp.design.rows import Missing
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import AnovaTable, anova_table
 from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.engine import InformationKind
+from vcomp.estimators.engine import InformationKind, LikelihoodEngine
 from vcomp.estimators.henderson3 import henderson3_table
 from vcomp.estimators.identify import check_fixed_rank, check_terms
 from vcomp.estimators.refit import (
@@ -101,6 +101,7 @@ class VarianceComponentsModel:
             check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
             check_terms(self.statistics, self.component_names[:-1])
         self.seconds: Mapping[str, float] = seconds
+        self._engines: dict[bool, LikelihoodEngine] = {}
 
     @classmethod
     def from_formula(
@@ -168,12 +169,11 @@ class VarianceComponentsModel:
         EstimationError
             If the components are not of that form.
         """
-        return choose_engine(self.statistics, reml=reml).loglike(self._components(params))
+        return self._engine(reml=reml).loglike(self._components(params))
 
     def score(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the gradient of :meth:`loglike`, (k + 1,)."""
-        likelihood = choose_engine(self.statistics, reml=reml)
-        return likelihood.derivatives(self._components(params)).score
+        return self._engine(reml=reml).derivatives(self._components(params)).score
 
     def information(
         self,
@@ -192,8 +192,7 @@ class VarianceComponentsModel:
             raise EstimationError(
                 f"kind={kind!r} is not known; it is 'observed', 'expected' or 'average'"
             )
-        likelihood = choose_engine(self.statistics, reml=reml)
-        return likelihood.information(self._components(params), kind)
+        return self._engine(reml=reml).information(self._components(params), kind)
 
     def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the matrix of second derivatives of :meth:`loglike`."""
@@ -247,6 +246,13 @@ class VarianceComponentsModel:
             "a model refers to its rows and to the scope of its caller and cannot be stored; "
             "store its result (res.to_json() or pickle), or formula and data"
         )
+
+    def _engine(self, *, reml: bool) -> LikelihoodEngine:
+        """Return the engine of these data; what it has factored stays for the next question."""
+        if reml not in self._engines:
+            names = self.component_names[:-1]
+            self._engines[reml] = choose_engine(self.statistics, reml=reml, names=names)
+        return self._engines[reml]
 
     # Parts of a fit ---------------------------------------------------------------------------
 

@@ -427,7 +427,8 @@ class VarianceComponentsResults:
 
         Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
         error, fixed effects estimated) and ``conditional_se`` (fixed effects taken as known: what
-        lme4 prints).
+        lme4 prints). Both are nan where effects can only be solved for iteratively: each would
+        need a solve of its own.
         """
         return self._access().random_effects()
 
