@@ -23,21 +23,21 @@ def run(report: Report, settings: Settings) -> None:
         for facet in piped.design.facets:
             assert list(facet.levels) == list(_levels(data)[facet.name])
         report(
-            f"a + b, {n:,} rows, read too, {kind} levels",
+            f"read, a + b, {n:,} rows, {kind} levels",
             best_of(partial(_read_and_learn, piped, data), settings.repeat),
             "pandas.factorize, sorted",
             best_of(partial(_levels, data), settings.repeat),
         )
-    for name, piped in {
+    for name, whole in {
         "a + b": piped,
         "p × a × (d:i)": pipe(FULL_MODEL, nested(60, 2, 50, 67 if settings.quick else 959)),
     }.items():
-        assert tuple(piped.stats.sizes) == _sizes(piped)
+        assert tuple(whole.stats.sizes) == _sizes(whole)
         report(
-            f"{name}, {len(piped.rows):,} rows",
-            best_of(partial(_learn, piped), settings.repeat),
+            f"{name}, {len(whole.rows):,} rows",
+            best_of(partial(_learn, whole), settings.repeat),
             "pandas groupby, groups of each term",
-            best_of(partial(_sizes, piped), settings.repeat),
+            best_of(partial(_sizes, whole), settings.repeat),
         )
 
 
