@@ -62,7 +62,8 @@ def gstudy(res: VarianceComponentsResults, alpha: float) -> pd.DataFrame:
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     # A constant response has no variance to share out.
-    percent = 100.0 * positive / total if total > 0.0 else np.full(values.size, np.nan)
+    # A share first: of the only component it is then 100 to the last digit.
+    percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
     columns = {"estimate": values, "se": se, "ci_low": low, "ci_high": high, "percent": percent}
     if res.mc_error.any():
         columns = {"estimate": values, "se": se, "mc_error": res.mc_error.to_numpy(), **columns}
