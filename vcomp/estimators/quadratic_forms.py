@@ -29,6 +29,13 @@ __all__ = ["TooLargeError", "quadratic_covariance", "stratum_quadratic_covarianc
 _DENSE_BELOW = 1_000_000
 """Elements up to which a product of pair tables is kept as a dense matrix."""
 
+_MANY_TERMS = 8
+"""From so many terms on chains, which grow with their fourth power, are more than a product of
+all tables at once, if that is small."""
+
+_FEW_GROUPS = 3000
+"""Groups of all terms together up to which it is."""
+
 _BYTES_PER_ELEMENT = 40.0
 """A sparse product holds an index and a value, and is made beside another one."""
 
@@ -52,6 +59,8 @@ def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
     TooLargeError
         If a matrix between the groups of two terms would be needed that does not fit into memory.
     """
+    if stats.n_terms >= _MANY_TERMS and sum(stats.sizes) <= _FEW_GROUPS:
+        return _less_the_mean(_dense_forms(stats, v))
     chains = _Chains(stats)
     return _less_the_mean(_projector_forms(chains, list(range(stats.n_terms + 2)), v))
 
@@ -78,6 +87,32 @@ def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> Flo
         at = [used.index(places[a]) for a in inside]
         forms[np.ix_(inside, inside)] += stratum.multiplicity * traces[np.ix_(at, at)]
     return _less_the_mean(forms)
+
+
+def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
+    """Return tr(A_a V A_b V) of all terms, then the mean, then all observations.
+
+    With G = Z'Z of all terms and the mean, D the components of their groups, and σ² the last:
+    Z'VZ = G D G + σ² G, and Z'V²Z = G D G D G + 2σ² G D G + σ⁴ G, of which the diagonal is enough.
+    """
+    k, s2 = stats.n_terms, v[-1]
+    n = np.concatenate([*stats.group_n, [float(stats.n)]])
+    starts = np.cumsum([0, *stats.sizes])
+    G = np.empty((n.size, n.size))
+    for t in range(k):
+        for u in range(k):
+            G[starts[t] : starts[t + 1], starts[u] : starts[u + 1]] = stats.gram(t, u).toarray()
+    G[-1] = G[:, -1] = n
+    d = np.concatenate([np.repeat(v[:-1], stats.sizes), [0.0]])
+    GDG = (G * d) @ G
+    of_pairs = np.square(GDG + s2 * G) / np.outer(n, n)
+    forms = np.empty((k + 2, k + 2))
+    by_rows = np.add.reduceat(of_pairs, starts, axis=0)
+    forms[:-1, :-1] = np.add.reduceat(by_rows, starts, axis=1)
+    squares = (GDG * G) @ d + 2.0 * s2 * np.diagonal(GDG) + s2**2 * n
+    forms[-1, :-1] = forms[:-1, -1] = np.add.reduceat(squares / n, starts)
+    forms[-1, -1] = d @ np.square(G) @ d + 2.0 * s2 * (d @ n) + s2**2 * stats.n
+    return forms
 
 
 def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> FloatArray:
