@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from vcomp.kernels.groups import group_counts, group_sums
-from vcomp.kernels.pairs import ONCE, pair_counts
+from vcomp.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
 from vcomp.kernels.schur import weighted_gram
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
@@ -76,3 +76,20 @@ def test_weighted_gram(B, data):
     assert gram.shape == (B.shape[1], B.shape[1])
     np.testing.assert_allclose(gram, reference.weighted_gram(B, weights), rtol=1e-9, atol=1e-3)
     np.testing.assert_array_equal(gram, gram.T)
+
+
+def test_parts_of_tables_are_those_of_their_graph():
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rng = np.random.default_rng(4)
+    for n_rows, n_cols, n_pairs in ((5, 4, 3), (40, 30, 20), (40, 30, 45), (8, 9, 60), (3, 3, 0)):
+        rows = rng.integers(0, n_rows, n_pairs).astype(np.int32)
+        cols = rng.integers(0, n_cols, n_pairs).astype(np.int32)
+        indptr, indices, _ = pair_counts(rows, cols, n_rows, n_cols, ONCE)
+        above = np.arange(n_rows + n_cols, dtype=np.int32)
+        join_pairs(above, indptr, indices, n_rows)
+        shape = (n_rows + n_cols, n_rows + n_cols)
+        graph = coo_array((np.ones(n_pairs), (rows, cols + n_rows)), shape=shape)
+        expected = connected_components(graph, directed=False)[1]
+        np.testing.assert_array_equal(number_parts(above), expected)

@@ -16,7 +16,7 @@ from vcomp.design.grid import Grid
 from vcomp.design.structure import Part, Structure
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
-from vcomp.kernels.pairs import ONCE, pair_counts
+from vcomp.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
 
 __all__ = ["describe_structure"]
 
@@ -299,26 +299,21 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Par
     """
     if len(top) < 2 or any(f in incidence.axes for f in top):
         return 1, ()
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     hub, *others = top
-    n_hub = offset = incidence.size(hub)
-    rows, cols = [], []
+    offset = incidence.size(hub)
+    above = np.arange(sum(incidence.size(f) for f in top), dtype=np.int32)
     for other in others:
         indptr, indices, _ = incidence.table(hub, other)
-        rows.append(np.repeat(np.arange(n_hub), np.diff(indptr)))
-        cols.append(indices + offset)
+        join_pairs(above, indptr, indices, offset)
         offset += incidence.size(other)
-    i, j = np.concatenate(rows), np.concatenate(cols)
-    graph = coo_array((np.ones(i.size), (i, j)), shape=(offset, offset))
-    n_parts, part_of = connected_components(graph, directed=False)
+    part_of = number_parts(above)
+    n_parts = int(part_of.max()) + 1
     if n_parts == 1:
         return 1, ()
     starts = np.cumsum([incidence.size(f) for f in top])[:-1]
     by_facet = dict(zip(top, np.split(part_of, starts), strict=True))
     largest = np.argsort(-np.bincount(part_of), kind="stable")[:_MAX_PARTS]
-    return int(n_parts), tuple(_part(int(number), by_facet, top) for number in largest)
+    return n_parts, tuple(_part(int(number), by_facet, top) for number in largest)
 
 
 def _part(number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]) -> Part:

@@ -81,8 +81,8 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
 def _fills_up(sums: CrossProducts) -> bool:
     """Whether eliminating the largest term leaves a full matrix that takes too long to factor.
 
-    Cheap, and before any matrix is made: with d neighbours a level leaves d² entries, and where
-    these are many times those of the matrix, hardly any stay zero.
+    Cheap, and before any matrix is made: a level with d neighbours leaves d² entries. Where these
+    are half of all, no order of elimination keeps the rest sparse for long.
     """
     sizes = sums.sizes
     lead = max(range(len(sizes)), key=lambda t: sizes[t])
@@ -95,7 +95,7 @@ def _fills_up(sums: CrossProducts) -> bool:
             degrees += np.bincount(sums.pairs[t, lead].indices, minlength=sizes[lead])
         elif t > lead:
             degrees += np.diff(sums.pairs[lead, t].indptr)
-    return bool(degrees @ degrees > 2.0 * rest**2)
+    return bool(degrees @ degrees > 0.5 * rest**2)
 
 
 def _best(

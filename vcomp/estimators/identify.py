@@ -137,7 +137,7 @@ def _quadratic_forms(stats: CrossProducts) -> FloatArray:
     for t in range(k):
         for u in range(t + 1):
             table = stats.gram(u, t)  # as it stands: it may be large
-            plain = float(np.square(table.data).sum())
+            plain = float(table.data @ table.data)
             mixed = float(np.vdot(H[u], table @ H[t]))
             both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
             forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both

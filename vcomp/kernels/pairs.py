@@ -7,7 +7,7 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = ["ONCE", "pair_counts", "squared_counts"]
+__all__ = ["ONCE", "join_pairs", "number_parts", "pair_counts", "squared_counts"]
 
 ONCE = np.zeros(0)
 """Weights of observations that count once."""
@@ -80,7 +80,49 @@ def pair_counts(
                 counts[nnz] = weight
                 nnz += 1
         indptr[g + 1] = nnz
-    return indptr, indices[:nnz].copy(), counts[:nnz].copy()
+    if nnz < n:
+        indices, counts = indices[:nnz].copy(), counts[:nnz].copy()
+    return indptr, indices, counts
+
+
+@njit(cache=True, nogil=True)
+def _root(above: IntArray, node: int) -> int:
+    """Return the last node above one, and put all on the way directly below it."""
+    root = node
+    while above[root] != root:
+        root = above[root]
+    while above[node] != root:
+        above[node], node = root, above[node]
+    return root
+
+
+@njit(cache=True, nogil=True)
+def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
+    """Join the nodes that a pair table says are together, in place (Galler & Fischer 1964).
+
+    Parameters
+    ----------
+    above : (nodes,) a node of the same part for each; at first itself
+    indptr, indices : of the table; its rows are the first nodes, its columns follow from `offset`
+    """
+    for g in range(indptr.size - 1):
+        for i in range(indptr[g], indptr[g + 1]):
+            a, b = _root(above, g), _root(above, offset + indices[i])
+            above[max(a, b)] = min(a, b)
+
+
+@njit(cache=True, nogil=True)
+def number_parts(above: IntArray) -> IntArray:
+    """Return the number of the part of each node, parts numbered by their first nodes."""
+    parts, n_parts = np.empty(above.size, np.int32), 0
+    for node in range(above.size):
+        root = _root(above, node)
+        if root == node:
+            parts[node] = n_parts
+            n_parts += 1
+        else:
+            parts[node] = parts[root]
+    return parts
 
 
 @njit(cache=True, nogil=True)
