@@ -13,6 +13,7 @@ from vcomp.estimators.iterative import IterativeLikelihood
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, Statistics
+from vcomp.statistics.completed import CompletedGrid
 
 __all__ = ["choose_engine", "prediction_engine"]
 
@@ -21,6 +22,12 @@ _SECONDS = 0.5
 
 _MANY_SECONDS = 10.0
 """One that takes it longer than this is left to iterative solves."""
+
+_FOR_VARIANCES = 60.0
+"""And this long it may take where variances of predicted effects are asked for."""
+
+_FEW_HOLES = 0.2
+"""Share of the cells of a grid."""
 
 _SECONDS_PER_CUBE = 3.5e-11
 """Of a dense factor and inverse, for each cube of their order; one thread."""
@@ -70,16 +77,12 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
     """Return an engine that gives predicted effects, with their variances if there is one."""
     if stats.strata is not None and stats.strata.remainder.parents is not None:
         return StrataLikelihood(stats.strata, reml=True)
-    if _fills_up(stats.cross_products):
-        return _iterative(stats, reml=True)
-    try:
-        return BlockedLikelihood(stats.cross_products, reml=True)
-    except EstimationError:
-        return _iterative(stats, reml=True)
+    blocked = _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
+    return blocked or _iterative(stats, reml=True)
 
 
-def _fills_up(sums: CrossProducts) -> bool:
-    """Whether eliminating the largest term leaves a full matrix that takes too long to factor.
+def _fills_up(sums: CrossProducts, seconds: float) -> bool:
+    """Whether eliminating the largest term leaves a full matrix that takes longer than that.
 
     Cheap, and before any matrix is made: a level with d neighbours leaves d² entries. Where these
     are half of all, no order of elimination keeps the rest sparse for long.
@@ -87,7 +90,7 @@ def _fills_up(sums: CrossProducts) -> bool:
     sizes = sums.sizes
     lead = max(range(len(sizes)), key=lambda t: sizes[t])
     rest = float(sum(sizes) - sizes[lead])
-    if _SECONDS_PER_CUBE * rest**3 <= _MANY_SECONDS:
+    if _SECONDS_PER_CUBE * rest**3 <= seconds:
         return False
     degrees = np.zeros(sizes[lead])
     for t in range(len(sizes)):
@@ -98,29 +101,47 @@ def _fills_up(sums: CrossProducts) -> bool:
     return bool(degrees @ degrees > 0.5 * rest**2)
 
 
+def _blocked_within(
+    stats: Statistics, seconds: float, *, reml: bool, names: Sequence[str] | None
+) -> BlockedLikelihood | None:
+    """Return the blocked engine if it fits and takes no longer an evaluation than that."""
+    sums = stats.cross_products
+    if _fills_up(sums, seconds):
+        return None
+    try:
+        blocked = BlockedLikelihood(sums, reml=reml, names=names)
+    except EstimationError:
+        return None
+    return blocked if blocked.seconds <= seconds else None
+
+
 def _best(
     stats: Statistics, *, reml: bool, names: Sequence[str] | None, n_probes: int | None, seed: int
 ) -> LikelihoodEngine:
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
-    if stats.completed is None and _fills_up(stats.cross_products):
-        return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
-    try:
-        blocked = BlockedLikelihood(stats.cross_products, reml=reml, names=names)
-    except EstimationError:
-        return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
-    few = _SECONDS if stats.completed is not None else _MANY_SECONDS
-    if blocked.seconds <= few:
-        return blocked
-    return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+    limit = _MANY_SECONDS if _grid(stats) is None else _SECONDS
+    blocked = _blocked_within(stats, limit, reml=reml, names=names)
+    return blocked or _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _grid(stats: Statistics) -> CompletedGrid | None:
+    """Return the grid that the rows nearly fill, if solving for its holes is the better way.
+
+    With few terms solving for all effects converges as fast, and half of a grid is no fewer cells
+    than there are rows.
+    """
+    grid = stats.completed
+    if grid is None:
+        return None
+    n_cells = grid.tables[0].size
+    return grid if grid.holes.n <= _FEW_HOLES * n_cells or stats.n_terms > 3 else None
 
 
 def _iterative(
     stats: Statistics, *, reml: bool, n_probes: int | None = None, seed: int = 0
 ) -> LikelihoodEngine:
-    sums = stats.cross_products
-    if stats.completed is not None:
-        return CompletedLikelihood(
-            sums, stats.completed, reml=reml, n_probes=n_probes or N_PROBES, seed=seed
-        )
-    return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
+    sums, grid = stats.cross_products, _grid(stats)
+    if grid is None:
+        return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
+    return CompletedLikelihood(sums, grid, reml=reml, n_probes=n_probes or N_PROBES, seed=seed)

@@ -1,0 +1,90 @@
+"""Which engine serves which data, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.estimators import choose
+from vcomp.estimators.choose import choose_engine, prediction_engine
+from vcomp.estimators.completed import CompletedLikelihood
+from vcomp.estimators.iterative import IterativeLikelihood
+
+
+def crossed(n_a, n_b, share, seed=1):
+    """Return scores of a share of the pairs of levels of two facets."""
+    rng = np.random.default_rng(seed)
+    a, b = (axis.ravel() for axis in np.indices((n_a, n_b)))
+    kept = rng.random(a.size) < share
+    y = rng.normal(size=n_a)[a] + rng.normal(size=n_b)[b] + rng.normal(size=a.size)
+    return pd.DataFrame({"y": y, "a": a, "b": b})[kept].reset_index(drop=True)
+
+
+def statistics(data, formula="y ~ (1|a) + (1|b)"):
+    return vcomp.VarianceComponentsModel(formula, data).statistics
+
+
+def test_complete_designs_have_strata_and_others_are_eliminated():
+    assert choose_engine(statistics(crossed(6, 7, 1.1)), reml=True).name == "strata"
+    assert choose_engine(statistics(crossed(6, 7, 0.8)), reml=True).name == "blocked"
+    nested = crossed(6, 7, 0.8)
+    assert choose_engine(statistics(nested, "y ~ (1|a)"), reml=True).name == "strata"
+
+
+def test_what_takes_too_long_is_solved_for_iteratively(monkeypatch):
+    monkeypatch.setattr(choose, "_SECONDS", 0.0)
+    monkeypatch.setattr(choose, "_MANY_SECONDS", 0.0)
+    few, many = statistics(crossed(12, 15, 0.9)), statistics(crossed(12, 15, 0.6))
+    assert isinstance(choose_engine(few, reml=True), CompletedLikelihood)
+    # Solving for all effects is the shorter way where four tenths of the cells are empty.
+    assert many.completed is not None
+    assert isinstance(choose_engine(many, reml=True), IterativeLikelihood)
+    sparse = statistics(crossed(12, 15, 0.3))
+    assert sparse.completed is None
+    assert isinstance(choose_engine(sparse, reml=True), IterativeLikelihood)
+    # Variances of predicted effects are worth waiting for.
+    assert prediction_engine(sparse).name == "blocked"
+
+
+def test_what_fills_up_gets_no_plan(monkeypatch):
+    monkeypatch.setattr(choose, "_SECONDS_PER_CUBE", 1e6)
+    monkeypatch.setattr(choose, "BlockedLikelihood", None)
+    assert choose_engine(statistics(crossed(40, 12, 0.3)), reml=True).name == "iterative"
+
+
+def test_nested_terms_do_not_fill_up(monkeypatch):
+    monkeypatch.setattr(choose, "_SECONDS_PER_CUBE", 1e6)
+    rng = np.random.default_rng(2)
+    pupil = np.arange(400)
+    school = pupil // 8
+    teacher = rng.permutation(pupil) // 8
+    y = rng.normal(size=400) + rng.normal(size=50)[school]
+    data = pd.DataFrame({"y": y, "school": school, "teacher": teacher, "pupil": pupil // 2})
+    sums = statistics(data, "y ~ (1|pupil) + (1|school) + (1|teacher)").cross_products
+    assert not choose._fills_up(sums, 10.0)
+
+
+def test_what_does_not_fit_is_solved_for_iteratively(monkeypatch):
+    from vcomp.estimators import elimination
+
+    stats = statistics(crossed(30, 20, 0.3))
+    monkeypatch.setattr(elimination, "available_bytes", lambda: 1e3)
+    assert choose_engine(stats, reml=True).name == "iterative"
+    with pytest.raises(vcomp.EstimationError, match=r"needs .* GiB.* engine='iterative'"):
+        choose_engine(stats, "blocked", reml=True)
+
+
+def test_engines_that_cannot_serve_say_so():
+    with pytest.raises(vcomp.EstimationError, match="needs a facet that is fully crossed"):
+        vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8), engine="strata")
+    with pytest.raises(vcomp.EstimationError, match="it is one of 'auto', 'strata'"):
+        vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8), engine="dense")
+
+
+def test_the_result_says_which_engine_and_why():
+    res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 1.1))
+    assert res.engine == "strata: 2 fully crossed facets give 4 orthogonal strata"
+    res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8))
+    assert res.engine.startswith("blocked: all 13 columns dense")
