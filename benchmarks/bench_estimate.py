@@ -36,7 +36,7 @@ from benchmarks.compare import (
     fit_vca,
 )
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.anova import henderson1
+from vcomp.estimators.anova import anova_table
 
 _ONE_WAY = "y ~ (1|a)"
 _CROSSED = "y ~ (1|a) + (1|b)"
@@ -127,8 +127,9 @@ def _attempt(
 
 
 def _anova(piped: Piped) -> Any:
-    """Solve for the components; a copy of the statistics has not summed over groups yet."""
-    return np.linalg.solve(*henderson1(copy(piped.stats).group_sums))
+    """Equate mean squares; a copy of the statistics has not summed over groups yet."""
+    table = anova_table(copy(piped.stats).group_sums, piped.names)
+    return np.linalg.solve(table.expected, table.sum_sq / table.df)
 
 
 def _plain_anova(piped: Piped) -> Any:
