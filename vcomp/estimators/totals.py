@@ -104,7 +104,8 @@ class Totals:
         """Return what the fixed part takes from tr(V⁻¹V_t): tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X)."""
         if not self.beta.size:
             return np.zeros_like(self.traces)
-        return np.array([np.trace(R) for R in self._relative])
+        traces: FloatArray = np.einsum("ij,tji->t", self.XVX.inverse(), self.first[:, 1:, 1:])
+        return traces
 
     def average(self) -> FloatArray:
         """Return y'P V_t P V_u P y, twice the average information."""
@@ -118,13 +119,9 @@ class Totals:
         """Return tr(P V_t P V_u), twice the expected information; V⁻¹ in place of P for ML."""
         if not reml or not self.beta.size:
             return self.squares
-        k, inverse = self.traces.size, self.XVX.inverse()
-        both = np.array([[np.vdot(R, S.T) for S in self._relative] for R in self._relative])
-        twice = np.tensordot(self.second[:, :, 1:, 1:].reshape(k, k, -1), inverse.ravel(), 1)
+        inverse = self.XVX.inverse()
+        relative = inverse @ self.first[:, 1:, 1:]
+        both = np.tensordot(relative, relative.swapaxes(1, 2), ((1, 2), (1, 2)))
+        twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)
         expected: FloatArray = self.squares - 2.0 * twice + both
         return expected
-
-    @cached_property
-    def _relative(self) -> list[FloatArray]:
-        """(X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X of every component."""
-        return [self.XVX.solve(F[1:, 1:]) for F in self.first]

@@ -257,6 +257,8 @@ def _within(
         ]
         return np.array([_products([p[s] for p in parts], weights, block) for s in strata])
 
+    if len(blocks) == 1:  # threads take longer to start
+        return work(blocks[0])
     with ThreadPoolExecutor(_THREADS) as pool:
         # Summed in the order of the blocks, whichever is done first.
         within: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
