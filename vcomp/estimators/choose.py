@@ -17,8 +17,11 @@ from vcomp.statistics.completed import CompletedGrid
 
 __all__ = ["choose_engine", "prediction_engine"]
 
-_SECONDS = 0.5
+_SECONDS = 0.1
 """An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
+
+_PLANNED = 30_000
+"""And with more effects than this none is planned there: the plan alone would take longer."""
 
 _MANY_SECONDS = 10.0
 """One that takes it longer than this is left to iterative solves."""
@@ -120,8 +123,10 @@ def _best(
 ) -> LikelihoodEngine:
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
-    limit = _MANY_SECONDS if _grid(stats) is None else _SECONDS
-    blocked = _blocked_within(stats, limit, reml=reml, names=names)
+    limit, grid = _MANY_SECONDS, _grid(stats)
+    if grid is not None:
+        limit = _SECONDS if sum(stats.sizes) <= _PLANNED else 0.0
+    blocked = _blocked_within(stats, limit, reml=reml, names=names) if limit else None
     return blocked or _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
 
 

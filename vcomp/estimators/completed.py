@@ -39,7 +39,7 @@ from vcomp.statistics.stratify import split_axes, split_columns
 
 __all__ = ["N_PROBES", "CompletedLikelihood"]
 
-_EXACT_HOLES = 200
+_EXACT_HOLES = 500
 """Up to this many holes all unit vectors are solved for."""
 
 N_PROBES = 16

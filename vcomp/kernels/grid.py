@@ -9,7 +9,7 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray
 
-__all__ = ["cell_sums", "place_cells", "within_cells"]
+__all__ = ["cell_sums", "fill_cells", "place_cells", "within_cells"]
 
 
 @njit(cache=True, nogil=True)
@@ -26,6 +26,18 @@ def cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
     for i in range(places.size):
         sums[places[i]] += values[i]
     return sums
+
+
+@njit(cache=True, nogil=True)
+def fill_cells(
+    places: Any, values: FloatArray, origin: float, first: int, last: int, table: FloatArray
+) -> None:
+    """Put each value less the origin into its cell, for rows ``first .. last - 1``.
+
+    Every cell has one row, so that several threads can fill a table.
+    """
+    for i in range(first, last):
+        table[places[i]] = values[i] - origin
 
 
 @njit(cache=True, nogil=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -15,7 +16,7 @@ from vcomp.design import Chunk
 from vcomp.design.combine import find_combinations
 from vcomp.design.grid import Grid
 from vcomp.kernels.codes import place_rows
-from vcomp.kernels.grid import cell_sums, place_cells, within_cells
+from vcomp.kernels.grid import cell_sums, fill_cells, place_cells, within_cells
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import (
     Cells,
@@ -41,6 +42,9 @@ _MAX_AXES = 12
 
 _THREADS = 2
 
+_MANY_ROWS = 200_000
+"""Below it threads take longer to start than they save."""
+
 
 def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
     """Return the strata of the rows; None where they are too many.
@@ -56,6 +60,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
     cells = _tabulate(chunk, grid, groupings)
     split = split_columns(cells, groupings)
     inside = _columns_inside(split, groupings, intercept=any(_is_constant(x) for x in chunk.X.T))
+    products = _all_products(split, groupings)
     del cells  # as large as the response
     single = groupings.remainder.n_groupings
     strata = []
@@ -71,19 +76,17 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
                 columns=_kept(columns, [0, *(j + 1 for j in fixed)]),
             )
         )
-    X, y = chunk.X, chunk.y
-    constant = X.shape[1] == 1 and X.strides[0] == 0
     return StratumStatistics(
-        n=y.size,
+        n=chunk.n,
         sizes=chunk.sizes,
         shape=grid.shape,
         term_axes=groupings.term_axes,
         term_groupings=groupings.of_term,
         remainder=groupings.remainder,
         strata=tuple(strata),
-        XX=np.array([[float(y.size)]]) if constant else X.T @ X,
-        Xy=np.array([y.sum()]) if constant else X.T @ y,
-        yy=float(y @ y),
+        XX=products[1:, 1:],
+        Xy=products[1:, 0],
+        yy=float(products[0, 0]),
         layout=Layout(
             terms=chunk.terms,
             n_levels=chunk.facet_sizes,
@@ -103,10 +106,14 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
     size = grid.n_combinations * grid.n_cells
-    values = [chunk.y, *(np.ascontiguousarray(x) for x in _varying(chunk.X))]
-    means = [cell_sums(places, column, size) for column in values]
-    within = np.zeros((len(values), len(values)))
-    if not (n == 1.0).all():
+    columns = [np.ascontiguousarray(x) for x in _varying(chunk.X)]
+    within = np.zeros((1 + len(columns), 1 + len(columns)))
+    if (n == 1.0).all():
+        means = [_filled(places, chunk.response, chunk.origin, size)]
+        means += [_filled(places, column, 0.0, size) for column in columns]
+    else:
+        values = [chunk.y, *columns]
+        means = [cell_sums(places, column, size) for column in values]
         counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
         means = [m / counts for m in means]
         for i, a in enumerate(values):
@@ -116,6 +123,22 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     shape = (grid.n_combinations, grid.n_cells)
     tables = [m.reshape(shape) for m in means]
     return _with_constants(chunk.X, grid.shape, n, tables, within)
+
+
+def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
+    """Return the table of cells that have one row each, less the origin."""
+    table, n = np.empty(size), places.size
+    if n < _MANY_ROWS:
+        fill_cells(places, values, origin, 0, n, table)
+        return table
+    with ThreadPoolExecutor(_THREADS) as pool:
+        ends = [n * k // _THREADS for k in range(_THREADS + 1)]
+        parts = [
+            pool.submit(fill_cells, places, values, origin, a, b, table) for a, b in pairwise(ends)
+        ]
+        for part in parts:
+            part.result()
+    return table
 
 
 def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
@@ -301,6 +324,19 @@ def _columns_inside(
         squares[of_means] -= np.where(means < _ROUNDED_MEAN * total, means, 0.0)
     inside = squares > _NOTHING * total
     return [tuple(int(j) for j in np.flatnonzero(row)) for row in inside]
+
+
+def _all_products(
+    split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings
+) -> FloatArray:
+    """Return the squares and products of y and X over all rows, which strata share out."""
+    total = sum(columns.within for columns in split.values())
+    if groupings.are_nested:
+        n = groupings.remainder.tables.group_n[-1]
+        for columns in split.values():
+            weighted = n[:, None, None] * columns.means[0]
+            total = total + np.einsum("qbr,qdr->bd", weighted, columns.means[0])
+    return np.asarray(total)
 
 
 def _mean_squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
