@@ -8,12 +8,13 @@ the filled grid, and comes from its strata:
     y'V_oo⁻¹V_t V_oo⁻¹V_u V_oo⁻¹y = ỹ'P V_t P V_u P ỹ − h_t'P_mm⁻¹h_u,   h_t = [P V_t P ỹ]_m
 
 Traces of the grid are exact, those of the holes alone come from random probes: with 5 % of the
-cells missing most of every trace has no Monte Carlo error. With few holes unit vectors take the
-place of probes, and nothing is random.
+cells missing most of every trace has no Monte Carlo error. With few holes their matrix is
+factored, and nothing is random.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -26,12 +27,12 @@ from vcomp.estimators.engine import Derivatives, InformationKind, Solution
 from vcomp.estimators.holes import HoleColumns, HoleMatrix
 from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.nested import NestedCovariance
-from vcomp.estimators.probes import AllUnits, Probes, Rademacher
+from vcomp.estimators.probes import Rademacher
 from vcomp.estimators.strata_effects import over_axes, single_cells
 from vcomp.estimators.totals import Totals
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.conjugate_gradients import Solved, conjugate_gradients, log_quadrature
-from vcomp.linalg.dense import solve_positive
+from vcomp.linalg.dense import Positive, solve_positive
 from vcomp.statistics import CrossProducts
 from vcomp.statistics.completed import CompletedGrid
 from vcomp.statistics.strata import Cells, GroupedColumns
@@ -40,10 +41,11 @@ from vcomp.statistics.stratify import split_axes, split_columns
 __all__ = ["N_PROBES", "CompletedLikelihood"]
 
 _EXACT_HOLES = 500
-"""Up to this many holes all unit vectors are solved for."""
+"""Up to this many holes the matrix between them is factored."""
 
 N_PROBES = 16
 _TOL = 1e-10
+_COLUMNS = 32
 _BLOCK = 65_536
 
 
@@ -74,7 +76,7 @@ class CompletedLikelihood:
         self.grid = grid
         self.reml = reml
         self.exact_value = grid.holes.n <= _EXACT_HOLES
-        self._probes: Probes = AllUnits() if self.exact_value else Rademacher(n_probes, seed)
+        self._probes = Rademacher(n_probes, seed)
         # Columns as the last components fill them; the next ones start from there.
         self._tables = grid.tables.copy()
         self._columns = self._columns_in_holes()
@@ -205,7 +207,9 @@ class CompletedLikelihood:
         blank = GroupedColumns((np.zeros((0, 1, 1)),), np.zeros((1, 1)))
         plain = {s: NestedCovariance(groupings.remainder, blank) for s in self.grid.coefficients}
         matrix = HoleMatrix(self.grid, plain, v)
-        fill = -self._solve(matrix, matrix.inverse_times(self._columns)).x
+        exact = Positive(matrix.times(np.eye(holes.n))) if self.exact_value else None
+        right = matrix.inverse_times(self._columns)
+        fill = -(self._solve(matrix, right).x if exact is None else exact.solve(right))
         self._tables[:, holes.combination, holes.cell] += fill.T
         added = matrix.columns(fill)
         self._columns = {
@@ -219,7 +223,7 @@ class CompletedLikelihood:
             M = self.grid.coefficients[contrasts]
             forms = NestedCovariance(groupings.remainder, grouped).forms(M @ v)
             total.add(forms, M, prod(self.grid.shape[f] - 1 for f in contrasts), columns)
-        return _Point(v, matrix, total)
+        return _Point(v, matrix, exact, total)
 
     def _solve(
         self, matrix: HoleMatrix, right: FloatArray, start: FloatArray | None = None
@@ -259,50 +263,48 @@ class CompletedLikelihood:
     def _loglikes(self, v: FloatArray) -> FloatArray:
         """Return the log-likelihood by each probe."""
         point = self._at(v)
-        diagonal, logs = point.matrix.diagonal(), []
-        for z in self._probe_columns():
-            solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
-            values, firsts = log_quadrature(solved)
-            # The scaled matrix has a unit diagonal: what its first moment errs by is known.
-            logs.append(z.shape[0] * (values - (firsts - 1.0)))
-        log_holes = np.log(diagonal).sum() + np.concatenate([np.zeros(0), *logs])
-        if self.exact_value:
-            log_holes = log_holes.mean(keepdims=True) if log_holes.size else np.zeros(1)
+        if point.exact is not None:
+            log_holes = np.array([point.exact.log_determinant()])
+        else:
+            diagonal, logs = point.matrix.diagonal(), []
+            for z in self._probe_columns():
+                solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
+                values, firsts = log_quadrature(solved)
+                # The scaled matrix has a unit diagonal: what its first moment errs by is known.
+                logs.append(z.shape[0] * (values - (firsts - 1.0)))
+            log_holes = np.log(diagonal).sum() + np.concatenate(logs)
         loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)
         return loglikes
 
-    def _probe_columns(self) -> list[FloatArray]:
-        """Return the probes, some columns at a time."""
-        sizes = (self.grid.holes.n,)
-        count = self._probes.count(sizes)
-        step = 8
-        return [
-            self._probes.columns((0,), sizes, first, min(first + step, count))
-            for first in range(0, count, step)
-        ]
+    def _probe_columns(self) -> Iterator[FloatArray]:
+        """Yield the probes, some columns at a time."""
+        for first in range(0, self._probes.n, _COLUMNS):
+            last = min(first + _COLUMNS, self._probes.n)
+            yield self._probes.columns((0,), (self.grid.holes.n,), first, last)
 
     def _traces(self, point: _Point) -> FloatArray:
         """Return tr(P V_t) by each probe, (k + 1, probes); V⁻¹ in place of P for ML."""
         if point.traces is None:
-            samples, inverses = [np.zeros((point.v.size, 0))], []
-            known, at = self._inverse_probes, 0
-            for z in self._probe_columns():
-                start = None if known is None else known[:, at : at + z.shape[1]]
-                w = self._solve(point.matrix, z, start).x
-                inverses.append(w)
-                at += z.shape[1]
-                forms = point.matrix.derivatives(point.matrix.columns(z))
-                samples.append(np.einsum("hs,ths->ts", w, forms))
-            if not self.exact_value:
-                self._inverse_probes = np.concatenate(inverses, axis=1)
-            taken = np.concatenate(samples, axis=1)
-            if self.exact_value:
-                taken = taken.mean(axis=1, keepdims=True)
+            taken = self._sampled(point) if point.exact is None else _exact_traces(point)
             point.traces = point.total.traces[:, None] - taken
         if not self.reml:
             return point.traces
         traces: FloatArray = point.traces - point.total.fixed_traces()[:, None]
         return traces
+
+    def _sampled(self, point: _Point) -> FloatArray:
+        """Return z'P_mm⁻¹[P V_t P]_mm z of every component for each probe z."""
+        samples, inverses = [], []
+        known, at = self._inverse_probes, 0
+        for z in self._probe_columns():
+            start = None if known is None else known[:, at : at + z.shape[1]]
+            w = self._solve(point.matrix, z, start).x
+            inverses.append(w)
+            at += z.shape[1]
+            forms = point.matrix.derivatives(point.matrix.columns(z))
+            samples.append(np.einsum("hs,ths->ts", w, forms))
+        self._inverse_probes = np.concatenate(inverses, axis=1)
+        return np.concatenate(samples, axis=1)
 
     def _average(self, point: _Point) -> FloatArray:
         """Return ½ y'P V_t P V_u P y."""
@@ -313,7 +315,9 @@ class CompletedLikelihood:
                 for s, c in self._columns.items()
             }
             h = point.matrix.derivatives(rest)[:, :, 0].T
-            total = point.total.average() - h.T @ self._solve(point.matrix, h).x
+            exact = point.exact
+            solved = self._solve(point.matrix, h).x if exact is None else exact.solve(h)
+            total = point.total.average() - h.T @ solved
             point.average = 0.25 * (total + total.T)
         return point.average
 
@@ -345,6 +349,18 @@ class _Point:
 
     v: FloatArray
     matrix: HoleMatrix
+    exact: Positive | None  # P_mm factored, with few holes
     total: Totals
     traces: FloatArray | None = None
     average: FloatArray | None = None
+
+
+def _exact_traces(point: _Point) -> FloatArray:
+    """Return tr(P_mm⁻¹[P V_t P]_mm) of every component, (k + 1, 1)."""
+    assert point.exact is not None
+    inverse, taken = point.exact.inverse(), np.zeros(point.v.size)
+    for first in range(0, inverse.shape[0], _COLUMNS):
+        units = np.eye(inverse.shape[0], min(_COLUMNS, inverse.shape[0] - first), -first)
+        forms = point.matrix.derivatives(point.matrix.columns(units))
+        taken += np.einsum("hs,ths->t", inverse[:, first : first + _COLUMNS], forms)
+    return taken[:, None]
