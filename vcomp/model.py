@@ -214,7 +214,8 @@ class VarianceComponentsModel:
             decrement in standard errors at which they end; ``hold={"topic": 0.01}``, components
             that are known and not estimated; ``start={"topic": 0.02}`` (or all components in
             order), where to start instead of MIVQUE(0); ``engine``, of the likelihood;
-            ``n_probes`` and ``rng``, its random probes if it has any
+            ``n_probes`` and ``rng``, its random probes if it has any. For MINQUE: ``weights``, a
+            number, a mapping or a sequence, and ``iterated``, True or a number of rounds
 
         Raises
         ------
@@ -231,10 +232,14 @@ class VarianceComponentsModel:
         check_negative(negative, estimator.name)
         if estimator.name == "anova":
             self._check_anova()
-        estimate = estimator.estimate(self.statistics, self.component_names)
-        if negative == "refit":
-            estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
-        estimate = estimate.with_seconds(self.seconds)
+        seconds: dict[str, float] = {}
+        with timed(seconds, "estimate"):
+            estimate = estimator.estimate(self.statistics, self.component_names)
+            if negative == "refit":
+                estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
+        # A likelihood's stages are its own.
+        stages = self.seconds if estimate.seconds else {**self.seconds, **seconds}
+        estimate = estimate.with_seconds(stages)
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(

@@ -104,3 +104,18 @@ def test_constant_response():
     res = vcomp.fit(FULL, documents().assign(y=3.0), method="type1")
     assert (res.vcomp == 0.0).all()
     assert res.status == "The response is constant: all components are 0."
+
+
+def test_a_covariate_without_a_mean_is_no_mean():
+    """One covariate and no intercept: terms are not orthogonal to it, and it is adjusted for."""
+    rng = np.random.default_rng(0)
+    a, b = (axis.ravel() for axis in np.indices((6, 4)))
+    x = rng.normal(size=24)
+    y = rng.normal(size=6)[a] + rng.normal(size=4)[b] + 3.0 * x + rng.normal(size=24)
+    data = pd.DataFrame({"y": y, "x": x, "a": a, "b": b})
+    for method in ("type1", "henderson3"):
+        res = vcomp.fit("y ~ 0 + x + (1|a) + (1|b)", data, method=method)
+        X = np.column_stack([x, np.eye(6)[a], np.eye(4)[b]])
+        rest = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+        error = rest @ rest / (24 - np.linalg.matrix_rank(X))
+        assert res.vcomp["Residual"] == pytest.approx(error, rel=1e-10)

@@ -219,3 +219,18 @@ def test_a_far_response_keeps_its_digits(name):
         if one.contrasts:
             for a, b in zip(squares_of(near, one), squares_of(far, other), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-11)
+
+
+def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
+    from vcomp.statistics import completed
+
+    formula, data = gridded("per document")
+    monkeypatch.setattr(module, "available_bytes", lambda: 1e5)
+    monkeypatch.setattr(module, "place_in_grid", None)
+    with pytest.raises(vcomp.EstimationError, match=r"1 columns in 80 cells need .* are free"):
+        vcomp.fit(formula, data)
+    monkeypatch.undo()
+    # A grid with holes that does not fit is left to other engines.
+    assert vcomp.VarianceComponentsModel(formula, data[1:]).statistics.completed is not None
+    monkeypatch.setattr(completed, "available_bytes", lambda: 1e3)
+    assert vcomp.VarianceComponentsModel(formula, data[1:]).statistics.completed is None

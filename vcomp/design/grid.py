@@ -1,8 +1,8 @@
 """The grid of a design: facets fully crossed with everything else, and the cells of the others.
 
 In p × (d:i) every person meets every document: p is an axis of the grid, and the documents, with
-the topics that they are in, are the cells along it. Axes split a design into orthogonal strata
-(MATHS 3a), and what is nested in what, and how often, is found on few cells instead of the rows.
+the topics that they are in, are the cells along it. Axes split a design into orthogonal strata,
+and what is nested in what, and how often, is found on few cells instead of the rows.
 """
 
 from __future__ import annotations

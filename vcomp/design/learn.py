@@ -160,9 +160,9 @@ def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
 
 
 def _check_range(what: str, low: float, high: float, origin: float) -> None:
-    """Refuse numbers whose fourth powers, which the information holds, overflow or vanish."""
+    """Refuse numbers whose powers up to the eighth, in the information, overflow or vanish."""
     spread = max(high - origin, origin - low)
-    if spread != 0.0 and not 1e-70 < spread < 1e70:
+    if spread != 0.0 and not 1e-35 < spread < 1e35:
         raise DataError(
             f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
         )

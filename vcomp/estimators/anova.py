@@ -1,6 +1,6 @@
 """Henderson's Method I: analysis of variance for any data (Henderson 1953).
 
-With T_α = Σ_g S_g²/n_g over the groups of term α and T_μ = S²/N (MATHS 2):
+With T_α = Σ_g S_g²/n_g over the groups of term α and T_μ = S²/N:
 
     E T_α = N μ² + Σ_β k_αβ σ²_β,   k_αβ = Σ_{g∈α} (1/n_g) Σ_{h∈β} n_gh²,   k_αe = q_α
     E Σy² = N μ² + N Σ_β σ²_β + N σ²_e

@@ -1,6 +1,6 @@
 """The general likelihood engine: blocked elimination of Henderson's equations.
 
-For any number of crossed and nested terms and any fixed effects (MATHS 3b; the algebra is in
+For any number of crossed and nested terms and any fixed effects (the algebra is in
 :mod:`vcomp.estimators.equations`). Leading terms are eliminated sparsely, the rest is dense;
 value, score and informations all come from that one factor, without finite differences.
 """
@@ -42,11 +42,16 @@ class BlockedLikelihood(ExactEngine):
     name: ClassVar[str] = "blocked"
 
     def __init__(
-        self, stats: CrossProducts, *, reml: bool, names: Sequence[str] | None = None
+        self,
+        stats: CrossProducts,
+        *,
+        reml: bool,
+        names: Sequence[str] | None = None,
+        advice: str = "use engine='iterative', or method='anova'",
     ) -> None:
         self.stats = stats
         self.reml = reml
-        self._eliminations = Eliminations(stats, names)
+        self._eliminations = Eliminations(stats, names, advice)
 
     @property
     def reason(self) -> str:

@@ -72,7 +72,9 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "blocked":
-        return BlockedLikelihood(stats.cross_products, reml=reml, names=names)
+        other = "iterative" if stats.strata is None else "strata"
+        advice = f"use engine={other!r}, or method='anova'"
+        return BlockedLikelihood(stats.cross_products, reml=reml, names=names, advice=advice)
     return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
 
 

@@ -28,6 +28,7 @@ class Eliminations:
     ----------
     stats : cross-products
     names : of the terms, for messages
+    advice : what a refusal ends with
 
     Raises
     ------
@@ -35,8 +36,14 @@ class Eliminations:
         If the factor would not fit into memory: before anything of its size is allocated.
     """
 
-    def __init__(self, stats: CrossProducts, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        stats: CrossProducts,
+        names: Sequence[str] | None = None,
+        advice: str = "use engine='iterative', or method='anova'",
+    ) -> None:
         self._tables = Tables(stats)
+        self._advice = advice
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
         self._equations: dict[tuple[int, ...], Equations] = {}
         # Value, derivatives and information are asked for one after the other at the same point.
@@ -126,7 +133,7 @@ class Eliminations:
             order = sum(self._tables.stats.sizes[t] for t in active)
             raise EstimationError(
                 f"exact elimination of these {order:,} random effects needs {needed}, and "
-                f"{gib(free)} are free; use engine='iterative', or method='anova'"
+                f"{gib(free)} are free; {self._advice}"
             )
         self._plans[active] = random, plan
         return random, plan

@@ -1,6 +1,6 @@
 """Henderson's mixed-model equations for the terms that have a positive component.
 
-C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e (MATHS 3b): ordered and analysed once for each
+C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e: ordered and analysed once for each
 set of positive terms, then factored and solved at each value of the components. With
 Q = P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ without X, and û from b in place of y:
 

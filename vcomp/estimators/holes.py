@@ -1,7 +1,7 @@
 """The inverse covariance matrix of a whole grid, between the cells that have no row.
 
 Let V be the covariance of a complete grid, P = V⁻¹ and m the cells without a row. What the rows
-have is Henderson's absorption of the others: with P known in strata (MATHS 3a),
+have is Henderson's absorption of the others: with P known in strata,
 
     log|V_oo| = log|V| + log|P_mm|
     V_oo⁻¹ = P_oo − P_om P_mm⁻¹ P_mo

@@ -1,6 +1,6 @@
 """The likelihood engine for data that no factorisation fits: conjugate gradients and probes.
 
-For crossed terms with hundreds of thousands of levels each, as of ratings of films (MATHS 3c):
+For crossed terms with hundreds of thousands of levels each, as of ratings of films:
 solutions, quadratic forms and the average information are exact to the tolerance of the solves;
 traces come from fixed random probes and have a Monte Carlo error, which is reported. With
 C = Z'Z + diag(σ²_e/σ²_t):

@@ -156,7 +156,7 @@ def estimate_by_likelihood(
         certificate=certificate,
         held=certificate.held,
         log=found.log,
-        monte_carlo=_monte_carlo(noise, names, known),
+        monte_carlo=_monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
     )
     return estimate.with_seconds(seconds)
@@ -186,13 +186,15 @@ def _maximise(
     share = found.v[-1] / found.v.sum()
     rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
     if share <= rounding and not found.at_limit and not known.held[-1]:
-        raise EstimationError(_SINGULAR)
+        raise EstimationError(_SINGULAR if options.start is None else _BAD_START)
     return found
 
 
 _SINGULAR = (
-    "the random and fixed effects reproduce the response exactly: no variance is left for the "
-    "residual, and the likelihood has no maximum; use method='anova', or leave out a term"
+    "the random and fixed effects reproduce the response exactly, or all of it that rounding does "
+    "not hide: no variance is left for the residual, and the likelihood has no maximum; leave out "
+    "a term, or use method='anova' (for components many decades apart engine='strata', which "
+    "loses no digits, where the design has strata)"
 )
 
 _BAD_START = (
@@ -209,11 +211,14 @@ def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
 
 
 def _monte_carlo(
-    noise: FloatArray | None, names: tuple[str, ...], known: Known
+    noise: FloatArray | None, certified: Certified, names: tuple[str, ...], known: Known
 ) -> dict[str, float]:
+    """Return how far probes, and the way that was left to go, may have moved the estimates."""
     if noise is None:
         return {}
-    errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0))
+    variances = np.nan_to_num(np.diagonal(next(iter(certified.covariances.values()))))
+    left = certified.certificate.newton_decrement**2 * variances
+    errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0) + left)
     return {
         name: 0.0 if held else float(error)
         for name, error, held in zip(names, errors, known.held, strict=True)

@@ -194,7 +194,11 @@ def _priors(stats: Statistics) -> Priors:
         return Contrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True)
     if "expected" not in engine.kinds:
-        engine = choose_engine(stats, "blocked", reml=True)
+        try:
+            engine = choose_engine(stats, "blocked", reml=True)
+        except EstimationError as error:
+            reason = str(error).split("; use ")[0]
+            raise EstimationError(f"{reason}; use method='reml' or 'anova'") from None
     if "expected" not in engine.kinds:
         raise EstimationError(
             f"MINQUE needs traces that engine {engine.name!r}, which serves these data, does not "

@@ -12,8 +12,8 @@ and going back inwards the deviation δ of a group from what its surroundings pr
 
     δ_h = (m_h − m_g) + δ_g / (1 + c_l A_g),   κ_h = 1 − (a_h / A_g)(1 − κ_g / (1 + c_l A_g))
 
-Nothing is subtracted that could cancel: means are compared with means. This is MATHS 3a for nested
-remainders of any depth (for two levels its w'Gw formula), and costs O(groups) a time.
+Nothing is subtracted that could cancel: means are compared with means. It costs O(groups) a
+time, whatever the depth.
 """
 
 from __future__ import annotations

@@ -71,6 +71,8 @@ def _is_mean_only(strata: StratumStatistics) -> bool:
     if strata.n_fixed != 1:
         return False
     (means,) = [s for s in strata.strata if not s.contrasts]
+    if any(s.fixed for s in strata.strata if s.contrasts):
+        return False
     if means.fixed != (0,) or means.columns.within[1, 1] != 0.0:
         return False
     return all(bool(np.ptp(table[:, 1]) == 0.0) for table in means.columns.means)

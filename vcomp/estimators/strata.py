@@ -1,7 +1,7 @@
 """The likelihood of a design with fully crossed facets, by its orthogonal strata.
 
 The strata are independent, and the components of each are linear in those of the model, c_s = M_s
-σ². Value, score and informations therefore add up over strata (MATHS 3a):
+σ². Value, score and informations therefore add up over strata:
 
     ℓ = Σ_s ℓ_s(M_s σ²),   ∂ℓ = Σ_s M_s' ∂ℓ_s,   I = Σ_s M_s' I_s M_s
 

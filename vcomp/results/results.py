@@ -184,7 +184,10 @@ class VarianceComponentsResults:
 
     @property
     def mc_error(self) -> pd.Series:
-        """Standard errors that the random probes of the engine give the components; 0 without."""
+        """Standard errors that the engine's random probes give the components; 0 without.
+
+        With them is how far the iteration, which ends within these errors, was from the maximum.
+        """
         estimate = self._record.estimate
         errors = np.array([estimate.monte_carlo.get(name, 0.0) for name in estimate.names])
         return tables.series(errors, estimate.names, "mc_error")

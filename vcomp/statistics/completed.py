@@ -11,6 +11,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.design.combine import number_combinations
 from vcomp.design.grid import PartialGrid
+from vcomp.linalg.memory import available_bytes
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import Layout, coefficients
 from vcomp.statistics.stratify import place_in_grid
@@ -77,7 +78,7 @@ class CompletedGrid:
 
 
 def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
-    """Return the columns on the grid; None if the rest of the design is not nested.
+    """Return the columns on the grid; None if they do not fit or the rest is not nested.
 
     Parameters
     ----------
@@ -87,6 +88,10 @@ def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
     grid = partial.grid
     groupings = find_groupings(chunk.terms, grid)
     if not groupings.are_nested or len(grid.axes) > _MAX_AXES:
+        return None
+    n_cells, n_columns = grid.n_combinations * grid.n_cells, 1 + chunk.X.shape[1]
+    # The engine fills a copy of the tables.
+    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.n > 0.8 * available_bytes():
         return None
     places = place_in_grid(chunk, grid, groupings)
     columns = [chunk.y, *chunk.X.T]

@@ -1,7 +1,7 @@
 """Sums of coarser groups from those of finer ones: rows are passed over only where they must be.
 
 A term whose facets are all in a finer term, or told by facets of it, is summed from that term's
-groups instead of the rows; of several finer terms the one with the fewest groups serves (MATHS 1).
+groups instead of the rows; of several finer terms the one with the fewest groups serves.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class RollUp:
         if needed > 0.8 * free:
             raise EstimationError(
                 f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need "
-                f"{gib(needed)}, and {gib(free)} are free; leave out terms, or rows"
+                f"{gib(needed)}, and {gib(free)} are free; leave out terms, or rows "
+                "(engine='auto' needs no tables where facets are fully crossed with all others)"
             )
 
     @property

@@ -2,7 +2,7 @@
 
 Every axis of the grid splits the space into its mean and its contrasts. With k axes there are 2^k
 strata; in each of them the rows are independent vectors on the cells of the remaining facets, all
-with the same covariance matrix (MATHS 3a):
+with the same covariance matrix:
 
     V_s = Σ_t σ²_t Π_f m_f(t, s) K_t + σ²_e I,   m_f = 1 if f ∈ t, else n_f in f's mean, 0 in its
                                                       contrasts

@@ -15,8 +15,10 @@ from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk
 from vcomp.design.combine import find_combinations
 from vcomp.design.grid import Grid
+from vcomp.exceptions import EstimationError
 from vcomp.kernels.codes import place_rows
 from vcomp.kernels.grid import cell_sums, fill_cells, place_cells, within_cells
+from vcomp.linalg.memory import available_bytes, gib
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import (
     Cells,
@@ -53,6 +55,11 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
     ----------
     chunk : all rows, coded
     grid : the complete grid that they fill
+
+    Raises
+    ------
+    EstimationError
+        If its tables would not fit into memory.
     """
     if len(grid.axes) > _MAX_AXES:
         return None
@@ -103,6 +110,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
 
 
 def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
+    _check_memory(chunk, grid)
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
     size = grid.n_combinations * grid.n_cells
@@ -123,6 +131,20 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     shape = (grid.n_combinations, grid.n_cells)
     tables = [m.reshape(shape) for m in means]
     return _with_constants(chunk.X, grid.shape, n, tables, within)
+
+
+def _check_memory(chunk: Chunk, grid: Grid) -> None:
+    """Refuse tables that would not fit, before they are made."""
+    columns = 1 + sum(1 for _ in _varying(chunk.X))
+    n_cells = grid.n_combinations * grid.n_cells
+    # A table a column, the places of the rows, and what is worked on at a time.
+    needed = 8.0 * columns * (n_cells + 2.0 * _BLOCK) + 8.0 * chunk.n
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"{columns} columns in {n_cells:,} cells need {gib(needed)}, and {gib(free)} are "
+            "free; leave out covariates, or rows"
+        )
 
 
 def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
