@@ -256,3 +256,18 @@ def test_nothing_to_estimate():
     assert (res.vcomp == 0.0).all()
     assert res.fe_params["Intercept"] == 2.5
     assert res.status == "The response is constant: all components are 0."
+
+
+def test_the_iterated_one_shows_that_it_solves_the_equations():
+    formula, data = unbalanced("crossed", seed=4)
+    res = vcomp.fit(formula, data, method="minque", iterated=True)
+    shown = res.certificate
+    assert shown.at_maximum
+    assert shown.free == tuple(res.vcomp.index)
+    assert shown.newton_decrement < 1e-8
+    score = res.model.score(res.vcomp)
+    assert shown.kkt_residual < 1e-8
+    np.testing.assert_allclose(score * res.vcomp, 0.0, atol=1e-7)
+    assert min(shown.information_eigenvalues) > 0.0
+    assert "estimate" in res.seconds
+    assert vcomp.fit(formula, data, method="minque").certificate is None

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.certificate import Certificate
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.closed_form import (
     fixed_effects,
@@ -165,6 +166,7 @@ class _Solved:
     rounds: int
     step: float  # in standard errors
     trapped: bool  # no step left the covariance matrix positive definite
+    last: PriorForms | None = None  # where an iteration to the end came to
 
     def status(self, *, given: bool) -> str:
         """Return a sentence without its stop; `given` is a number of rounds that was asked for."""
@@ -256,7 +258,29 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
             break
         forms = following
     trapped = step > _TOLERANCE and done < _STEPS
-    return _Solved(values, _error(priors, forms, values, step), done, step, trapped)
+    error = _error(priors, forms, values, step)
+    return _Solved(values, error, done, step, trapped, last=forms)
+
+
+def _certificate(names: tuple[str, ...], found: _Solved, forms: PriorForms) -> Certificate:
+    """Return the numbers that show that the REML equations, without bounds, are solved."""
+    score = 0.5 * (forms.right - forms.matrix @ forms.w)
+    scale = np.sqrt(np.abs(np.diagonal(forms.information)))
+    eigenvalues = np.linalg.eigvalsh(forms.information / np.outer(scale, scale))
+    return Certificate(
+        free=names,
+        bounded=(),
+        bound_scores={},
+        kkt_residual=float(np.abs(forms.w * score).max()),
+        newton_decrement=found.step,
+        information_eigenvalues=tuple(float(e) for e in eigenvalues),
+        iterations=found.rounds,
+        evaluations=found.rounds,
+        at_maximum=found.step <= _TOLERANCE and bool(eigenvalues[0] > 0.0),
+        tolerance=_TOLERANCE,
+        engine="minque",
+        reason="quadratic forms at the last estimates, without bounds",
+    )
 
 
 def _forms(priors: Priors, w: FloatArray) -> PriorForms:
@@ -344,4 +368,5 @@ def _labelled(
         converged=not found.trapped and (given or found.step <= _TOLERANCE),
         status=f"{found.status(given=given)}{negative}.{'' if known else _NO_ERRORS}{reason}",
         engine="closed form: quadratic forms and their expectations",
+        certificate=None if found.last is None else _certificate(names, found, found.last),
     )
