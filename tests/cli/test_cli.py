@@ -99,6 +99,21 @@ def test_refit_without_negative_terms(tmp_path):
     assert "Dropped for a negative estimate" in done.stdout
 
 
+def test_options_of_probes_and_of_minque(scores):
+    done = run(
+        "fit", FORMULA, str(scores), "--engine", "iterative", "--probes", "8", "--seed", "3"
+    )
+    res = vcomp.fit(FORMULA, scores, engine="iterative", n_probes=8, rng=3)
+    assert str(res.summary()) in done.stdout
+    minque = ("fit", FORMULA, str(scores), "--method", "minque")
+    res = vcomp.fit(FORMULA, scores, method="minque", iterated=True)
+    assert str(res.summary()) in run(*minque, "--iterated").stdout
+    weights = {name: k + 1.0 for k, name in enumerate(res.vcomp.index)}
+    given = [x for name, w in weights.items() for x in ("--weight", f"{name}={w}")]
+    res = vcomp.fit(FORMULA, scores, method="minque", weights=weights)
+    assert str(res.summary()) in run(*minque, *given).stdout
+
+
 def test_a_fit_that_did_not_converge_says_so(scores):
     done = run(
         "fit", FORMULA, str(scores), "--max-iter", "0", "--start", "a=1e4", warnings_are="default"

@@ -56,7 +56,9 @@ def components_argument(text: str) -> dict[str, float]:
     return components
 
 
-def options_given(*, hold: Sequence[str], start: Sequence[str], **others: Any) -> dict[str, Any]:
+def options_given(
+    *, hold: Sequence[str], start: Sequence[str], weights: Sequence[str] = (), **others: Any
+) -> dict[str, Any]:
     """Return the options of a method that were given, ``topic=0.01`` and its like as mappings.
 
     Examples
@@ -65,7 +67,7 @@ def options_given(*, hold: Sequence[str], start: Sequence[str], **others: Any) -
     {'max_iter': 50, 'hold': {'topic': 0.01}}
     """
     options = {name: value for name, value in others.items() if value is not None}
-    for name, texts in (("hold", hold), ("start", start)):
+    for name, texts in (("hold", hold), ("start", start), ("weights", weights)):
         if texts:
             options[name] = components_argument(" ".join(texts))
     return options

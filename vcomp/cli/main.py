@@ -78,6 +78,18 @@ def cli() -> None:
     help="REML, ML: auto, strata, blocked or iterative.  [default: auto]",
 )
 @click.option(
+    "--probes", "n_probes", type=int, metavar="N", help="Random probes of the iterative engine."
+)
+@click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes.")
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="NAME=X",
+    help="MINQUE: prior weight of a component; all are needed.",
+)
+@click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations.")
+@click.option(
     "--negative",
     metavar="NAME",
     help="Closed forms: keep negative estimates, or refit without their terms.  [default: keep]",
@@ -99,6 +111,10 @@ def fit(
     hold: Sequence[str],
     start: Sequence[str],
     engine: str | None,
+    n_probes: int | None,
+    rng: int | None,
+    weights: Sequence[str],
+    iterated: bool | None,
     negative: str | None,
     sizes: Sequence[str],
     design: str | None,
@@ -115,7 +131,16 @@ def fit(
     source = data if dataset is None else vcomp.datasets.load(dataset)
     n = sizes_argument(sizes)
     options = options_given(
-        hold=hold, start=start, max_iter=max_iter, tol=tol, engine=engine, negative=negative
+        hold=hold,
+        start=start,
+        weights=weights,
+        max_iter=max_iter,
+        tol=tol,
+        engine=engine,
+        n_probes=n_probes,
+        rng=rng,
+        iterated=iterated,
+        negative=negative,
     )
     res: Any = vcomp.fit(formula, source, method=method, missing=missing, **options)  # type: ignore[arg-type]
     study = None
