@@ -180,3 +180,37 @@ def test_the_diagonal_is_positive_and_of_the_matrix():
         np.testing.assert_allclose(product, product.T, atol=1e-12 * np.abs(product).max())
         np.testing.assert_allclose(matrix.diagonal(), np.diagonal(product), rtol=1e-10)
         assert np.linalg.eigvalsh(product)[0] > 0.0
+
+
+@pytest.mark.parametrize("residual", [1e-4, 1e-6, 1e-8, 1e-10])
+def test_components_many_decades_apart_with_cells_missing(residual):
+    """Elimination loses the residual beside components of 1e4; the strata of the grid do not."""
+    rng = np.random.default_rng(1)
+    a, b = (axis.ravel() for axis in np.indices((12, 15)))
+    kept = ~np.isin(np.arange(a.size), [3, 70])
+    a, b = a[kept], b[kept]
+    y = 100.0 * rng.normal(size=12)[a] + rng.normal(size=15)[b]
+    y += np.sqrt(residual) * rng.normal(size=a.size)
+    # So far below the others the residual is the mean square of what additive effects leave.
+    left, kept_columns = y.astype(np.longdouble), []
+    for column in np.column_stack([np.eye(12)[a], np.eye(15)[b]]).astype(np.longdouble).T:
+        for _ in range(2):
+            for q in kept_columns:
+                column = column - q * (q @ column)
+        if np.sqrt(column @ column) > 1e-9:
+            kept_columns.append(column / np.sqrt(column @ column))
+    for _ in range(2):
+        for q in kept_columns:
+            left = left - q * (q @ left)
+    expected = float(left @ left) / (a.size - len(kept_columns))
+    res = vcomp.fit("y ~ (1|a) + (1|b)", pd.DataFrame({"y": y, "a": a, "b": b}))
+    assert res.converged
+    # The additive effects are not quite free: they share out residual / 15 of 1.
+    assert res.vcomp["Residual"] == pytest.approx(expected, rel=max(1e-9, residual / 1e3))
+
+
+def test_the_limit_of_steps_is_not_a_loss_of_digits():
+    data = frame_of("per document", 0.05)
+    with pytest.warns(vcomp.VcompWarning, match="limit of 0 steps"):
+        res = vcomp.fit(FULL, data, max_iter=0)
+    assert res.engine.startswith("blocked")

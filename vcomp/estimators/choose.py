@@ -15,7 +15,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, Statistics
 from vcomp.statistics.completed import CompletedGrid
 
-__all__ = ["choose_engine", "prediction_engine"]
+__all__ = ["choose_engine", "engine_for_decades", "prediction_engine"]
 
 _SECONDS = 0.1
 """An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
@@ -76,6 +76,17 @@ def choose_engine(
         advice = f"use engine={other!r}, or method='anova'"
         return BlockedLikelihood(stats.cross_products, reml=reml, names=names, advice=advice)
     return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> LikelihoodEngine | None:
+    """Return an engine that keeps digits which elimination loses, if there is one for these data.
+
+    A residual that is 1e-10 of the other components or less is a difference of large numbers in
+    the equations of all effects. In strata means are compared with means.
+    """
+    if tried.name != "blocked" or stats.completed is None:
+        return None
+    return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
 
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:

@@ -10,7 +10,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.certify import Certified, certify
-from vcomp.estimators.choose import choose_engine
+from vcomp.estimators.choose import choose_engine, engine_for_decades
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.maximise import VANISHED, Maximum, maximise
@@ -93,7 +93,9 @@ class LikelihoodMethod:
             n_probes=self.n_probes,
             seed=seed_of(self.rng),
         )
-        return estimate_by_likelihood(likelihood, names, self)
+        if self.engine != "auto":
+            return estimate_by_likelihood(likelihood, names, self)
+        return _estimate_in_digits(stats, likelihood, names, self)
 
 
 class REML(LikelihoodMethod):
@@ -108,6 +110,29 @@ class ML(LikelihoodMethod):
 
     name: ClassVar[str] = "ml"
     is_restricted: ClassVar[bool] = False
+
+
+class _NothingLeftError(EstimationError):
+    """No residual that rounding would not hide."""
+
+
+def _estimate_in_digits(
+    stats: Statistics,
+    likelihood: LikelihoodEngine,
+    names: tuple[str, ...],
+    options: LikelihoodMethod,
+) -> Estimate:
+    """Return the estimate, by an engine that keeps more digits where too few were left."""
+    try:
+        estimate = estimate_by_likelihood(likelihood, names, options)
+        reached = estimate.converged or len(estimate.log) > options.max_iter
+    except _NothingLeftError:
+        other = engine_for_decades(stats, likelihood)
+        if other is None:
+            raise
+        return estimate_by_likelihood(other, names, options)
+    other = None if reached else engine_for_decades(stats, likelihood)
+    return estimate if other is None else estimate_by_likelihood(other, names, options)
 
 
 def estimate_by_likelihood(
@@ -180,13 +205,13 @@ def _maximise(
             tol=tol,
         )
     except np.linalg.LinAlgError:
-        raise EstimationError(
+        raise _NothingLeftError(
             _SINGULAR if options.start is None and not known.held.any() else _BAD_START
         ) from None
     share = found.v[-1] / found.v.sum()
     rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
     if share <= rounding and not found.at_limit and not known.held[-1]:
-        raise EstimationError(_SINGULAR if options.start is None else _BAD_START)
+        raise _NothingLeftError(_SINGULAR if options.start is None else _BAD_START)
     return found
 
 
