@@ -304,7 +304,7 @@ def test_the_log_is_a_frame():
 
 def test_limit_of_steps_is_said_and_warned_of():
     formula, data = unbalanced("three facets")
-    with pytest.warns(vcomp.VcompWarning, match="limit of 1 steps was reached; raise max_iter"):
+    with pytest.warns(vcomp.VcompWarning, match="limit of 1 step was reached; raise max_iter"):
         res = vcomp.fit(formula, data, method="ml", max_iter=1)
     assert not res.converged
     assert res.status.startswith("Not converged")

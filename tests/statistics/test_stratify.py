@@ -188,7 +188,7 @@ def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, block, monkey
     monkeypatch.setattr(module, "_BLOCK", block)
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(module, "_THREADS", threads)
+        monkeypatch.setattr(module, "THREADS", threads)
         found.append(stratify(model.chunk, model.design.grid))
     assert len({numbers_of(stats) for stats in found}) == 1
     for one, other in zip(found[0].strata, usual.strata, strict=True):

@@ -14,6 +14,7 @@ from vcomp.design.levels import as_levels
 from vcomp.exceptions import DataError, warn
 from vcomp.formula import Formula, evaluate, names_in
 from vcomp.io import Source, open_source
+from vcomp.linalg.threads import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Missing", "Rows", "select_predictors", "select_rows"]
 
 Missing = Literal["drop", "raise"]
-
-_THREADS = 2
-
-_MANY_ROWS = 200_000
-"""Below it threads take longer to start than they save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +98,9 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
 
 def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:
     """Return the columns as categories; of many rows two columns at a time."""
-    if len(next(iter(columns.values()))) < _MANY_ROWS:
+    if len(next(iter(columns.values()))) < MANY_ROWS:
         return {name: as_levels(name, column) for name, column in columns.items()}
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         levels = pool.map(as_levels, columns, columns.values())
         return dict(zip(columns, levels, strict=True))
 

@@ -14,17 +14,16 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.cross_engine import CrossProductsEngine
 from vcomp.estimators.elimination import Eliminations
 from vcomp.estimators.engine import Derivatives, ExactEngine, InformationKind, Solution
 from vcomp.estimators.equations import Point
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
-from vcomp.linalg.dense import solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = ["BlockedLikelihood"]
 
 
-class BlockedLikelihood(ExactEngine):
+class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     """Restricted or full log-likelihood of a variance components model, with derivatives.
 
     Parameters
@@ -68,39 +67,6 @@ class BlockedLikelihood(ExactEngine):
     def seconds(self) -> float:
         """How long one evaluation is expected to take."""
         return self._eliminations.seconds
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.stats.n
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self.stats.n_fixed
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of random effects of the terms."""
-        return self.stats.sizes
-
-    @property
-    def yy(self) -> float:
-        """Sum of squares of the centred response."""
-        return self.stats.yy
-
-    @cached_property
-    def rss(self) -> float:
-        """What ordinary least squares on X leaves of it."""
-        return residual_sum_of_squares(self.stats)
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        return mivque0(self.stats)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.stats.XX, self.stats.Xy)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""

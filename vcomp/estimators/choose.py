@@ -91,8 +91,9 @@ def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> Likelihood
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:
     """Return an engine that gives predicted effects, with their variances if there is one."""
-    if stats.strata is not None and stats.strata.remainder.parents is not None:
-        return StrataLikelihood(stats.strata, reml=True)
+    strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
+    if strata is not None and strata.gives_effects:
+        return strata
     blocked = _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
     return blocked or _iterative(stats, reml=True)
 

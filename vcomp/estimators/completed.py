@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.cross_engine import CrossProductsEngine
 from vcomp.estimators.engine import Derivatives, InformationKind, Solution
 from vcomp.estimators.holes import HoleColumns, HoleMatrix
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.estimators.probes import Rademacher
 from vcomp.estimators.strata_effects import over_axes, single_cells
@@ -49,7 +48,7 @@ _COLUMNS = 32
 _BLOCK = 65_536
 
 
-class CompletedLikelihood:
+class CompletedLikelihood(CrossProductsEngine):
     """Restricted or full log-likelihood of rows that nearly fill a grid.
 
     Parameters
@@ -92,39 +91,6 @@ class CompletedLikelihood:
             f"orthogonal strata of a grid with {share:.1%} of its cells empty, these solved for "
             f"{traces}"
         )
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.stats.n
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self.stats.n_fixed
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of random effects of the terms."""
-        return self.stats.sizes
-
-    @property
-    def yy(self) -> float:
-        """Sum of squares of the centred response."""
-        return self.stats.yy
-
-    @cached_property
-    def rss(self) -> float:
-        """What ordinary least squares on X leaves of it."""
-        return residual_sum_of_squares(self.stats)
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        return mivque0(self.stats)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.stats.XX, self.stats.Xy)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, equal to lme4's but for the probes."""

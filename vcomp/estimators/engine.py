@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from vcomp._typing import FloatArray
+from vcomp.statistics import CrossProducts, StratumStatistics
 
-__all__ = ["Derivatives", "ExactEngine", "InformationKind", "LikelihoodEngine", "Solution"]
+__all__ = [
+    "Derivatives",
+    "ExactEngine",
+    "InformationKind",
+    "LikelihoodEngine",
+    "Solution",
+    "SummedEngine",
+]
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -123,6 +131,32 @@ class LikelihoodEngine(Protocol):
 
     def loglike_error(self, v: FloatArray) -> float:
         """Return the standard error that random probes give :meth:`loglike`, else 0."""
+
+
+class SummedEngine:
+    """What engines say of the sums that they are made from."""
+
+    stats: CrossProducts | StratumStatistics
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.stats.n
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.stats.n_fixed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return self.stats.sizes
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of the centred response."""
+        return self.stats.yy
 
 
 class ExactEngine:

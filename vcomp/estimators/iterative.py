@@ -14,14 +14,13 @@ and Σ σ²_t s_t, which is known, gives the residual's score.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.cross_engine import CrossProductsEngine
 from vcomp.estimators.engine import Derivatives, InformationKind, Solution
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.probes import Probes, Rademacher
 from vcomp.estimators.sparse_equations import (
@@ -29,7 +28,6 @@ from vcomp.estimators.sparse_equations import (
     build_sparse_equations,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.linalg.dense import solve_positive
 from vcomp.linalg.memory import available_bytes, gib
 from vcomp.statistics import CrossProducts
 
@@ -47,7 +45,7 @@ _LEVEL_EFFECTS = 2.5e7
 """Numbers that these solutions take at most."""
 
 
-class IterativeLikelihood:
+class IterativeLikelihood(CrossProductsEngine):
     """Restricted or full log-likelihood of a variance components model by iterative solves.
 
     Parameters
@@ -99,42 +97,9 @@ class IterativeLikelihood:
         return f"conjugate gradients, nothing factored; traces from {self._probes}"
 
     @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.stats.n
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self.stats.n_fixed
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of random effects of the terms."""
-        return self.stats.sizes
-
-    @property
-    def yy(self) -> float:
-        """Sum of squares of the centred response."""
-        return self.stats.yy
-
-    @cached_property
-    def rss(self) -> float:
-        """What ordinary least squares on X leaves of it."""
-        return residual_sum_of_squares(self.stats)
-
-    @property
     def products(self) -> dict[str, tuple[int, ...]]:
         """Products with the equations that every solve so far has needed, by what it solved."""
         return {name: tuple(counts) for name, counts in self._context.products.items()}
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        return mivque0(self.stats)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.stats.XX, self.stats.Xy)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the mean over probes."""

@@ -283,7 +283,8 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
         advice = (
             "raise max_iter" if options.start is None else "raise max_iter, or leave out start"
         )
-        return f"the limit of {options.max_iter} steps was reached; {advice} ({decrement})"
+        limit = "1 step" if options.max_iter == 1 else f"{options.max_iter} steps"
+        return f"the limit of {limit} was reached; {advice} ({decrement})"
     if found.converged:
         return (
             f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle; "

@@ -18,18 +18,25 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.blocked_covariance import BlockedCovariance
-from vcomp.estimators.engine import Derivatives, ExactEngine, InformationKind, Solution
+from vcomp.estimators.engine import (
+    Derivatives,
+    ExactEngine,
+    InformationKind,
+    Solution,
+    SummedEngine,
+)
 from vcomp.estimators.forms import Columns, Covariance
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.estimators.strata_effects import strata_solution
 from vcomp.estimators.totals import Totals
+from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
 from vcomp.statistics.strata import Stratum, StratumStatistics
 
 __all__ = ["StrataLikelihood", "stratum_covariance"]
 
 
-class StrataLikelihood(ExactEngine):
+class StrataLikelihood(SummedEngine, ExactEngine):
     """Restricted or full log-likelihood from the statistics of orthogonal strata.
 
     Parameters
@@ -38,6 +45,7 @@ class StrataLikelihood(ExactEngine):
     reml : restricted likelihood, or the full one (ML)
     """
 
+    stats: StratumStatistics
     name: ClassVar[str] = "strata"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
@@ -58,26 +66,6 @@ class StrataLikelihood(ExactEngine):
         if self.stats.remainder.n_groupings == 1:
             return f"{facets} {n} orthogonal strata"
         return f"{facets} {n} orthogonal strata, the rest is {rest}"
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.stats.n
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self.stats.n_fixed
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of random effects of the terms."""
-        return self.stats.sizes
-
-    @property
-    def yy(self) -> float:
-        """Sum of squares of the centred response."""
-        return self.stats.yy
 
     @cached_property
     def rss(self) -> float:
@@ -146,8 +134,24 @@ class StrataLikelihood(ExactEngine):
         totals = self._at(v)
         return totals.beta.copy(), totals.XVX.inverse()
 
+    @property
+    def gives_effects(self) -> bool:
+        """Whether :meth:`solution` can serve: not single cells of facets that are crossed."""
+        return self.stats.remainder.parents is not None or self.stats.cells is None
+
     def solution(self, v: FloatArray) -> Solution:
-        """Return fixed effects and predicted effects at `v`."""
+        """Return fixed effects and predicted effects at `v`.
+
+        Raises
+        ------
+        EstimationError
+            If a term has single cells as groups and the facets that are no axes are crossed.
+        """
+        if not self.gives_effects:
+            raise EstimationError(
+                "effects of single cells come from strata only where the other facets are nested; "
+                "use engine='blocked'"
+            )
         v = np.asarray(v, dtype=float)
         beta, cov_beta = self.fixed_effects(v)
         return strata_solution(self.stats, self._covariances, v, beta, cov_beta)

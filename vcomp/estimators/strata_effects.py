@@ -38,7 +38,7 @@ def strata_solution(
 
     Parameters
     ----------
-    stats : strata whose remaining facets are nested
+    stats : strata whose remaining facets are nested, or where no term tells single cells apart
     covariances : of the strata
     v : (k + 1,) components, the residual last
     beta, cov_beta : fixed effects at `v` with their covariance
@@ -70,7 +70,6 @@ class _Part:
     def __init__(
         self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
     ) -> None:
-        assert isinstance(covariance, NestedCovariance)
         self.stratum = stratum
         self.c = stratum.coefficients @ v
         contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
@@ -79,7 +78,10 @@ class _Part:
         self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
         self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
         self.diagonals = covariance.diagonals(self.c)
-        self.single_diagonal = covariance.single_diagonal(self.c)
+        # Of single cells, where some term tells them apart.
+        self.single_diagonal = np.zeros(0)
+        if isinstance(covariance, NestedCovariance):
+            self.single_diagonal = covariance.single_diagonal(self.c)
 
 
 def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[FloatArray]]:

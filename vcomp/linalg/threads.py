@@ -6,7 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
-__all__ = ["limited_blas"]
+__all__ = ["MANY_ROWS", "THREADS", "limited_blas"]
+
+THREADS = 2
+"""Passes over rows are bound by memory, which two threads use up."""
+
+MANY_ROWS = 200_000
+"""Below it threads take longer to start than they save."""
 
 _ONE_THREAD_BELOW = 10_000
 """Below this order two threads gain a factor of two at most, on an idle machine. Where another

@@ -19,6 +19,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.kernels.codes import place_rows
 from vcomp.kernels.grid import cell_sums, fill_cells, place_cells, within_cells
 from vcomp.linalg.memory import available_bytes, gib
+from vcomp.linalg.threads import MANY_ROWS, THREADS
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import (
     Cells,
@@ -41,11 +42,6 @@ _ROUNDED_MEAN = 1e-12
 """The same for its mean, which centring leaves at the rounding of a number far from zero."""
 
 _MAX_AXES = 12
-
-_THREADS = 2
-
-_MANY_ROWS = 200_000
-"""Below it threads take longer to start than they save."""
 
 
 def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
@@ -150,11 +146,11 @@ def _check_memory(chunk: Chunk, grid: Grid) -> None:
 def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
     """Return the table of cells that have one row each, less the origin."""
     table, n = np.empty(size), places.size
-    if n < _MANY_ROWS:
+    if n < MANY_ROWS:
         fill_cells(places, values, origin, 0, n, table)
         return table
-    with ThreadPoolExecutor(_THREADS) as pool:
-        ends = [n * k // _THREADS for k in range(_THREADS + 1)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        ends = [n * k // THREADS for k in range(THREADS + 1)]
         parts = [
             pool.submit(fill_cells, places, values, origin, a, b, table) for a, b in pairwise(ends)
         ]
@@ -304,7 +300,7 @@ def _within(
 
     if len(blocks) == 1:  # threads take longer to start
         return work(blocks[0])
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         # Summed in the order of the blocks, whichever is done first.
         within: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
     return within
