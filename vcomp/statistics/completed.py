@@ -14,7 +14,7 @@ from vcomp.design.grid import PartialGrid
 from vcomp.linalg.memory import available_bytes
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import Layout, coefficients
-from vcomp.statistics.stratify import place_in_grid
+from vcomp.statistics.stratify import layout_of, place_in_grid
 
 __all__ = ["CompletedGrid", "Holes", "complete"]
 
@@ -114,14 +114,7 @@ def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
             )
             for c in subsets
         },
-        layout=Layout(
-            terms=chunk.terms,
-            n_levels=chunk.facet_sizes,
-            grid=grid,
-            rank=groupings.rank,
-            codes=groupings.codes,
-            of_term=groupings.of_term,
-        ),
+        layout=layout_of(chunk, grid, groupings),
         holes=_holes(partial, groupings, subsets),
     )
 

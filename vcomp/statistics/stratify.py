@@ -30,7 +30,7 @@ from vcomp.statistics.strata import (
     coefficients,
 )
 
-__all__ = ["place_in_grid", "split_axes", "split_columns", "stratify"]
+__all__ = ["layout_of", "place_in_grid", "split_axes", "split_columns", "stratify"]
 
 _BLOCK = 131_072
 """Cells that are worked on together: what a core's second cache holds."""
@@ -90,14 +90,7 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
         XX=products[1:, 1:],
         Xy=products[1:, 0],
         yy=float(products[0, 0]),
-        layout=Layout(
-            terms=chunk.terms,
-            n_levels=chunk.facet_sizes,
-            grid=grid,
-            rank=groupings.rank,
-            codes=groupings.codes,
-            of_term=groupings.of_term,
-        ),
+        layout=layout_of(chunk, grid, groupings),
         cells=partial(_tabulate, chunk, grid, groupings) if single in groupings.of_term else None,
     )
 
@@ -168,6 +161,18 @@ def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
     if grid.rest:
         place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
     return places
+
+
+def layout_of(chunk: Chunk, grid: Grid, groupings: Groupings) -> Layout:
+    """Return where the groups of the terms are in tables of the grid."""
+    return Layout(
+        terms=chunk.terms,
+        n_levels=chunk.facet_sizes,
+        grid=grid,
+        rank=groupings.rank,
+        codes=groupings.codes,
+        of_term=groupings.of_term,
+    )
 
 
 def _is_constant(column: FloatArray) -> bool:
