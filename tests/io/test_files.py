@@ -27,6 +27,9 @@ FRAME = pd.DataFrame(
     }
 )
 
+CUT_SHORT = gzip.compress(b"score,sys,topic\n1,a,b\n", mtime=0)[:-12]
+"""Without the time: names of tests are made of it."""
+
 
 @cache
 def known():
@@ -165,7 +168,7 @@ def check_error(path, *words):
         ("zeros.csv", bytes(5000), ["UTF-8"]),
         ("random.csv", np.random.default_rng(0).bytes(5000), ["UTF-8"]),
         ("not.csv.gz", b"score,sys,topic\n1,a,b\n", ["'not.csv.gz' cannot be read"]),
-        ("bad.csv.gz", gzip.compress(b"score,sys,topic\n1,a,b\n", mtime=0)[:-12], ["'bad.csv.gz'", "read"]),
+        ("bad.csv.gz", CUT_SHORT, ["'bad.csv.gz'", "read"]),
         ("a.parquet", b"score,sys,topic\n1,a,b\n", ["'a.parquet' is not a Parquet file"]),
         ("empty.parquet", b"", ["'empty.parquet' is not a Parquet file"]),
         ("a.xlsx", b"PK", ["cannot tell what 'a.xlsx' is", ".csv", ".parquet"]),
