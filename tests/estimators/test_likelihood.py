@@ -448,6 +448,8 @@ def test_options_are_fields():
         ({"n_probes": 2.5}, "not 2.5"),
         ({"rng": -1}, "rng is a seed from 0 on or a numpy Generator, not -1"),
         ({"rng": "seed"}, "not 'seed'"),
+        ({"engine": "strata", "rng": 1}, "engine='strata' has no random probes"),
+        ({"engine": "blocked", "n_probes": 8}, "leave n_probes= and rng= out"),
     ],
 )
 def test_probes_that_cannot_be_meant_are_refused(options, words):

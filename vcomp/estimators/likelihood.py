@@ -78,7 +78,7 @@ class LikelihoodMethod:
 
     def __post_init__(self) -> None:
         check_options(self.max_iter, self.tol, self.engine)
-        check_probes(self.n_probes, self.rng)
+        check_probes(self.n_probes, self.rng, self.engine)
 
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""

@@ -61,8 +61,8 @@ def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
         raise EstimationError(f"engine={engine!r} is not known; it is one of {known}")
 
 
-def check_probes(n_probes: Any, rng: Any) -> None:
-    """Refuse numbers of probes, and sources of randomness, that cannot be meant.
+def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
+    """Refuse numbers of probes, and sources of randomness, that cannot be meant or serve nothing.
 
     Raises
     ------
@@ -72,6 +72,11 @@ def check_probes(n_probes: Any, rng: Any) -> None:
     whole = isinstance(n_probes, Integral) and not isinstance(n_probes, bool)
     if n_probes is not None and not (whole and int(n_probes) >= 2):
         raise EstimationError(f"n_probes is a whole number from 2 on, not {n_probes!r}")
+    if engine in ("strata", "blocked") and (n_probes is not None or rng is not None):
+        raise EstimationError(
+            f"engine={engine!r} has no random probes; leave n_probes= and rng= out, or use "
+            "engine='iterative' or 'auto'"
+        )
     is_seed = isinstance(rng, Integral) and not isinstance(rng, bool) and int(rng) >= 0
     if rng is not None and not is_seed and not isinstance(rng, np.random.Generator):
         raise EstimationError(f"rng is a seed from 0 on or a numpy Generator, not {rng!r}")
