@@ -15,6 +15,7 @@ from vcomp.results.intervals import component_intervals, wald_intervals
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.results.fitted import FittedComponents
     from vcomp.results.results import VarianceComponentsResults
 
 __all__ = [
@@ -43,7 +44,7 @@ def matrix(values: FloatArray, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(np.array(values), index=list(names), columns=list(names))
 
 
-def conf_int(res: VarianceComponentsResults, alpha: float, method: str) -> pd.DataFrame:
+def conf_int(res: FittedComponents, alpha: float, method: str) -> pd.DataFrame:
     """Return intervals of all parameters in columns 0 and 1."""
     import pandas as pd
 
@@ -53,7 +54,7 @@ def conf_int(res: VarianceComponentsResults, alpha: float, method: str) -> pd.Da
     return pd.DataFrame({0: low, 1: high}, index=res.params.index)
 
 
-def gstudy(res: VarianceComponentsResults, alpha: float) -> pd.DataFrame:
+def gstudy(res: FittedComponents, alpha: float) -> pd.DataFrame:
     """Return estimate, se, interval and share of every component."""
     import pandas as pd
 

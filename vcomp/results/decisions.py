@@ -1,0 +1,134 @@
+"""What the components mean for the test: D-studies and rank accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vcomp.components import REPLICATE, VarianceComponents
+from vcomp.dstudy import DStudy, dstudy
+from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
+from vcomp.exceptions import PlanError
+from vcomp.results.fitted import FittedComponents
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Decisions"]
+
+
+class Decisions(FittedComponents):
+    """D-studies and rank accuracy of a fit."""
+
+    @property
+    def components(self) -> VarianceComponents:
+        """Components with facets, nesting, sizes and covariance: what a D-study starts from.
+
+        Raises
+        ------
+        PlanError
+            If cells hold several scores and a facet of the formula has the name ``replicate``,
+            which a D-study needs for them.
+        """
+        if self.design.replicated and REPLICATE in self.design.facets:
+            raise PlanError(
+                f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
+                "of the formula has that name; rename the column for a D-study"
+            )
+        return self._record.components
+
+    def dstudy(
+        self,
+        design: str | None = None,
+        *,
+        object: str | None = None,  # noqa: A002 - the word of the field
+        sizes: Mapping[str, Any] | None = None,
+        alpha: float = 0.05,
+        negative: str = "zero",
+        **n: Any,
+    ) -> DStudy:
+        """Return what planned measurements would be worth: error variances, Eρ² and Φ.
+
+        Parameters
+        ----------
+        design : in Brennan's notation, ``"p x (a:i)"``; the G-study's own if None
+        object : the object of measurement; if None, the first facet without a size
+        sizes, **n : for each facet one size or several, ``topic=[25, 50]``; all combinations are
+            planned. A facet without a size takes the G-study's. Without any size the plan is the
+            G-study's own, with the exact effective sizes of unbalanced data
+        alpha : intervals have confidence 1 − alpha
+        negative : ``"zero"`` takes negative components as zero, ``"keep"`` as estimated
+
+        Raises
+        ------
+        PlanError
+            If a facet is not known, a size is not positive, or the design needs components that
+            the G-study cannot tell apart.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.dstudy(topic=[3, 6]).table[["topic", "Erho2", "Phi"]].round(3)
+           topic  Erho2    Phi
+        0      3  0.809  0.772
+        1      6  0.895  0.871
+        """
+        return dstudy(
+            self.components,
+            design,
+            object=object,
+            sizes=sizes,
+            alpha=alpha,
+            negative=negative,
+            **n,
+        )
+
+    def expected_tau(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
+        """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one the
+            formula's first facet is ranked, over as many levels of the second as there were
+
+        Returns
+        -------
+        pandas.DataFrame with columns n, estimate, variance, low, high
+
+        Raises
+        ------
+        PlanError
+            If the design does not have exactly two crossed facets, or the facet is not one of
+            them.
+
+        References
+        ----------
+        Urbano (2016), Information Retrieval Journal 19, section 3.
+        """
+        pairs, sizes = self._rank(n)
+        return expected_tau(pairs, sizes, alpha=alpha)
+
+    def expected_tau_ap(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
+        """Return Eτ_AP, which weighs swaps at the top; otherwise as :meth:`expected_tau`."""
+        pairs, sizes = self._rank(n)
+        return expected_tau_ap(pairs, sizes, alpha=alpha)
+
+    def _rank(self, n: Mapping[str, Any]) -> tuple[Any, Any]:
+        cells = self._record.cells
+        if cells is None:
+            raise PlanError(
+                "rank accuracy needs the cell means of two facets (systems and topics), and this "
+                f"result has {', '.join(self.design.facets)}; average the scores to a "
+                "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
+            )
+        if len(n) > 1 or any(facet not in cells.facets for facet in n):
+            raise PlanError(
+                f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
+                f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
+            )
+        sampled = next(iter(n), cells.facets[1])
+        system = cells.facets[1 - cells.facets.index(sampled)]
+        sizes = n.get(sampled, len(cells.levels[cells.facets.index(sampled)]))
+        return cells.differences(system), sizes
