@@ -1,0 +1,1 @@
+"""Tests: of single components, of one model against another, of fixed effects."""
