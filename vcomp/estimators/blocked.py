@@ -68,6 +68,10 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         """How long one evaluation is expected to take."""
         return self._eliminations.seconds
 
+    def point(self, v: FloatArray) -> Point:
+        """Return the equations factored at components `v`, the residual last."""
+        return self._eliminations.at(v)
+
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
         return self._loglike(self._eliminations.at(v))

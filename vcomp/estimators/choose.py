@@ -15,7 +15,12 @@ from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, Statistics
 from vcomp.statistics.completed import CompletedGrid
 
-__all__ = ["choose_engine", "engine_for_decades", "prediction_engine"]
+__all__ = [
+    "blocked_for_variances",
+    "choose_engine",
+    "engine_for_decades",
+    "prediction_engine",
+]
 
 _SECONDS = 0.1
 """An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
@@ -94,8 +99,12 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
     strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
     if strata is not None and strata.gives_effects:
         return strata
-    blocked = _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
-    return blocked or _iterative(stats, reml=True)
+    return blocked_for_variances(stats) or _iterative(stats, reml=True)
+
+
+def blocked_for_variances(stats: Statistics) -> BlockedLikelihood | None:
+    """Return the blocked engine where it serves for variances of predicted effects, else None."""
+    return _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
 
 
 def _fills_up(sums: CrossProducts, seconds: float) -> bool:

@@ -236,6 +236,22 @@ class Point:
         nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
         return np.concatenate([nothing, *(sums[t] for t in self.active)])
 
+    def prediction_variances(self, rows: Any, X: FloatArray) -> FloatArray:
+        """Return σ²_e c'C⁻¹c of combinations c: the variance of x'β̂ + z'û − x'β − z'u, (m,).
+
+        Parameters
+        ----------
+        rows : (m, effects) sparse z in the effects of the positive terms
+        X : (m, p)
+        """
+        found: FloatArray = np.zeros(X.shape[0])
+        if self.active:
+            found += self.factor.quadratics(rows)
+            X = X - rows @ self._border
+        if self.stats.n_fixed:
+            found += np.einsum("ij,ji->i", X, self.fixed.solve(X.T))
+        return self.residual * found
+
     # Forms of Q; with X as P, without as V⁻¹ ----------------------------------------------------
 
     def block_diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:

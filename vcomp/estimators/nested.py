@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.estimators.forms import Forms
 from vcomp.statistics.strata import GroupedColumns, Remainder
 
@@ -112,6 +112,32 @@ class NestedCovariance:
         unused = self._unused(tree)[1]
         diagonal: FloatArray = ((self._n - 1.0) + unused) / (self._n * c[-1])
         return diagonal
+
+    def path_forms(self, c: FloatArray, groups: LongArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹r of columns r = Σ_l w_l 1_g(l), their groups within one another, (m,).
+
+        With L = 1'V_g⁻¹r of the part of r that lies within a group, and R what of r'V_g⁻¹r the
+        means do not say, going outwards R grows by L² (1/a − 1/A): nothing cancels.
+
+        Parameters
+        ----------
+        c : components
+        groups : (levels, m) the group at every level, outermost first; any where all weights from
+            there on inwards are zero
+        weights : (levels + 1, m) w, the last that of one observation of the innermost group
+        """
+        rest = np.zeros(weights.shape[1])
+        inside, information = weights[-1] / c[-1], np.full(weights.shape[1], 1.0 / c[-1])
+        levels = list(zip(self._eliminate(c), groups, weights[:-1], strict=True))
+        for level, group, weight in reversed(levels):
+            A = level.A[group]
+            # Where the inner information is all there is, rounding may leave less than nothing.
+            outside = np.maximum(A - information, 0.0) / (information * A)
+            rest += inside**2 * outside
+            inside = (inside + weight * A) / level.shrink[group]
+            information = level.a[group]
+        forms: FloatArray = rest + inside**2 / information
+        return forms
 
     # The recursion ------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
     def __init__(self, stats: StratumStatistics, *, reml: bool) -> None:
         self.stats = stats
         self.reml = reml
-        self._covariances = [stratum_covariance(stats, s) for s in stats.strata]
+        self.covariances = [stratum_covariance(stats, s) for s in stats.strata]
         self._last: tuple[bytes, Totals] | None = None
 
     @property
@@ -93,7 +93,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         if self._last is not None and self._last[0] == v.tobytes():
             return self._loglike(self._last[1])
         totals = Totals(v.size, 1 + self.n_fixed)
-        for stratum, covariance in zip(self.stats.strata, self._covariances, strict=True):
+        for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
             log_det, gram = covariance.log_det_and_gram(stratum.coefficients @ v)
             columns = _places(stratum)
             totals.log_det += stratum.multiplicity * log_det
@@ -154,7 +154,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
             )
         v = np.asarray(v, dtype=float)
         beta, cov_beta = self.fixed_effects(v)
-        return strata_solution(self.stats, self._covariances, v, beta, cov_beta)
+        return strata_solution(self.stats, self.covariances, v, beta, cov_beta)
 
     # One point ------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     def _evaluate(self, v: FloatArray) -> Totals:
         totals = Totals(v.size, 1 + self.n_fixed)
-        for stratum, covariance in zip(self.stats.strata, self._covariances, strict=True):
+        for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
             M = stratum.coefficients
             totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
         return totals

@@ -24,7 +24,7 @@ from vcomp.estimators.nested import NestedCovariance
 from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
 from vcomp.statistics.stratify import split_axes
 
-__all__ = ["over_axes", "single_cells", "strata_solution"]
+__all__ = ["fixed_of_terms", "over_axes", "single_cells", "strata_solution"]
 
 
 def strata_solution(
@@ -62,6 +62,28 @@ def strata_solution(
         used = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
         prediction.append(conditional[-1] + v[t] ** 2 * used[places])
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
+
+
+def fixed_of_terms(
+    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
+) -> list[FloatArray]:
+    """Return X'V⁻¹Z_t of every term, (p, q_t); zeros for terms at zero.
+
+    Parameters
+    ----------
+    stats, covariances, v, beta : as for :func:`strata_solution`
+    """
+    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    cells = None if stats.cells is None else stats.cells()
+    split = {} if cells is None else _split_cells(cells, beta)
+    found = []
+    for t in range(stats.n_terms):
+        if v[t] == 0.0:
+            found.append(np.zeros((stats.n_fixed, stats.sizes[t])))
+            continue
+        inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
+        found.append(_term_forms(stats, t, inside, split)[2][:, stats.layout.places(t)])
+    return found
 
 
 class _Part:

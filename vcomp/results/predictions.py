@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vcomp.results import prediction
 from vcomp.results.fitted import FittedComponents
+from vcomp.results.prediction import Level, NewLevels, Prediction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,21 +38,80 @@ class Predictions(FittedComponents):
         """Response less :attr:`fittedvalues`."""
         return self._access().residuals()
 
-    def predict(self, data: Any = None) -> pd.Series:
-        """Return fixed part plus predicted effects for new rows.
+    def predict(
+        self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "zero"
+    ) -> pd.Series:
+        """Return fixed part plus predicted effects for rows, seen or new.
 
         Parameters
         ----------
         data : rows with the columns of the formula (the response may be absent), in any
-            container that :func:`vcomp.fit` takes; None for the rows that were used. A level that
-            the fit has not seen contributes nothing: the best prediction of its effect is zero
+            container that :func:`vcomp.fit` takes; None for the rows that were used
+        level : whose effects are added to the fixed part: ``"all"`` terms, those of one term or of
+            a list of terms by name, or ``"population"``, none
+        new_levels : what a level, or a combination of levels, that the fit has not seen does:
+            ``"zero"`` predicts its effect by the best prediction, zero; ``"raise"`` refuses it
+
+        Returns
+        -------
+        pandas.Series on the scale of the response
 
         Raises
         ------
         DataError
-            If a column is missing, or the result was loaded without its rows.
+            If a column is missing, a term of `level` is not there, a level is new and
+            ``new_levels="raise"``, or the result was loaded without its rows.
+
+        Warns
+        -----
+        VcompWarning
+            If no level of a facet was there in the fit.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.predict(data.head(3), level="sys").round(3).tolist()
+        [0.277, 0.277, 0.277]
         """
-        return self._access().predict(data)
+        return prediction.predict(self._access(), data, level, new_levels)
+
+    def get_prediction(
+        self,
+        data: Any = None,
+        *,
+        level: Level = "all",
+        new_levels: NewLevels = "zero",
+        alpha: float = 0.05,
+    ) -> Prediction:
+        """Return predictions with standard errors and intervals, as statsmodels does.
+
+        Errors are those of the joint prediction (Henderson 1975, Biometrics 31, 423-447): effects
+        of different terms and fixed effects err together. Components are taken as known, negative
+        ones as zero.
+
+        Parameters
+        ----------
+        data, level, new_levels : as for :meth:`predict`
+        alpha : intervals have confidence 1 − alpha
+
+        Returns
+        -------
+        Prediction
+            with ``predicted_mean``, ``se_mean``, ``se_obs``, ``conf_int()``, ``summary_frame()``
+
+        Raises
+        ------
+        DataError
+            As for :meth:`predict`.
+        PlanError
+            If alpha is not between 0 and 1.
+        EstimationError
+            If the residual is estimated at zero; or if effects can only be solved for iteratively,
+            and the rows are too many different combinations of them.
+        """
+        return prediction.get_prediction(self._access(), data, level, new_levels, alpha)
 
     def augment(self) -> pd.DataFrame:
         """Return a row a score: response, facets, fitted, resid."""

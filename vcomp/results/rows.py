@@ -9,14 +9,12 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk, Design, Rows
-from vcomp.design.design import term_codes
-from vcomp.design.encode import facet_codes
-from vcomp.design.rows import select_predictors
 from vcomp.estimators.choose import prediction_engine
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.estimate import Estimate
-from vcomp.exceptions import EstimationError, warn
+from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve_positive
+from vcomp.results.prediction import predict
 from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ class RowAccess:
         """Return a frame of predicted effects for every term."""
         import pandas as pd
 
-        solution, design = self._solution(), self.model.design
+        solution, design = self.solution, self.model.design
         return {
             term.name: pd.DataFrame(
                 {
@@ -68,13 +66,7 @@ class RowAccess:
 
     def fitted_values(self) -> pd.Series:
         """Return fixed part plus predicted effects of the rows that were used."""
-        import pandas as pd
-
-        chunk, solution = self.model.chunk, self._solution()
-        fitted = self.model.design.origin + chunk.X @ solution.beta
-        for codes, effects in zip(chunk.codes, solution.effects, strict=True):
-            fitted = fitted + effects[codes]
-        return pd.Series(fitted, self.model.rows.labels, name="fittedvalues")
+        return predict(self, None, "all", "zero").rename("fittedvalues")
 
     def residuals(self) -> pd.Series:
         """Return response less fitted values."""
@@ -82,30 +74,6 @@ class RowAccess:
 
         rest = self.model.rows.y - self.fitted_values().to_numpy()
         return pd.Series(rest, self.model.rows.labels, name="resid")
-
-    def predict(self, data: Any) -> pd.Series:
-        """Return predictions for new rows, unseen levels contributing nothing."""
-        import pandas as pd
-
-        if data is None:
-            return self.fitted_values().rename("predicted")
-        design, solution = self.model.design, self._solution()
-        facets, fixed, labels = select_predictors(
-            design.formula, data, self.model.environment, self.model.rows.fixed
-        )
-        X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
-        predicted = design.origin + X @ solution.beta
-        codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]
-        for facet, known in zip(design.facets, codes, strict=True):
-            if known.size and (known < 0).all():
-                warn(
-                    f"no level of facet {facet.name!r} was there in the fit (levels such as "
-                    f"{facet.levels[0]!r}): its effects are predicted as zero"
-                )
-        for term, effects in zip(design.terms, solution.effects, strict=True):
-            groups = term_codes(term, codes, design.n_levels)
-            predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
-        return pd.Series(predicted, labels, name="predicted")
 
     def augment(self) -> pd.DataFrame:
         """Return response, facets, fitted values and residuals."""
@@ -117,16 +85,27 @@ class RowAccess:
         columns |= {"fitted": fitted, "resid": y.to_numpy() - fitted}
         return pd.DataFrame(columns, index=rows.labels)
 
-    def _solution(self) -> Solution:
-        """Solve Henderson's equations at the estimates, negative ones as zero."""
+    @property
+    def components(self) -> FloatArray:
+        """The estimates, negative ones as zero.
+
+        Raises
+        ------
+        EstimationError
+            If the residual is not positive, and the others are not all zero.
+        """
         v: FloatArray = np.maximum(self.estimate.values, 0.0)
-        if v[-1] == 0.0:
-            if (v == 0.0).all():
-                return self._nothing()
+        if v[-1] == 0.0 and v.any():
             raise EstimationError(
                 "effects cannot be predicted where the residual variance is estimated at 0"
             )
-        return prediction_engine(self.model.statistics).solution(v)
+        return v
+
+    @property
+    def solution(self) -> Solution:
+        """The solution of Henderson's equations at the estimates, negative ones as zero."""
+        v = self.components
+        return prediction_engine(self.model.statistics).solution(v) if v.any() else self._nothing()
 
     def _nothing(self) -> Solution:
         stats = self.model.statistics
