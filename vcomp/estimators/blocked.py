@@ -18,6 +18,7 @@ from vcomp.estimators.cross_engine import CrossProductsEngine
 from vcomp.estimators.elimination import Eliminations
 from vcomp.estimators.engine import Derivatives, ExactEngine, InformationKind, Solution
 from vcomp.estimators.equations import Point
+from vcomp.estimators.fixed_forms import FixedForms, forms_of_point
 from vcomp.statistics import CrossProducts
 
 __all__ = ["BlockedLikelihood"]
@@ -118,6 +119,10 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         """Return β̂ and its covariance matrix at `v`."""
         point = self._eliminations.at(v)
         return point.solution[1].copy(), point.residual * point.fixed.inverse()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return forms of X in V⁻¹ at `v`, the second ones if asked for."""
+        return forms_of_point(self._eliminations.at(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""

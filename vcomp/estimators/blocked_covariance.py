@@ -18,7 +18,7 @@ from vcomp.estimators.equations import Point
 from vcomp.estimators.forms import Columns, Forms
 from vcomp.statistics import CrossProducts
 
-__all__ = ["BlockedCovariance"]
+__all__ = ["BlockedCovariance", "last_form", "with_residual_forms"]
 
 
 class BlockedCovariance:
@@ -65,11 +65,11 @@ class BlockedCovariance:
         first, second = self._quadratics(point)
         return Forms(
             log_det=point.log_determinants()[0],
-            traces=np.append(traces, _last(total, traces, point.v)),
-            squares=_with_residual(squares, traces, total, point.v),
+            traces=np.append(traces, last_form(total, traces, point.v)),
+            squares=with_residual_forms(squares, traces, total, point.v),
             gram=gram,
-            first=np.concatenate([first, [_last(gram, first, point.v)]]),
-            second=_with_residual(second, first, gram, point.v),
+            first=np.concatenate([first, [last_form(gram, first, point.v)]]),
+            second=with_residual_forms(second, first, gram, point.v),
         )
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
@@ -149,21 +149,21 @@ def _no_fixed(sums: list[FloatArray]) -> FloatArray:
     return np.zeros((0, sums[0].shape[1] if sums else 0))
 
 
-def _last(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
+def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
     """Return the residual's form from those of the terms, which with it add up to `total`."""
     last: FloatArray = (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
     return last
 
 
-def _with_residual(
+def with_residual_forms(
     squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
 ) -> FloatArray:
     """Add the residual's row and column to forms with two K's; `traces` are those with one."""
     k = traces.shape[0]
     whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
     whole[:k, :k] = squares
-    mixed = _last(traces, squares.swapaxes(0, 1), c) if k else traces
+    mixed = last_form(traces, squares.swapaxes(0, 1), c) if k else traces
     whole[:k, k] = mixed
     whole[k, :k] = mixed.swapaxes(-1, -2) if mixed.ndim == 3 else mixed
-    whole[k, k] = _last(_last(total, traces, c), mixed, c)
+    whole[k, k] = last_form(last_form(total, traces, c), mixed, c)
     return whole

@@ -24,6 +24,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.cross_engine import CrossProductsEngine
 from vcomp.estimators.engine import Derivatives, InformationKind, Solution
+from vcomp.estimators.fixed_forms import FixedForms, forms_of_totals
 from vcomp.estimators.holes import HoleColumns, HoleMatrix
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.estimators.probes import Rademacher
@@ -131,6 +132,10 @@ class CompletedLikelihood(CrossProductsEngine):
         """Return β̂ and its covariance matrix at `v`."""
         point = self._at(v)
         return point.total.beta.copy(), point.total.XVX.inverse()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return the first forms of X in V⁻¹ at `v`; there are no second ones."""
+        return forms_of_totals(self._at(v).total, second=False)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.

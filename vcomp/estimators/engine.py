@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.fixed_forms import FixedForms
 from vcomp.statistics import CrossProducts, StratumStatistics
 
 __all__ = [
@@ -119,6 +120,12 @@ class LikelihoodEngine(Protocol):
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`, on the centred scale."""
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return what the error of the fixed effects depends on at `v`, on the centred scale.
+
+        The second forms are there if they were asked for and the engine has them.
+        """
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""

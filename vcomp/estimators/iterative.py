@@ -21,6 +21,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.cross_engine import CrossProductsEngine
 from vcomp.estimators.engine import Derivatives, InformationKind, Solution
+from vcomp.estimators.fixed_forms import FixedForms, forms_with_residual
 from vcomp.estimators.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.probes import Probes, Rademacher
 from vcomp.estimators.sparse_equations import (
@@ -144,6 +145,11 @@ class IterativeLikelihood(CrossProductsEngine):
         """Return β̂ and its covariance matrix at `v`."""
         point = self._at(v)
         return point.beta.copy(), point.cov_beta.copy()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return the first forms of X in V⁻¹ at `v`; there are no second ones."""
+        point = self._at(v)
+        return forms_with_residual(*point.fixed_gram(), point.projected_fixed(), point.v)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.

@@ -174,6 +174,30 @@ class IterativePoint:
                 found.append(rows[:, 0] - rows[:, self._dense] @ self._theta)
         return found
 
+    def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
+        """Return X'V⁻¹X and its inverse."""
+        places, M = self._outer(with_fixed=False)
+        forms, X = self._columns[1], slice(1, 1 + self._stats.n_fixed)
+        between = forms[np.ix_(places, np.arange(X.start, X.stop))]
+        gram: FloatArray = forms[X, X] - between.T @ solve_positive(M, between)
+        return 0.5 * (gram + gram.T), self.cov_beta
+
+    def projected_fixed(self) -> list[FloatArray]:
+        """Return Z_t'V⁻¹X of every term, (q_t, p)."""
+        places, M = self._outer(with_fixed=False)
+        X = np.arange(1, 1 + self._stats.n_fixed)
+        solved = solve_positive(M, self._columns[1][np.ix_(places, X)])
+        found = []
+        for t in range(self._stats.n_terms):
+            if t in self.context.small and self.v[t] > 0.0:
+                place = self.context.small[t]
+                mine = (places >= place.start) & (places < place.stop)
+                found.append(solved[mine] / self.v[t])
+            else:
+                rows = self._rows(t)
+                found.append(rows[:, X] - rows[:, places] @ solved)
+        return found
+
     def effects(self, term: int) -> FloatArray:
         """Return û of a term."""
         if self.v[term] == 0.0:

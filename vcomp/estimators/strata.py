@@ -25,6 +25,7 @@ from vcomp.estimators.engine import (
     Solution,
     SummedEngine,
 )
+from vcomp.estimators.fixed_forms import FixedForms, forms_of_totals
 from vcomp.estimators.forms import Columns, Covariance
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.estimators.strata_effects import strata_solution
@@ -133,6 +134,10 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         """Return β̂ and its covariance matrix at `v`."""
         totals = self._at(v)
         return totals.beta.copy(), totals.XVX.inverse()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return forms of X in V⁻¹ at `v`, the second ones if asked for."""
+        return forms_of_totals(self._at(v), second=second)
 
     @property
     def gives_effects(self) -> bool:

@@ -56,6 +56,11 @@ class Positive:
         x: FloatArray = cho_solve((self._lower, True), b / by_row, check_finite=False)
         return x / by_row
 
+    def matrix(self) -> FloatArray:
+        """Return the matrix itself."""
+        product: FloatArray = self._lower @ self._lower.T
+        return product * np.outer(self._scale, self._scale)
+
     def inverse(self) -> FloatArray:
         """Return the inverse."""
         return self.solve(np.eye(self._scale.size))
