@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -109,12 +109,17 @@ class Design:
         level_codes: list[Any] = list(codes)
         return pd.MultiIndex(levels=levels, codes=level_codes, names=[f.name for f in facets])
 
+    @property
+    def transform(self) -> FloatArray:
+        """The matrix T of ``β = T b + …`` for coefficients b of the centred columns, (p, p)."""
+        return np.eye(self.x_origin.size) - np.outer(self.constant, self.x_origin)
+
     def uncentre(self, beta: FloatArray, cov_beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coefficients of X and their covariance from those of the centred X and y.
 
         With X_c = X − 1 x₀' = X T and 1 = X a:  y = X_c b + c 1 = X (T b + c a).
         """
-        T = np.eye(beta.size) - np.outer(self.constant, self.x_origin)
+        T = self.transform
         return T @ beta + self.origin * self.constant, T @ cov_beta @ T.T
 
     def __str__(self) -> str:
@@ -141,6 +146,13 @@ class Chunk:
     def y(self) -> FloatArray:
         """The response centred at ``Design.origin``, (n,); made anew when it is asked for."""
         return self.response - self.origin
+
+    def with_response(self, y: FloatArray) -> Chunk:
+        """Return the same rows with another response, (n,), which is taken as centred."""
+        made = replace(self, response=y, origin=0.0)
+        if "codes" in self.__dict__:  # they have been made, and are the same
+            made.__dict__["codes"] = self.codes
+        return made
 
     def level_codes(self, facet: int) -> IntArray:
         """Return the level of each row in a facet; made anew when it is asked for."""

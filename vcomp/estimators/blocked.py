@@ -8,6 +8,7 @@ value, score and informations all come from that one factor, without finite diff
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import ClassVar
 
@@ -52,6 +53,21 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         self.stats = stats
         self.reml = reml
         self._eliminations = Eliminations(stats, names, advice)
+
+    def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
+        """Return the engine of the same rows with another response, nothing analysed again.
+
+        The two share what they compute in: one of them can be used at a time.
+
+        Parameters
+        ----------
+        stats : that differ in Zy, X'y and y'y only
+        """
+        made = copy(self)
+        made.__dict__.pop("rss", None)  # of the other response
+        made.stats = stats
+        made._eliminations = self._eliminations.with_response(stats)
+        return made
 
     @property
     def reason(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,9 @@ __all__ = ["Eliminations"]
 
 _SHARE = 0.8
 """Of the free memory, what a factor may take."""
+
+_SETS_KEPT = 4
+"""Sets of positive components whose equations another response takes over: each has a factor."""
 
 
 class Eliminations:
@@ -66,6 +70,23 @@ class Eliminations:
                 self._equations[active] = Equations.of(self._tables, active, random, plan)
             self._last = key, Point(self._equations[active], v)
         return self._last[1]
+
+    def with_response(self, stats: CrossProducts) -> Eliminations:
+        """Return the eliminations of the same rows with another response.
+
+        What was ordered and analysed is shared: of two of them one can be used at a time.
+
+        Parameters
+        ----------
+        stats : that differ in Zy, X'y and y'y only
+        """
+        made = copy(self)
+        made._tables, made._last = self._tables.with_response(stats), None
+        made._equations = {
+            active: equations.with_response(made._tables)
+            for active, equations in list(self._equations.items())[-_SETS_KEPT:]
+        }
+        return made
 
     @property
     def seconds(self) -> float:

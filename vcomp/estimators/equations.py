@@ -11,8 +11,8 @@ A term with σ²_t = 0 is not in the equations; its forms come from the cross ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -42,6 +42,12 @@ class Tables:
     def __init__(self, stats: CrossProducts) -> None:
         self.stats = stats
         self._made: dict[tuple[int, int], Any] = {}
+
+    def with_response(self, stats: CrossProducts) -> Tables:
+        """Return the tables of the same rows with another response; none is made twice."""
+        other = Tables(stats)
+        other._made = self._made
+        return other
 
     def between(self, t: int, u: int) -> Any:
         """Return Z_t'Z_u of two different terms."""
@@ -89,17 +95,24 @@ class Equations:
         """Allocate what a plan for the terms `active` says; `random` is their off-diagonal Z'Z."""
         stats = tables.stats
         ends = np.cumsum([0, *(stats.sizes[t] for t in active)])
-        nothing = np.zeros(0)
         return cls(
             tables=tables,
             active=active,
             slices=tuple(slice(int(a), int(b)) for a, b in pairwise(ends)),
             off_diagonal=random,
-            group_n=np.concatenate([nothing, *(stats.group_n[t] for t in active)]),
-            Zy=np.concatenate([nothing, *(stats.Zy[t] for t in active)]),
+            group_n=_stacked(stats.group_n, active),
+            Zy=_stacked(stats.Zy, active),
             ZX=np.concatenate([np.zeros((0, stats.n_fixed)), *(stats.ZX[t] for t in active)]),
             pattern=Pattern.of(plan),
         )
+
+    def with_response(self, tables: Tables) -> Equations:
+        """Return the equations of the same rows with the response of other tables."""
+        return replace(self, tables=tables, Zy=_stacked(tables.stats.Zy, self.active))
+
+
+def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
+    return np.concatenate([np.zeros(0), *(sums[t] for t in active)])
 
 
 def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | None]:

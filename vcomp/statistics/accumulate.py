@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from vcomp.design import Chunk
@@ -10,7 +12,7 @@ from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.rollup import RollUp
 from vcomp.statistics.score_table import ScoreTable
 
-__all__ = ["accumulate", "tabulate"]
+__all__ = ["accumulate", "resum", "tabulate"]
 
 
 def accumulate(chunk: Chunk) -> CrossProducts:
@@ -32,6 +34,27 @@ def accumulate(chunk: Chunk) -> CrossProducts:
         ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(X),
         XX=np.array([[float(chunk.n)]]) if is_mean else X.T @ X,
         Xy=np.array([y.sum()]) if is_mean else X.T @ y,
+        yy=float(y @ y),
+    )
+
+
+def resum(stats: CrossProducts, chunk: Chunk, rolled: RollUp) -> CrossProducts:
+    """Return the cross-products of the same rows with the response of `chunk`.
+
+    Only what the response has a part in is summed.
+
+    Parameters
+    ----------
+    stats : of the rows, with another response
+    chunk : the rows
+    rolled : how their terms are summed from each other
+    """
+    y = chunk.y
+    is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
+    return replace(
+        stats,
+        Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
+        Xy=np.array([y.sum()]) if is_mean else chunk.X.T @ y,
         yy=float(y @ y),
     )
 

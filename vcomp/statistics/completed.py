@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -16,7 +16,7 @@ from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import Layout, coefficients
 from vcomp.statistics.stratify import layout_of, place_in_grid
 
-__all__ = ["CompletedGrid", "Holes", "complete"]
+__all__ = ["CompletedGrid", "Holes", "complete", "refill"]
 
 _MAX_AXES = 6
 
@@ -117,6 +117,22 @@ def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
         layout=layout_of(chunk, grid, groupings),
         holes=_holes(partial, groupings, subsets),
     )
+
+
+def refill(known: CompletedGrid, chunk: Chunk, partial: PartialGrid) -> CompletedGrid:
+    """Return the same grid with the response of `chunk`, the same rows.
+
+    Parameters
+    ----------
+    known : with another response
+    chunk : the rows, coded
+    partial : the grid that they nearly fill
+    """
+    tables = known.tables.copy()
+    table = np.zeros(tables[0].size)
+    table[place_in_grid(chunk, partial.grid, known.groupings)] = chunk.y
+    tables[0] = table.reshape(tables[0].shape)
+    return replace(known, tables=tables)
 
 
 def _holes(partial: PartialGrid, groupings: Groupings, subsets: list[tuple[int, ...]]) -> Holes:

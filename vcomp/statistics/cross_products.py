@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,17 @@ class CrossProducts:
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])
+
+    def of_terms(self, terms: Sequence[int]) -> CrossProducts:
+        """Return the sums of some of the terms, given by ascending positions."""
+        of = {t: place for place, t in enumerate(terms)}
+        return replace(
+            self,
+            group_n=tuple(self.group_n[t] for t in terms),
+            pairs={(of[t], of[u]): p for (t, u), p in self.pairs.items() if t in of and u in of},
+            Zy=tuple(self.Zy[t] for t in terms),
+            ZX=tuple(self.ZX[t] for t in terms),
+        )
 
     def gram(self, t: int, u: int) -> Any:
         """Return Z_t'Z_u as a sparse matrix, in either order and on the diagonal."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk
 from vcomp.design.grid import Grid, PartialGrid
-from vcomp.statistics.accumulate import accumulate
-from vcomp.statistics.completed import CompletedGrid, complete
+from vcomp.exceptions import DataError
+from vcomp.statistics.accumulate import accumulate, resum
+from vcomp.statistics.completed import CompletedGrid, complete, refill
 from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.group_sums import GroupSums, group_sums, stratum_group_sums
+from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.rollup import RollUp
 from vcomp.statistics.strata import StratumStatistics
 from vcomp.statistics.stratify import stratify
 
@@ -29,11 +32,18 @@ class Statistics:
     chunk : all rows
     grid : the complete grid that they fill, if they do
     partial_grid : the grid that they nearly fill, if they do
+
+    Attributes
+    ----------
+    strata : the orthogonal strata, None where there are none
+    rows : the rows, None where they were summed elsewhere or never were
     """
 
     def __init__(
         self, chunk: Chunk, grid: Grid | None, partial_grid: PartialGrid | None = None
     ) -> None:
+        self.rows: Chunk | None = chunk
+        self._grid, self._partial_grid = grid, partial_grid
         self._accumulate: Callable[[], CrossProducts] = partial(accumulate, chunk)
         self._complete: Callable[[], CompletedGrid | None] = lambda: None
         if partial_grid is not None:
@@ -43,11 +53,75 @@ class Statistics:
     @classmethod
     def from_cross_products(cls, cross_products: CrossProducts) -> Statistics:
         """Return the statistics of rows that were summed elsewhere, in parts that were added."""
+        return cls._made(lambda: cross_products)
+
+    @classmethod
+    def from_strata(cls, strata: StratumStatistics) -> Statistics:
+        """Return statistics that have strata only; to ask for cross-products is a DataError."""
+        return cls._made(_no_cross_products, strata)
+
+    @classmethod
+    def _made(
+        cls,
+        cross_products: Callable[[], CrossProducts],
+        strata: StratumStatistics | None = None,
+        completed: Callable[[], CompletedGrid | None] = lambda: None,
+    ) -> Statistics:
         made = cls.__new__(cls)
-        made._accumulate = lambda: cross_products
-        made._complete = lambda: None
-        made.strata = None
+        made.rows = made._grid = made._partial_grid = None
+        made._accumulate, made._complete, made.strata = cross_products, completed, strata
         return made
+
+    def with_response(self, y: FloatArray) -> Statistics:
+        """Return the statistics of the same rows with another response.
+
+        Only what the response has a part in is computed anew; the rest is shared.
+
+        Parameters
+        ----------
+        y : (n,) centred as the columns of X are
+
+        Raises
+        ------
+        DataError
+            If the rows are not there.
+        """
+        if self.rows is None:
+            raise DataError("these statistics were made elsewhere: there are no rows to be summed")
+        chunk = self.rows.with_response(y)
+        strata = None
+        if self.strata is not None and self._grid is not None:
+            strata = stratify(chunk, self._grid, self._groupings)
+
+        def cross_products() -> CrossProducts:
+            return resum(self.cross_products, chunk, self._rolled)
+
+        def completed() -> CompletedGrid | None:
+            if self.completed is None or self._partial_grid is None:
+                return None
+            return refill(self.completed, chunk, self._partial_grid)
+
+        made = self._made(cross_products, strata, completed)
+        made.rows, made._grid, made._partial_grid = chunk, self._grid, self._partial_grid
+        return made
+
+    def of_terms(self, terms: Sequence[int]) -> Statistics:
+        """Return the statistics of a model with some of the terms, by ascending positions."""
+        return self._made(
+            lambda: self.cross_products.of_terms(terms),
+            None if self.strata is None else self.strata.of_terms(terms),
+        )
+
+    @cached_property
+    def _rolled(self) -> RollUp:
+        assert self.rows is not None
+        return RollUp(self.rows)
+
+    @cached_property
+    def _groupings(self) -> Groupings:
+        assert self.rows is not None
+        assert self._grid is not None
+        return find_groupings(self.rows.terms, self._grid)
 
     @cached_property
     def cross_products(self) -> CrossProducts:
@@ -99,3 +173,7 @@ class Statistics:
     def yy(self) -> float:
         """Sum of squares of y."""
         return self._either.yy
+
+
+def _no_cross_products() -> CrossProducts:
+    raise DataError("these statistics have strata only: cross-products need the rows")

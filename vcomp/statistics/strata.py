@@ -13,7 +13,7 @@ A stratum keeps sums over groups of cells, never the cells themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -210,6 +210,48 @@ class StratumStatistics:
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])
+
+    def with_columns(self, columns: Sequence[GroupedColumns]) -> StratumStatistics:
+        """Return the same strata with other columns in them: another y, and X in the same basis.
+
+        The replicates of a stratum may be written in any orthonormal basis of its contrasts, and
+        where y is its only column be as few as have the same squares and products.
+
+        Parameters
+        ----------
+        columns : for each stratum; its remainder has to be nested
+        """
+        n = self.remainder.tables.group_n[-1]
+        Xy, yy = np.zeros(self.n_fixed), 0.0
+        for stratum, new in zip(self.strata, columns, strict=True):
+            y = n[:, None] * new.means[0][:, 0]
+            products = new.within[0] + np.einsum("qr,qbr->b", y, new.means[0])
+            yy += float(products[0])
+            Xy[list(stratum.fixed)] += products[1:]
+        strata = tuple(
+            replace(stratum, columns=new)
+            for stratum, new in zip(self.strata, columns, strict=True)
+        )
+        return replace(self, strata=strata, Xy=Xy, yy=yy, cells=None)
+
+    def of_terms(self, terms: Sequence[int]) -> StratumStatistics:
+        """Return the strata of a model with some of the terms, given by ascending positions."""
+        kept = [*terms, self.n_terms]
+        return replace(
+            self,
+            sizes=tuple(self.sizes[t] for t in terms),
+            term_axes=tuple(self.term_axes[t] for t in terms),
+            term_groupings=tuple(self.term_groupings[t] for t in terms),
+            strata=tuple(
+                replace(s, coefficients=np.ascontiguousarray(s.coefficients[:, kept]))
+                for s in self.strata
+            ),
+            layout=replace(
+                self.layout,
+                terms=tuple(self.layout.terms[t] for t in terms),
+                of_term=tuple(self.layout.of_term[t] for t in terms),
+            ),
+        )
 
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""

@@ -44,13 +44,16 @@ _ROUNDED_MEAN = 1e-12
 _MAX_AXES = 12
 
 
-def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
+def stratify(
+    chunk: Chunk, grid: Grid, groupings: Groupings | None = None
+) -> StratumStatistics | None:
     """Return the strata of the rows; None where they are too many.
 
     Parameters
     ----------
     chunk : all rows, coded
     grid : the complete grid that they fill
+    groupings : of its cells by the terms, where they are known already
 
     Raises
     ------
@@ -59,7 +62,8 @@ def stratify(chunk: Chunk, grid: Grid) -> StratumStatistics | None:
     """
     if len(grid.axes) > _MAX_AXES:
         return None
-    groupings = find_groupings(chunk.terms, grid)
+    if groupings is None:
+        groupings = find_groupings(chunk.terms, grid)
     cells = _tabulate(chunk, grid, groupings)
     split = split_columns(cells, groupings)
     inside = _columns_inside(split, groupings, intercept=any(_is_constant(x) for x in chunk.X.T))

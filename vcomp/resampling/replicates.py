@@ -1,0 +1,199 @@
+"""Replicates of an estimate: a value that is looked at, saved and continued."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Replicates"]
+
+_FORMAT = 1
+_SAME = 1e-6
+"""Estimates that differ by less, relative to the largest, are those of the same fit."""
+
+_ARRAYS = ("numbers", "values", "beta", "llf", "converged", "adjusted")
+
+
+@dataclass(frozen=True, slots=True)
+class Replicates:
+    """Estimates of data that were drawn again from a fit, or made from parts of its data.
+
+    Attributes
+    ----------
+    kind : how they were made, such as ``"parametric"``
+    names : of the components, the residual last
+    fixed_names : of the fixed effects
+    numbers : (B,) which replicates these are, ascending from 0 on: each has random numbers of its
+        own, so that a replicate is the same however many others there are
+    values : (B, k + 1) components
+    beta : (B, p) fixed effects
+    llf : (B,) log-likelihood; nan for methods without one
+    converged : (B,) whether each estimation reached its answer; values of others may be nan
+    seed : that the random numbers of all replicates come from
+    asked : number of replicates that were asked for
+    fingerprint : what was refitted: plain text and numbers by name
+    adjusted : (B, k + 1) components after an adjustment for the way of resampling; None without
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    >>> replicates = res.bootstrap(200, rng=1)
+    >>> replicates.kind, len(replicates), replicates.frame.shape
+    ('parametric', 200, (200, 6))
+    >>> replicates.frame.columns.tolist()
+    ['Intercept', 'var(sys)', 'var(topic)', 'var(Residual)', 'llf', 'converged']
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    fixed_names: tuple[str, ...]
+    numbers: LongArray
+    values: FloatArray
+    beta: FloatArray
+    llf: FloatArray
+    converged: BoolArray
+    seed: int
+    asked: int
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    adjusted: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return int(self.numbers.size)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row a replicate: fixed effects, ``var(…)`` of the components, llf and converged.
+
+        With an adjustment ``adjusted(…)`` of the components too. The index, ``replicate``, is the
+        number of each.
+        """
+        import pandas as pd
+
+        columns: dict[str, Any] = dict(zip(self.fixed_names, self.beta.T, strict=True))
+        columns |= {f"var({n})": x for n, x in zip(self.names, self.values.T, strict=True)}
+        if self.adjusted is not None:
+            columns |= {
+                f"adjusted({n})": x for n, x in zip(self.names, self.adjusted.T, strict=True)
+            }
+        columns |= {"llf": self.llf, "converged": self.converged}
+        return pd.DataFrame(columns, index=pd.Index(self.numbers, name="replicate"))
+
+    def first(self, n: int) -> Replicates:
+        """Return those with a number below `n`."""
+        kept = self.numbers < n
+        return replace(
+            self,
+            asked=n,
+            numbers=self.numbers[kept],
+            values=self.values[kept],
+            beta=self.beta[kept],
+            llf=self.llf[kept],
+            converged=self.converged[kept],
+            adjusted=None if self.adjusted is None else self.adjusted[kept],
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the replicates to a file (numpy's npz), all digits kept.
+
+        An older file of that name is replaced only when the new one is complete.
+
+        Parameters
+        ----------
+        path : used as it is, with any ending
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+        """
+        target = Path(path)
+        beside = target.with_name(f"{target.name}.part")
+        about = {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "names": self.names,
+            "fixed_names": self.fixed_names,
+            "seed": self.seed,
+            "asked": self.asked,
+            "fingerprint": dict(self.fingerprint),
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        try:
+            with beside.open("wb") as file:
+                np.savez(file, about=np.array(json.dumps(about)), **arrays)
+            beside.replace(target)
+        except OSError as error:
+            raise DataError(f"replicates cannot be written to {target}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Replicates:
+        """Return the replicates of a file that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            If there is no such file, or it is not one of these.
+        """
+        try:
+            with np.load(Path(path), allow_pickle=False) as stored:
+                about = json.loads(str(stored["about"]))
+                arrays = {name: stored[name] for name in _ARRAYS if name in stored}
+            if about.pop("format") != _FORMAT:
+                raise DataError(f"{path} has another version of the format; make it again")
+            about["names"], about["fixed_names"] = (
+                tuple(about["names"]),
+                tuple(about["fixed_names"]),
+            )
+            return cls(**about, **arrays)
+        except FileNotFoundError:
+            raise DataError(f"there is no file {path}") from None
+        except DataError:
+            raise
+        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(f"{path} does not hold replicates as Replicates.save writes") from None
+
+    def check_same(self, kind: str, fingerprint: Mapping[str, Any], where: object) -> None:
+        """Refuse replicates that are not of this kind and fit.
+
+        Parameters
+        ----------
+        kind, fingerprint : that are wanted
+        where : these replicates come from, for the message
+
+        Raises
+        ------
+        DataError
+            Naming the first thing that differs, and both values.
+        """
+        for name, wanted in {"kind": kind, **fingerprint}.items():
+            found = self.kind if name == "kind" else self.fingerprint.get(name)
+            if not _is_same(found, wanted):
+                raise DataError(
+                    f"{where} holds replicates of another fit: their {name} is {found!r}, and "
+                    f"this fit's is {wanted!r}; give another path, or delete the file"
+                )
+
+
+def _is_same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        try:
+            a, b = np.array(found, dtype=float), np.array(wanted, dtype=float)
+        except (TypeError, ValueError):
+            return bool(found == wanted)
+        size = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+        return bool(np.allclose(a, b, rtol=0.0, atol=_SAME * size, equal_nan=True))
+    return bool(found == wanted)
