@@ -10,6 +10,7 @@ from vcomp.dstudy import DStudy, dstudy
 from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
 from vcomp.exceptions import PlanError
 from vcomp.results.fitted import FittedComponents
+from vcomp.results.universe_scores import universe_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +84,77 @@ class Decisions(FittedComponents):
             negative=negative,
             **n,
         )
+
+    def universe_scores(
+        self,
+        object: str | None = None,  # noqa: A002 - the word of the field
+        *,
+        alpha: float = 0.05,
+        negative: str = "zero",
+        **n: Any,
+    ) -> pd.DataFrame:
+        """Return a row an object of measurement: its universe score, and how well it is known.
+
+        Parameters
+        ----------
+        object : the facet that is measured; if None, the first facet without a size
+        alpha : intervals have confidence 1 − alpha
+        negative : how negative components are taken in the errors, ``"zero"`` or ``"keep"``. Of
+            what is kept a variance below zero can come, which has no root (nan)
+        **n : sizes of the other facets in the measurement that the errors are for, one each,
+            ``topic=25``; none takes each object's own numbers
+
+        Returns
+        -------
+        pandas.DataFrame
+            with the objects as index and the columns
+
+            ``n``, ``mean``
+                its number of scores and their mean
+            ``universe_score``, ``se``, ``low``, ``high``
+                μ̂ + û, its best linear prediction at the mean of the covariates, with the standard
+                error of the prediction (components taken as known) and a normal interval. In
+                balanced data it is Kelley's: the mean score drawn to the general mean
+            ``sem_rel``, ``sem_abs``
+                √σ²(δ) and √σ²(Δ), the errors of its mean score in differences between objects and
+                by itself. Without `n` from its own numbers of levels: the mean of their squares
+                over the objects is the D-study's
+            ``csem_rel``, ``csem_abs``
+                conditional ones, from the scores of this object (for the relative one also from
+                what they share with the scores of the others). ``csem_rel`` is nan where objects
+                do not all have the same cells equally often, as nothing then says what they
+                share; both are nan for an object with too few scores to tell its errors apart
+
+        Raises
+        ------
+        PlanError
+            If the object is not known or has no component, a size is not one positive number, or
+            alpha is not between 0 and 1.
+        DataError
+            If the result was loaded without its rows.
+        EstimationError
+            If the residual is estimated at zero.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, sections 5.4 and 5.5; Brennan (1998), Raw-score
+        conditional standard errors of measurement in generalizability theory, Applied
+        Psychological Measurement 22, 307-331.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> columns = ["mean", "universe_score", "sem_abs", "csem_abs"]
+        >>> res.universe_scores("sys")[columns].round(3).head(2)  # doctest: +NORMALIZE_WHITESPACE
+                     mean  universe_score  sem_abs  csem_abs
+        sys
+        algorithm 1  0.60           0.624    0.054     0.058
+        algorithm 2  0.72           0.721    0.054     0.061
+        """
+        access = self._access()
+        return universe_scores(access, self.components, object, n, alpha, negative)
 
     def expected_tau(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
         """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.

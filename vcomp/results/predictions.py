@@ -73,7 +73,7 @@ class Predictions(FittedComponents):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
         >>> res.predict(data.head(3), level="sys").round(3).tolist()
-        [0.277, 0.277, 0.277]
+        [0.624, 0.624, 0.624]
         """
         return prediction.predict(self._access(), data, level, new_levels)
 
