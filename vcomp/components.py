@@ -13,7 +13,15 @@ import numpy as np
 
 from vcomp._typing import FloatArray, Json
 
-__all__ = ["REPLICATE", "RESIDUAL", "TwoWayMeanSquares", "VarianceComponents", "closure"]
+__all__ = [
+    "REPLICATE",
+    "RESIDUAL",
+    "TwoWayMeanSquares",
+    "VarianceComponents",
+    "closure",
+    "without_bounds_from_json",
+    "without_bounds_to_json",
+]
 
 RESIDUAL = "Residual"
 """Name of the last component, as in lme4's tables."""
@@ -89,6 +97,8 @@ class VarianceComponents:
         the groups of the component (Brennan 2001, eq. 7.28). Empty when not known
     mean_squares : of a complete two-way design, else None
     held : components that were given, not estimated: they count as known
+    without_bounds : where components are at their bound, (k,) what the estimates would be without
+        bounds, by one step of Fisher's scoring, and their (k, k) covariance matrix; else None
     """
 
     names: tuple[str, ...]
@@ -100,6 +110,7 @@ class VarianceComponents:
     inverse_n: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     mean_squares: TwoWayMeanSquares | None = None
     held: tuple[str, ...] = ()
+    without_bounds: tuple[FloatArray, FloatArray] | None = None
 
     @property
     def facet_names(self) -> tuple[str, ...]:
@@ -127,6 +138,7 @@ class VarianceComponents:
             if two_way is None
             else {name: getattr(two_way, name) for name in TwoWayMeanSquares.__slots__},
             "held": list(self.held),
+            "without_bounds": without_bounds_to_json(self.without_bounds),
         }
 
     @classmethod
@@ -143,7 +155,22 @@ class VarianceComponents:
             inverse_n={o: dict(n) for o, n in stored["inverse_n"].items()},
             mean_squares=None if two_way is None else TwoWayMeanSquares(**two_way),
             held=tuple(stored.get("held", ())),
+            without_bounds=without_bounds_from_json(stored.get("without_bounds")),
         )
+
+
+def without_bounds_to_json(pair: tuple[FloatArray, FloatArray] | None) -> Json | None:
+    """Return plain lists of estimates without bounds."""
+    if pair is None:
+        return None
+    return {"values": pair[0].tolist(), "cov": _nan_to_none(pair[1])}
+
+
+def without_bounds_from_json(stored: Json | None) -> tuple[FloatArray, FloatArray] | None:
+    """Return what :func:`without_bounds_to_json` stored."""
+    if stored is None:
+        return None
+    return np.array(stored["values"], dtype=float), np.array(stored["cov"], dtype=float)
 
 
 def _nan_to_none(matrix: FloatArray) -> list[list[float | None]]:

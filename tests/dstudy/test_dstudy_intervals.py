@@ -6,7 +6,8 @@ from dstudy_cases import REPLICATED, TREC3, gstudy, two_way
 
 from vcomp.components import TwoWayMeanSquares
 from vcomp.dstudy import dstudy
-from vcomp.dstudy.intervals import ARTEAGA, FELDT, LOG_SCALE, LOGIT_SCALE
+from vcomp.uncertainty.limits import MODIFIED_LARGE_SAMPLE
+from vcomp.uncertainty.two_way import ARTEAGA, FELDT
 
 COLLECTIONS = [
     "adhoc3", "adhoc3_drop25", "enterprise2006", "enterprise2006_drop25", "genomics2004",
@@ -59,7 +60,8 @@ def test_trec_3():  # Urbano, Marrero and Martín (2013), Table 1, ad hoc 3
     assert (erho2.n, erho2.low, erho2.high) == (69, 37, 114)
     assert (phi.n, phi.low, phi.high) == (259, 130, 487)
     assert study.interval_methods == {
-        "rel_err_var": LOG_SCALE, "abs_err_var": LOG_SCALE, "Erho2": FELDT, "Phi": ARTEAGA,
+        "rel_err_var": MODIFIED_LARGE_SAMPLE, "abs_err_var": MODIFIED_LARGE_SAMPLE,
+        "Erho2": FELDT, "Phi": ARTEAGA,
     }  # fmt: skip
 
 
@@ -93,11 +95,13 @@ def test_lower_limits_end_at_zero():
     assert (below.n, below.low, below.high) == (np.inf, np.inf, np.inf)
 
 
-def test_other_designs_take_the_delta_method():
+def test_other_designs_take_modified_large_samples():
     exact, nested = dstudy(TREC3, topic=50), dstudy(TREC3, "topic:sys", object="sys", topic=50)
-    assert nested.interval_methods["Erho2"] == nested.interval_methods["Phi"] == LOGIT_SCALE
+    assert (
+        nested.interval_methods["Erho2"] == nested.interval_methods["Phi"] == MODIFIED_LARGE_SAMPLE
+    )
     without = dstudy(replace(TREC3, mean_squares=None), topic=50)
-    assert without.interval_methods["Phi"] == LOGIT_SCALE
+    assert without.interval_methods["Phi"] == MODIFIED_LARGE_SAMPLE
     # on 1,500 scores the two roads come out close
     for column in ("Erho2_low", "Erho2_high", "Phi_low", "Phi_high"):
         assert without.table[column][0] == pytest.approx(exact.table[column][0], abs=0.04)
@@ -114,13 +118,13 @@ def test_other_designs_take_the_delta_method():
 )
 def test_mean_squares_without_an_f_ratio(table):
     study = dstudy(replace(TREC3, mean_squares=table), topic=50)
-    assert study.interval_methods["Erho2"] == LOGIT_SCALE
+    assert study.interval_methods["Erho2"] == MODIFIED_LARGE_SAMPLE
 
 
 def test_a_model_without_one_main_effect_has_no_f_interval():
     g = gstudy({"sys": 1.0, "Residual": 1.0}, mean_squares=TREC3.mean_squares, cov=np.eye(2))
     g = replace(g, facets=(frozenset({"sys"}), frozenset({"sys", "topic"})))
-    assert dstudy(g, topic=50).interval_methods["Erho2"] == LOGIT_SCALE
+    assert dstudy(g, topic=50).interval_methods["Erho2"] == MODIFIED_LARGE_SAMPLE
 
 
 def test_replicates_as_in_the_table():
@@ -129,13 +133,16 @@ def test_replicates_as_in_the_table():
     same = dstudy(g, topic=20)
     assert same.interval_methods["Erho2"] == FELDT
     np.testing.assert_allclose(same.table["rel_err_var"], table.ms_residual / 20)
-    assert dstudy(g, topic=20, replicate=1).interval_methods["Erho2"] == LOGIT_SCALE
+    assert dstudy(g, topic=20, replicate=1).interval_methods["Erho2"] == MODIFIED_LARGE_SAMPLE
     mixed = dstudy(g, topic=20, replicate=[1, 2])
-    assert mixed.interval_methods["Erho2"] == f"{FELDT} where replicate = 2, else {LOGIT_SCALE}"
+    assert (
+        mixed.interval_methods["Erho2"]
+        == f"{FELDT} where replicate = 2, else {MODIFIED_LARGE_SAMPLE}"
+    )
     assert mixed.table["Erho2_low"][1] == same.table["Erho2_low"][0]
     assert mixed.table["Erho2_low"][0] == dstudy(g, topic=20, replicate=1).table["Erho2_low"][0]
     assert same.required(0.9, facet="topic").method == FELDT
-    assert same.required(0.9, facet="replicate").method in ("", LOG_SCALE)
+    assert same.required(0.9, facet="replicate").method in ("", MODIFIED_LARGE_SAMPLE)
 
 
 def test_f_intervals_need_no_covariance_matrix():

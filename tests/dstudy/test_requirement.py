@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vcomp.dstudy import dstudy, from_components
-from vcomp.dstudy.intervals import LOG_SCALE
+from vcomp.uncertainty.limits import LOG_SCALE
 from vcomp.exceptions import PlanError
 
 NAMES = list(BODOFF_LI)
@@ -80,7 +80,7 @@ def test_one_level_is_enough():
 
 def test_delta_method_on_the_log_scale():
     g = replace(TREC3, mean_squares=None)
-    found = dstudy(g).required(0.95)
+    found = dstudy(g, method="log").required(0.95)
     assert found.method == LOG_SCALE
     assert found.low < found.n == 69 < found.high
     s, e = g.values[[0, 2]]

@@ -12,6 +12,7 @@ from designs import balanced, unbalanced
 from scipy import stats
 
 import vcomp
+from vcomp.uncertainty.delta import satterthwaite_interval
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_params_bse_and_covariance_go_together(two_way):
 
 def test_intervals(two_way):
     _, res = two_way
-    interval = res.conf_int(0.1)
+    interval = res.conf_int(0.1, method="satterthwaite")
     assert list(interval.columns) == [0, 1]
     estimate, se = res.vcomp["a"], res.bse_vcomp["a"]
     df = 2 * (estimate / se) ** 2
@@ -70,8 +71,8 @@ def test_intervals(two_way):
     np.testing.assert_allclose(interval.loc["Intercept"], [mean - z * se_mean, mean + z * se_mean])
     wald = res.conf_int(0.1, method="wald").loc["var(a)"]
     np.testing.assert_allclose(wald, [estimate - z * se, estimate + z * se])
-    with pytest.raises(vcomp.EstimationError, match="'bootstrap' is not known"):
-        res.conf_int(method="bootstrap")
+    with pytest.raises(vcomp.EstimationError, match="'bootstrapp' is not known"):
+        res.conf_int(method="bootstrapp")
     with pytest.raises(vcomp.VcompError, match="between 0 and 1, not at 5"):
         res.conf_int(5)
 
@@ -88,10 +89,8 @@ def test_satterthwaite_is_exact_for_the_residual(two_way):
 
 def test_an_estimate_that_says_nothing():
     """With next to no degrees of freedom Satterthwaite's limits would both lie above it."""
-    from vcomp.results.intervals import component_intervals
-
     values, se = np.array([0.01, 0.1, 1.0, -1.0]), np.array([1.0, 1.0, 0.5, 0.5])
-    low, high = component_intervals(values, se, 0.05, "satterthwaite")
+    low, high = satterthwaite_interval(values, se, 0.05)
     assert (low[0], high[0]) == (0.0, np.inf)
     assert 0.0 < low[1] < 0.1 < high[1] == np.inf
     assert 0.0 < low[2] < 1.0 < high[2] < np.inf

@@ -11,7 +11,8 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan
-from vcomp.dstudy.project import Taken, weights
+from vcomp.dstudy.project import weights
+from vcomp.uncertainty.taken import Taken
 
 __all__ = ["study_notes"]
 

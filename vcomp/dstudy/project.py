@@ -16,14 +16,12 @@ from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.notation import Design
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design
 from vcomp.exceptions import PlanError
+from vcomp.uncertainty.quantity import Quantities
 
 __all__ = [
     "QUANTITIES",
-    "Taken",
     "Weights",
-    "gradients",
     "quantities",
-    "take_components",
     "weights",
 ]
 
@@ -51,73 +49,6 @@ class Weights:
     universe: FloatArray
     relative: FloatArray
     absolute: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Taken:
-    """The components as a D-study takes them.
-
-    Attributes
-    ----------
-    values : (k,)
-    cov : (k, k) or None; zero for components that are taken as known
-    zeroed : names of negative components that are taken as zero
-    bounded : names of other components without a standard error, those that are held not among
-        them: these are known
-
-    Examples
-    --------
-    >>> Taken(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
-    ('Residual',)
-    """
-
-    values: FloatArray
-    cov: FloatArray | None
-    zeroed: tuple[str, ...]
-    bounded: tuple[str, ...]
-
-
-def take_components(components: VarianceComponents, negative: str) -> Taken:
-    """Return the components under a policy for negative ones.
-
-    A component that is held, taken as zero, or without a standard error because it is at its
-    bound, counts as known: its variance is zero in the delta method.
-
-    Parameters
-    ----------
-    components : of the G-study
-    negative : ``"zero"`` or ``"keep"``
-
-    Raises
-    ------
-    PlanError
-        `negative` is neither.
-
-    References
-    ----------
-    Brennan (2001), Generalizability Theory, chap. 3: negative estimates are set to zero once all
-    components have been estimated.
-
-    Examples
-    --------
-    >>> from vcomp.dstudy import from_components
-    >>> g = from_components({"p": 2.0, "i": -0.1, "Residual": 4.0}).components
-    >>> take_components(g, "zero").values
-    array([2., 0., 4.])
-    """
-    if negative not in ("zero", "keep"):
-        raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
-    below = (components.values < 0) & (negative == "zero")
-    values = np.where(below, 0.0, components.values)
-    cov = components.cov
-    unknown = np.zeros_like(below)
-    if cov is not None:
-        unknown = ~np.isfinite(np.diagonal(cov))
-        known = below | unknown
-        cov = np.where(known[:, None] | known[None, :], 0.0, cov)
-    names = np.array(components.names, dtype=object)
-    held = np.isin(names, list(components.held))
-    return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
 
 
 def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
@@ -166,19 +97,14 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     return Weights(universe, absolute * with_object, absolute)
 
 
-def quantities(values: FloatArray, w: Weights) -> dict[str, FloatArray]:
+def quantities(w: Weights) -> dict[str, Quantities]:
     """Return the universe-score variance, error variances, Eρ² and Φ of every plan.
 
-    A coefficient is nan where its universe-score and error variance add up to zero or less.
+    Coefficients are the share of universe-score variance in itself and error variance.
 
     Parameters
     ----------
-    values : (k,) components
     w : of m plans
-
-    Returns
-    -------
-    dict of (m,) arrays
 
     References
     ----------
@@ -187,59 +113,17 @@ def quantities(values: FloatArray, w: Weights) -> dict[str, FloatArray]:
     Examples
     --------
     >>> w = Weights(np.array([1.0, 0.0]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
-    >>> quantities(np.array([3.0, 10.0]), w)["Erho2"]
+    >>> quantities(w)["Erho2"].values(np.array([3.0, 10.0]))
     array([0.75])
     """
-    relative, absolute = w.relative @ values, w.absolute @ values
-    universe = np.full_like(relative, w.universe @ values)
+    universe = np.broadcast_to(w.universe, w.relative.shape)
     return {
-        "universe_var": universe,
-        "rel_err_var": relative,
-        "abs_err_var": absolute,
-        "Erho2": _share(universe, relative),
-        "Phi": _share(universe, absolute),
+        "universe_var": Quantities("linear", universe),
+        "rel_err_var": Quantities("linear", w.relative),
+        "abs_err_var": Quantities("linear", w.absolute),
+        "Erho2": Quantities("share", universe, w.relative),
+        "Phi": Quantities("share", universe, w.absolute),
     }
-
-
-def gradients(values: FloatArray, w: Weights) -> dict[str, FloatArray]:
-    """Return the derivatives of each of :data:`QUANTITIES` with respect to the components.
-
-    With universe-score variance τ = u'σ² and error variance δ = w'σ², the gradient of τ/(τ + δ) is
-    (δu − τw)/(τ + δ)².
-
-    Parameters
-    ----------
-    values : (k,) components
-    w : of m plans
-
-    Returns
-    -------
-    dict of (m, k) arrays
-
-    Examples
-    --------
-    >>> w = Weights(np.array([1.0, 0.0]), np.array([[0.0, 0.5]]), np.array([[0.0, 0.5]]))
-    >>> gradients(np.array([1.0, 2.0]), w)["Erho2"]
-    array([[ 0.25 , -0.125]])
-    """
-    return {
-        "rel_err_var": w.relative,
-        "abs_err_var": w.absolute,
-        "Erho2": _share_gradient(values, w.universe, w.relative),
-        "Phi": _share_gradient(values, w.universe, w.absolute),
-    }
-
-
-def _share(universe: FloatArray, error: FloatArray) -> FloatArray:
-    total = universe + error
-    return np.divide(universe, total, out=np.full_like(total, np.nan), where=total > 0)
-
-
-def _share_gradient(values: FloatArray, u: FloatArray, w: FloatArray) -> FloatArray:
-    tau, delta = u @ values, (w @ values)[:, None]
-    total = tau + delta
-    out = np.full_like(w, np.nan)
-    return np.divide(delta * u - tau * w, total**2, out=out, where=total > 0)
 
 
 def _inverse_sizes(

@@ -12,10 +12,14 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
-from vcomp.dstudy import intervals
 from vcomp.dstudy.plan import DStudyPlan
-from vcomp.dstudy.project import Taken, weights
+from vcomp.dstudy.project import weights
+from vcomp.dstudy.two_way import two_way_plans, two_way_table
 from vcomp.exceptions import PlanError
+from vcomp.uncertainty.limits import IntervalSource
+from vcomp.uncertainty.quantity import Quantities
+from vcomp.uncertainty.taken import take_components
+from vcomp.uncertainty.two_way import ARTEAGA, FELDT, arteaga_interval, feldt_interval
 
 __all__ = ["SYMBOLS", "Requirement", "required_size"]
 
@@ -76,9 +80,10 @@ class Requirement:
 
 def required_size(
     components: VarianceComponents,
-    taken: Taken,
+    source: IntervalSource,
     plan: DStudyPlan,
     *,
+    negative: str,
     target: float,
     coefficient: str,
     facet: str | None,
@@ -90,13 +95,14 @@ def required_size(
     first plan (of the G-study's own plan at the G-study's sizes, not at the effective ones), so
     n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size reaches the target
     when A alone is too much. The interval is that of the F quantiles in a two-way design;
-    elsewhere the delta method on log n.
+    elsewhere that of n as a ratio of two variances, by the method of the D-study.
 
     Parameters
     ----------
     components : of the G-study
-    taken : the same under the policy for negative ones
+    source : of the interval
     plan : of the D-study
+    negative : how negative components are taken, ``"zero"`` or ``"keep"``
     target : between 0 and 1
     coefficient : ``"Erho2"`` or ``"Phi"``
     facet : may be None where only one has a size
@@ -127,22 +133,33 @@ def required_size(
     held = {f: own.get(f, n) for f, n in first if f != facet}
     universe, a, b = _split(components, plan, coefficient, facet, held)
     room = universe * (1 - target) / target - a
-    tau, A, B, D = (float(form @ taken.values) for form in (universe, a, b, room))
+    values = take_components(components, negative).values
+    tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
     if D <= 1e-12 * A:
         D = 0.0
     n = _ceil(B / D) if D > 0 else math.inf
     why = "" if D > 0 else _why(tau, A, facet, plan.object)
-    table = intervals.two_way_table(components, plan)
     ends, method = (math.nan, math.nan), ""
-    if table and facet == table.columns and intervals.two_way_plans(table, plan)[0]:
-        two_way = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
-        method = intervals.FELDT if coefficient == "Erho2" else intervals.ARTEAGA
-        ends = two_way(table, target, alpha)
-    elif taken.cov is not None and D > 0 and B > 0:
-        method = intervals.LOG_SCALE
-        ends = _delta_ends(B / D, b / B - room / D, taken.cov, alpha)
+    two_way = _two_way_ends(components, plan, facet, coefficient, source.method)
+    if two_way is not None:
+        table, method = two_way
+        interval = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
+        ends = interval(table, target, alpha)
+    elif b.any():
+        found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
+        ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
     return Requirement(coefficient, target, facet, n, *ends, alpha, held, method, why)
+
+
+def _two_way_ends(
+    components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, method: str
+) -> tuple[TwoWayMeanSquares, str] | None:
+    """Return the mean squares that give the interval from F quantiles, if they do."""
+    table = two_way_table(components, plan) if method in ("auto", "f") else None
+    if table is None or facet != table.columns or not two_way_plans(table, plan)[0]:
+        return None
+    return table, FELDT if coefficient == "Erho2" else ARTEAGA
 
 
 def _split(
@@ -160,23 +177,15 @@ def _split(
     return w.universe, np.where(falls, 0.0, error), np.where(falls, error, 0.0)
 
 
-def _delta_ends(
-    n: float, log_gradient: FloatArray, cov: FloatArray, alpha: float
-) -> tuple[float, float]:
-    se = n * intervals.standard_errors(log_gradient[None, :], cov)
-    low, high = intervals.log_interval(np.array([n]), se, alpha)
-    return _ceil(float(low[0])), _ceil(float(high[0]))
-
-
 def _feldt_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
     # a coefficient's lower limit needs the most levels
-    zetas = reversed(intervals.feldt_interval(table, alpha))
+    zetas = reversed(feldt_interval(table, alpha))
     low, high = (_ceil(target / (z * (1 - target))) if z > 0 else math.inf for z in zetas)
     return low, high
 
 
 def _arteaga_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
-    lambdas = reversed(intervals.arteaga_interval(table, alpha))
+    lambdas = reversed(arteaga_interval(table, alpha))
     low, high = (
         _ceil(target * (1 - v) / (v * (1 - target))) if v > 0 else math.inf for v in lambdas
     )
@@ -186,7 +195,7 @@ def _arteaga_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tupl
 def _ceil(n: float) -> float:
     """Return the next whole number, at least 1; nan and infinity as they are."""
     if not math.isfinite(n):
-        return n
+        return math.nan if math.isnan(n) else n
     # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70
     return max(1, math.ceil(n - 1e-9 * abs(n)))
 

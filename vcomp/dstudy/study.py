@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
-from vcomp.dstudy import intervals
+from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.notes import study_notes
 from vcomp.dstudy.plan import DStudyPlan, make_plans
-from vcomp.dstudy.project import (
-    gradients,
-    quantities,
-    take_components,
-    weights,
-)
+from vcomp.dstudy.project import QUANTITIES, quantities, weights
 from vcomp.dstudy.requirement import Requirement, required_size
+from vcomp.dstudy.two_way import two_way_plans, two_way_table
 from vcomp.exceptions import PlanError, check_alpha
+from vcomp.uncertainty.limits import FromComponents, IntervalSource, Limits
+from vcomp.uncertainty.quantity import Quantities
+from vcomp.uncertainty.two_way import (
+    ARTEAGA,
+    FELDT,
+    arteaga_interval,
+    erho2_of,
+    feldt_interval,
+    phi_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +46,7 @@ class DStudy:
     columns : name of the quantity → (m,) values, one a plan; see :attr:`table`
     interval_methods : quantity → how its interval was made; those without one are missing
     notes : what a reader should know of these numbers
+    source : what gave the intervals
 
     Examples
     --------
@@ -59,6 +65,7 @@ class DStudy:
     columns: Mapping[str, FloatArray]
     interval_methods: Mapping[str, str]
     notes: tuple[str, ...]
+    source: IntervalSource
 
     @property
     def table(self) -> pd.DataFrame:
@@ -113,8 +120,9 @@ class DStudy:
         """
         return required_size(
             self.components,
-            take_components(self.components, self.negative),
+            self.source,
             self.plan,
+            negative=self.negative,
             target=target,
             coefficient=coefficient,
             facet=facet,
@@ -140,6 +148,50 @@ class DStudy:
 
         return summary(self)
 
+    def plot(
+        self,
+        x: str | None = None,
+        coefficient: str | Sequence[str] = ("Erho2", "Phi"),
+        ax: Any | None = None,
+        target: float | None = None,
+    ) -> Any:
+        """Draw Eρ² and Φ over the size of a facet, with their intervals.
+
+        Planned sizes are points; the lines between them are the same D-study at sizes between.
+        There is a line for every combination of the other facets' sizes.
+
+        Parameters
+        ----------
+        x : the facet on the horizontal axis; the one of which most sizes are planned if None
+        coefficient : ``"Erho2"``, ``"Phi"`` or both
+        ax : matplotlib axes to draw on; those of a new figure if None
+        target : draws a line there, and the legend has the size of `x` that reaches it
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            The facet, a coefficient or the target is not one that can be, or there are more lines
+            than can be told apart.
+        VcompError
+            matplotlib is not installed.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from vcomp.dstudy import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+        >>> ax = study.plot(target=0.9, ax=Figure().subplots())
+        >>> print(ax.get_legend().get_texts()[0].get_text())
+        Eρ²:  0.9 at 18
+        """
+        from vcomp.dstudy.picture import draw
+
+        return draw(self, x, coefficient, ax, target)
+
     def __str__(self) -> str:
         return str(self.summary())
 
@@ -159,6 +211,7 @@ def dstudy(
     sizes: Mapping[str, Any] | None = None,
     alpha: float = 0.05,
     negative: str = "zero",
+    method: str | IntervalSource = "auto",
     **n: Any,
 ) -> DStudy:
     """Return what planned measurements would be worth.
@@ -172,6 +225,10 @@ def dstudy(
     sizes : like `n`, for facets whose names are no Python names or those of other parameters
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` takes negative components as zero and says so, ``"keep"`` as estimated
+    method : of the intervals. ``"mls"``: modified large sample; ``"f"``: F quantiles of a complete
+        two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method on the log
+        or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F where it can be, else
+        modified large sample. Or what else gives intervals, such as bootstrap replicates
     **n : one size or several for each facet; of a nested facet within those it is nested in. All
         combinations are planned. A facet without a size takes the G-study's
 
@@ -202,7 +259,40 @@ def dstudy(
     if twice:
         raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
     plan = make_plans(components, design, object, {**(sizes or {}), **n})
-    return project(components, plan, alpha=alpha, negative=negative)
+    source = interval_source(components, method, negative) if isinstance(method, str) else method
+    return project(components, plan, alpha=alpha, negative=negative, source=source)
+
+
+def interval_source(components: VarianceComponents, method: str, negative: str) -> IntervalSource:
+    """Return what gives the intervals of a D-study from components alone.
+
+    Raises
+    ------
+    PlanError
+        If the method is not known, or has no intervals of coefficients.
+    """
+    if method == "f":
+        return _F(components, "mls", negative)
+    if method == "satterthwaite":
+        raise PlanError(
+            "Satterthwaite's interval is one of a variance, not of a coefficient; intervals of a "
+            "D-study are 'auto', 'f', 'mls', 'log' or 'wald'"
+        )
+    return FromComponents(components, method, negative)
+
+
+@dataclass(frozen=True)
+class _F:
+    """F quantiles for coefficients, and for error variances what is exact for mean squares."""
+
+    components: VarianceComponents
+    others: str
+    negative: str
+
+    method = "f"
+
+    def limits(self, q: Quantities, alpha: float) -> Limits:
+        return FromComponents(self.components, self.others, self.negative).limits(q, alpha)
 
 
 def project(
@@ -211,6 +301,7 @@ def project(
     *,
     alpha: float = 0.05,
     negative: str = "zero",
+    source: IntervalSource | None = None,
 ) -> DStudy:
     """Divide each component by the sizes of its facets, sort it, and say how well all is known.
 
@@ -220,6 +311,7 @@ def project(
     plan : of the D-study
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` or ``"keep"``
+    source : of the intervals; the components and their covariance if None
 
     Raises
     ------
@@ -238,58 +330,77 @@ def project(
     array([0.8333])
     """
     check_alpha(alpha)
-    taken = take_components(components, negative)
-    w = weights(components, plan)
-    columns = quantities(taken.values, w)
-    table = intervals.two_way_table(components, plan)
-    exact = intervals.two_way_plans(table, plan)
+    local = FromComponents(components, negative=negative)
+    source = local if source is None else source
+    made = quantities(weights(components, plan))
+    columns = {name: q.values(local.taken.values) for name, q in made.items()}
+    by_f = _by_f(components, plan, alpha, source.method)
     methods: dict[str, str] = {}
-    unsure = np.isin(np.array(components.names, dtype=object), [*taken.zeroed, *taken.bounded])
-    for name, gradient in gradients(taken.values, w).items():
-        se = intervals.standard_errors(gradient, taken.cov)
-        # all that matters here was taken as known, which it is not
-        se = np.where((se == 0) & (gradient[:, unsure] != 0).any(axis=1), np.nan, se)
-        delta = intervals.logit_interval if name in ("Erho2", "Phi") else intervals.log_interval
-        low, high = delta(columns[name], se, alpha)
-        if table is not None and name in ("Erho2", "Phi"):
-            f_low, f_high = _f_interval(name, table, plan, alpha)
-            low, high = np.where(exact, f_low, low), np.where(exact, f_high, high)
-        columns |= {f"{name}_se": se, f"{name}_low": low, f"{name}_high": high}
-        methods |= _method(name, ~np.isnan(low), exact, table)
-    notes = study_notes(components, taken, plan, columns)
-    return DStudy(plan, components, alpha, negative, columns, methods, notes)
+    said: list[str] = []
+    for name in QUANTITIES:
+        found = _combined(source.limits(made[name], alpha), by_f.get(name))
+        columns |= {
+            f"{name}_se": local.standard_errors(made[name]),
+            f"{name}_low": found.low,
+            f"{name}_high": found.high,
+        }
+        if found.method:
+            methods[name] = found.method
+        said += [note for note in found.notes if note not in said]
+    notes = study_notes(components, local.taken, plan, columns)
+    notes += tuple(f"Intervals: {note}." for note in said)
+    return DStudy(plan, components, alpha, negative, columns, methods, notes, source)
 
 
-def _f_interval(
-    name: str, table: TwoWayMeanSquares, plan: DStudyPlan, alpha: float
-) -> tuple[FloatArray, FloatArray]:
+@dataclass(frozen=True, slots=True)
+class _FLimits:
+    """Intervals from F quantiles of the plans that the mean squares speak about."""
+
+    low: FloatArray
+    high: FloatArray
+    method: str
+    spoken: BoolArray
+    n_replicates: int
+
+
+def _by_f(
+    components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
+) -> dict[str, _FLimits]:
+    """Return the intervals that a complete two-way table gives from F quantiles."""
+    table = two_way_table(components, plan) if method in ("auto", "f") else None
+    spoken = two_way_plans(table, plan)
+    if method == "f" and not spoken.all():
+        raise PlanError(
+            "method='f' takes Eρ² and Φ from the mean squares of a complete two-way table with "
+            "both main effects in the model, crossed in the D-study too, and as many replicates; "
+            "for these plans use method='mls'"
+        )
+    if table is None or not spoken.any():
+        return {}
     column = plan.facets.index(table.columns)
     n = np.array([row[column] for row in plan.sizes], dtype=float)
-    if name == "Erho2":
-        low, high = intervals.feldt_interval(table, alpha)
-        ends = intervals.erho2_of(low, n), intervals.erho2_of(high, n)
-    else:
-        low, high = intervals.arteaga_interval(table, alpha)
-        ends = intervals.phi_of(low, n), intervals.phi_of(high, n)
-    # Mean squares of the object far below chance put both limits below 0: no interval is left.
-    nothing = ends[1] <= 0.0
-    return np.where(nothing, np.nan, ends[0]), np.where(nothing, np.nan, ends[1])
+    found = {}
+    for name, (interval, of, words) in _F_INTERVALS.items():
+        low, high = (of(end, n) for end in interval(table, alpha))
+        found[name] = _FLimits(low, high, words, spoken, table.n_replicates)
+    return found
 
 
-def _method(
-    name: str, known: BoolArray, exact: BoolArray, table: TwoWayMeanSquares | None
-) -> dict[str, str]:
-    if not known.any():
-        return {}
-    if name not in ("Erho2", "Phi"):
-        return {name: intervals.LOG_SCALE}
-    f_method = intervals.FELDT if name == "Erho2" else intervals.ARTEAGA
-    if table is None or not exact.any():
-        return {name: intervals.LOGIT_SCALE}
-    if (known & ~exact).any():
-        where = f"where {REPLICATE} = {table.n_replicates}"
-        return {name: f"{f_method} {where}, else {intervals.LOGIT_SCALE}"}
-    return {name: f_method}
+_F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
+    "Erho2": (feldt_interval, erho2_of, FELDT),
+    "Phi": (arteaga_interval, phi_of, ARTEAGA),
+}
+
+
+def _combined(other: Limits, by_f: _FLimits | None) -> Limits:
+    """Return F intervals where there are any, else the others."""
+    if by_f is None:
+        return other
+    low = np.where(by_f.spoken, by_f.low, other.low)
+    high = np.where(by_f.spoken, by_f.high, other.high)
+    mixed = bool((~by_f.spoken & np.isfinite(other.low)).any())
+    where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
+    return Limits(low, high, by_f.method + where, other.notes)
 
 
 def _whole(sizes: FloatArray) -> Any:

@@ -9,8 +9,9 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.certificate import Certificate
-from vcomp.estimators.engine import LikelihoodEngine
+from vcomp.estimators.engine import InformationKind, LikelihoodEngine
 from vcomp.estimators.maximise import Maximum
+from vcomp.exceptions import EstimationError
 
 __all__ = ["Certified", "certify"]
 
@@ -31,11 +32,14 @@ class Certified:
     certificate : with ``at_maximum``
     covariances : (k + 1, k + 1) by kind of information, nan where a component is not free
     rises : a combination of components along which the likelihood rises; empty at a maximum
+    without_bounds : where components are at zero the estimates that one step of Fisher's scoring
+        leads to without bounds, and their covariance matrix; else None
     """
 
     certificate: Certificate
     covariances: dict[str, FloatArray]
     rises: str
+    without_bounds: tuple[FloatArray, FloatArray] | None
 
 
 def certify(
@@ -76,7 +80,30 @@ def certify(
         reason=likelihood.reason,
     )
     covariances = {kind: _covariance(matrix, free) for kind, matrix in informations.items()}
-    return Certified(certificate, covariances, rises[0] if rises else "")
+    unbounded = _without_bounds(likelihood, found) if bounded.any() else None
+    return Certified(certificate, covariances, rises[0] if rises else "", unbounded)
+
+
+def _without_bounds(
+    likelihood: LikelihoodEngine, found: Maximum
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return one step of Fisher's scoring from the maximum, bounds left out of account.
+
+    For balanced data it ends at the analysis of variance's estimates from wherever it starts.
+    None where the information is singular, or takes more memory than there is.
+    """
+    kind: InformationKind = "expected" if "expected" in likelihood.kinds else "average"
+    estimated = ~found.held
+    try:
+        information = likelihood.information(found.v, kind)
+    except EstimationError:
+        return None
+    cov = _covariance(information, estimated)
+    if np.isnan(cov[np.ix_(estimated, estimated)]).any():
+        return None
+    values = found.v.copy()
+    values[estimated] += cov[np.ix_(estimated, estimated)] @ found.score[estimated]
+    return values, cov
 
 
 def _informations(likelihood: LikelihoodEngine, v: FloatArray) -> dict[str, FloatArray]:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, Json
+from vcomp.components import without_bounds_from_json, without_bounds_to_json
 from vcomp.estimators.certificate import Certificate
+from vcomp.estimators.fixed_errors import FixedErrors
 from vcomp.estimators.maximise import Iteration
 
 __all__ = ["Certificate", "Estimate", "Iteration"]
@@ -39,6 +41,11 @@ class Estimate:
     monte_carlo : of each component the standard error that random probes give it; empty where the
         engine has none
     llf_error : the same of the log-likelihood
+    covariance_error : where a covariance matrix is by Monte Carlo the standard error of each
+        component's standard error, relative to it; empty where the matrices are exact
+    fixed_errors : degrees of freedom of the fixed effects; None where there are none
+    without_bounds : where a likelihood has components at their bound, what the estimates would be
+        without bounds, and their covariance matrix; else None
     """
 
     method: str
@@ -57,6 +64,9 @@ class Estimate:
     seconds: Mapping[str, float] = field(default_factory=dict)
     monte_carlo: Mapping[str, float] = field(default_factory=dict)
     llf_error: float = 0.0
+    covariance_error: Mapping[str, float] = field(default_factory=dict)
+    without_bounds: tuple[FloatArray, FloatArray] | None = None
+    fixed_errors: FixedErrors | None = None
 
     def with_seconds(self, stages: Mapping[str, float]) -> Estimate:
         """Return the same estimate with the seconds of earlier stages before its own."""
@@ -85,6 +95,9 @@ class Estimate:
             "seconds": dict(self.seconds),
             "monte_carlo": dict(self.monte_carlo),
             "llf_error": self.llf_error,
+            "fixed_errors": None if self.fixed_errors is None else self.fixed_errors.to_json(),
+            "covariance_error": {n: _number(e) for n, e in self.covariance_error.items()},
+            "without_bounds": without_bounds_to_json(self.without_bounds),
         }
 
     @classmethod
@@ -115,6 +128,11 @@ class Estimate:
             seconds=dict(stored.get("seconds", {})),
             monte_carlo=dict(stored.get("monte_carlo", {})),
             llf_error=stored.get("llf_error", 0.0),
+            fixed_errors=FixedErrors.from_json(stored.get("fixed_errors"), k, p),
+            covariance_error={
+                n: _or_nan(e) for n, e in stored.get("covariance_error", {}).items()
+            },
+            without_bounds=without_bounds_from_json(stored.get("without_bounds")),
         )
 
 

@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vcomp.results import tables
 from vcomp.results.fitted import FittedComponents
+from vcomp.uncertainty import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Inference"]
+__all__ = ["Inference", "IntervalMethod"]
+
+IntervalMethod: TypeAlias = str | IntervalSource
+"""The name of a method, or what gives intervals itself, such as bootstrap replicates."""
 
 
 class Inference(FittedComponents):
     """Intervals and tests of components, of fixed effects and of what is made from them."""
 
-    def conf_int(self, alpha: float = 0.05, method: str = "satterthwaite") -> pd.DataFrame:
+    def conf_int(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
         """Return intervals of :attr:`params` in columns 0 and 1, as statsmodels does.
 
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
-        method : for the components ``"satterthwaite"`` (χ² with ν = 2 (σ̂²/se)²) or ``"wald"``;
-            fixed effects have Wald intervals (normal) in both cases. A component at its bound, or
-            a negative one with Satterthwaite's method, has none (nan)
+        method : of the intervals of components
+
+            ``"mls"``, which ``"auto"`` takes
+                modified large sample: exact for the residual of balanced data, near to its level
+                for all components, at their bound zero as well
+            ``"satterthwaite"``
+                χ² with ν = 2 (σ̂²/se)²; a component at its bound or below has none (nan)
+            ``"log"``, ``"wald"``
+                normal on the log scale and on the natural one, which may reach below zero
+            ``"profile"``
+                profile likelihood; after REML and ML only
+            ``"bootstrap"``
+                percentiles of 1,000 parametric bootstrap replicates; for other numbers or kinds
+                pass what :meth:`bootstrap`, :meth:`resample` or :meth:`jackknife` returned
 
         Raises
         ------
         EstimationError
-            If the method is not known or alpha is not between 0 and 1.
+            If the method is not known, or has no intervals for this fit.
+        PlanError
+            If alpha is not between 0 and 1.
         """
-        return tables.conf_int(self, alpha, method)
+        return tables.conf_int(self, alpha, self.interval_source(method))
 
-    def gstudy(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return a row a component: estimate, se, ci_low, ci_high (Satterthwaite) and percent.
+    def gstudy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
+        """Return a row a component: estimate, se, ci_low, ci_high and percent.
 
         Percent is of the total variance, negative estimates taken as zero. After an engine with
-        random probes there is ``mc_error`` after se.
+        random probes there is ``mc_error`` after se. Intervals are those of :meth:`conf_int`.
         """
-        return tables.gstudy(self, alpha)
+        return tables.gstudy(self, alpha, self.interval_source(method))
+
+    def interval_source(self, method: IntervalMethod, negative: str = "keep") -> IntervalSource:
+        """Return what gives intervals by a method, as :meth:`conf_int` names them.
+
+        Parameters
+        ----------
+        method : its name, or a source itself
+        negative : how the delta method takes negative estimates, ``"keep"`` or ``"zero"``
+        """
+        if not isinstance(method, str):
+            return method
+        return FromComponents(self._record.components, method, negative)

@@ -40,6 +40,7 @@ def label(
         inverse_n=_inverse_n(design, sums, estimate.names),
         mean_squares=mean_squares,
         held=estimate.held,
+        without_bounds=estimate.without_bounds,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.results import tables
 from vcomp.results.decisions import Decisions
-from vcomp.results.inference import Inference
+from vcomp.results.inference import Inference, IntervalMethod
 from vcomp.results.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -43,19 +43,69 @@ class VarianceComponentsResults(Inference, Decisions, Predictions):
 
     # Tables ---------------------------------------------------------------------------------
 
-    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
+    def tidy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high."""
-        return tables.tidy(self, alpha)
+        return tables.tidy(self, alpha, method)
 
     def glance(self) -> pd.DataFrame:
         """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
         return tables.glance(self)
 
-    def summary(self, alpha: float = 0.05) -> Any:
-        """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``."""
+    def summary(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> Any:
+        """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``.
+
+        The method is that of the components' intervals, as in :meth:`conf_int`.
+        """
         from vcomp.results.summary import summary
 
-        return summary(self, alpha)
+        return summary(self, alpha, method)
+
+    def plot(
+        self,
+        kind: str = "components",
+        *,
+        term: str | None = None,
+        alpha: float = 0.05,
+        ax: Any | None = None,
+    ) -> Any:
+        """Draw the components, or the predicted effects of a term, with their intervals.
+
+        Parameters
+        ----------
+        kind : ``"components"`` draws :meth:`gstudy`; ``"effects"`` the predicted effects of a
+            term, sorted, with estimate ± z se of the prediction error
+        term : of the effects; may be left out where the model has one
+        alpha : intervals have confidence 1 − alpha
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        DataError
+            If the term is not one of the model's, or the result was loaded without its rows, which
+            predicted effects need.
+        PlanError
+            If alpha is not between 0 and 1.
+        VcompError
+            If the kind is not known, a term is given that is not drawn, or matplotlib is not
+            installed.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> from matplotlib.figure import Figure
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> ax = res.plot("effects", term="sys", ax=Figure().subplots())
+        >>> print(ax.get_xlabel())
+        predicted effect of sys, 95 % interval
+        """
+        from vcomp.results.pictures import draw
+
+        return draw(self, kind, term, alpha, ax)
 
     def __str__(self) -> str:
         return str(self.summary())

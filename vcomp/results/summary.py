@@ -9,9 +9,12 @@ import numpy as np
 
 from vcomp import display
 from vcomp.components import RESIDUAL
+from vcomp.results.tables import component_limits, gstudy
 
 if TYPE_CHECKING:
+    from vcomp.results.inference import IntervalMethod
     from vcomp.results.results import VarianceComponentsResults
+    from vcomp.uncertainty import IntervalSource, Limits
 
 __all__ = ["summary"]
 
@@ -27,22 +30,25 @@ _METHOD_NAMES = {
 }
 
 
-def summary(res: VarianceComponentsResults, alpha: float) -> Any:
+def summary(res: VarianceComponentsResults, alpha: float, method: IntervalMethod) -> Any:
     """Return a summary of a fit.
 
     Parameters
     ----------
     res : the fit
     alpha : intervals have confidence 1 − alpha
+    method : of the intervals of components
 
     Returns
     -------
     statsmodels.iolib.summary.Summary
     """
-    tables = [_head(res), _components(res, alpha)]
+    source = res.interval_source(method)
+    found = component_limits(res, alpha, source)
+    tables = [_head(res), _components(res, alpha, source)]
     if len(res.fe_params):
         tables.append(_fixed_effects(res, alpha))
-    return display.summary(tables, _notes(res, alpha))
+    return display.summary(tables, _notes(res, found))
 
 
 def _head(res: VarianceComponentsResults) -> Any:
@@ -62,8 +68,8 @@ def _head(res: VarianceComponentsResults) -> Any:
     return display.plain_table(list(zip(left, right, strict=True)))
 
 
-def _components(res: VarianceComponentsResults, alpha: float) -> Any:
-    frame = res.gstudy(alpha)
+def _components(res: VarianceComponentsResults, alpha: float, source: IntervalSource) -> Any:
+    frame = gstudy(res, alpha, source)
     intervals = _intervals(frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy())
     se = display.fixed(frame["se"], significant=3)
     cells = {
@@ -114,7 +120,7 @@ def _fixed_effects(res: VarianceComponentsResults, alpha: float) -> Any:
     return display.simple_table(list(rows), headers, stubs=list(res.fe_params.index))
 
 
-def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
+def _notes(res: VarianceComponentsResults, found: Limits) -> list[str]:
     notes = []
     if res.status not in ("Converged.", "Closed form."):
         notes.append(res.status)
@@ -135,11 +141,12 @@ def _notes(res: VarianceComponentsResults, alpha: float) -> list[str]:
             "design for what is in them)."
         )
     if any(res.vcomp[name] == 0.0 for name in _estimated(res)) and res.vcomp.any():
-        notes.append("A component at its bound 0 has no standard error and no interval.")
+        notes.append("A component at its bound 0 has no standard error.")
     if (res.vcomp < 0.0).any():
-        notes.append("A negative estimate has no Satterthwaite interval and no share.")
+        notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(res)
-    notes.append("Intervals of components: Satterthwaite; share: of the total variance.")
+    how = [found.method or "none can be given", *found.notes]
+    notes.append(f"Intervals of components: {'; '.join(how)}.")
     return notes
 
 

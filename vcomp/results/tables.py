@@ -10,16 +10,20 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators import Iteration
 from vcomp.estimators.anova import AnovaTable
-from vcomp.results.intervals import component_intervals, wald_intervals
+from vcomp.uncertainty.delta import wald_interval
+from vcomp.uncertainty.limits import IntervalSource, Limits
+from vcomp.uncertainty.quantity import Quantities
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.results.fitted import FittedComponents
+    from vcomp.results.inference import IntervalMethod
     from vcomp.results.results import VarianceComponentsResults
 
 __all__ = [
     "anova",
+    "component_limits",
     "conf_int",
     "glance",
     "gstudy",
@@ -44,38 +48,45 @@ def matrix(values: FloatArray, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(np.array(values), index=list(names), columns=list(names))
 
 
-def conf_int(res: FittedComponents, alpha: float, method: str) -> pd.DataFrame:
+def conf_int(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.DataFrame:
     """Return intervals of all parameters in columns 0 and 1."""
     import pandas as pd
 
-    fixed = wald_intervals(res.fe_params.to_numpy(), res.bse_fe.to_numpy(), alpha)
-    components = component_intervals(res.vcomp.to_numpy(), res.bse_vcomp.to_numpy(), alpha, method)
-    low, high = (np.concatenate(ends) for ends in zip(fixed, components, strict=True))
+    fixed = wald_interval(res.fe_params.to_numpy(), res.bse_fe.to_numpy(), alpha)
+    components = component_limits(res, alpha, source)
+    ends = zip(fixed, (components.low, components.high), strict=True)
+    low, high = (np.concatenate(both) for both in ends)
     return pd.DataFrame({0: low, 1: high}, index=res.params.index)
 
 
-def gstudy(res: FittedComponents, alpha: float) -> pd.DataFrame:
+def component_limits(res: FittedComponents, alpha: float, source: IntervalSource) -> Limits:
+    """Return intervals of the components."""
+    return source.limits(Quantities("linear", np.eye(len(res.vcomp))), alpha)
+
+
+def gstudy(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.DataFrame:
     """Return estimate, se, interval and share of every component."""
     import pandas as pd
 
     values, se = res.vcomp.to_numpy(), res.bse_vcomp.to_numpy()
-    low, high = component_intervals(values, se, alpha, "satterthwaite")
+    found = component_limits(res, alpha, source)
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     # A constant response has no variance to share out.
     # A share first: of the only component it is then 100 to the last digit.
     percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
-    columns = {"estimate": values, "se": se, "ci_low": low, "ci_high": high, "percent": percent}
+    columns = {"estimate": values, "se": se}
     if res.mc_error.any():
-        columns = {"estimate": values, "se": se, "mc_error": res.mc_error.to_numpy(), **columns}
+        columns["mc_error"] = res.mc_error.to_numpy()
+    columns |= {"ci_low": found.low, "ci_high": found.high, "percent": percent}
     return pd.DataFrame(columns, index=res.vcomp.index).rename_axis("component")
 
 
-def tidy(res: VarianceComponentsResults, alpha: float) -> pd.DataFrame:
+def tidy(res: VarianceComponentsResults, alpha: float, method: IntervalMethod) -> pd.DataFrame:
     """Return a row a parameter."""
     import pandas as pd
 
-    intervals = res.conf_int(alpha)
+    intervals = res.conf_int(alpha, method)
     names = [*res.fe_params.index, *res.vcomp.index]
     kinds = ["fixed"] * len(res.fe_params) + ["variance"] * len(res.vcomp)
     return pd.DataFrame(

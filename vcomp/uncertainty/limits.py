@@ -1,0 +1,240 @@
+"""Intervals of quantities from components and their covariance: no rows, no refits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.components import VarianceComponents
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.uncertainty import delta
+from vcomp.uncertainty.mean_squares import MeanSquares, mean_squares
+from vcomp.uncertainty.modified_large_sample import linear_limits, ratio_limits
+from vcomp.uncertainty.quantity import Quantities
+from vcomp.uncertainty.taken import Taken, take_components
+
+__all__ = [
+    "AT_BOUND",
+    "BELOW_ZERO",
+    "LOGIT_SCALE",
+    "LOG_SCALE",
+    "MODIFIED_LARGE_SAMPLE",
+    "SATTERTHWAITE",
+    "WALD",
+    "FromComponents",
+    "IntervalSource",
+    "Limits",
+    "check_local_method",
+    "cut",
+]
+
+MODIFIED_LARGE_SAMPLE = "modified large sample (Graybill and Wang 1980; Ting et al. 1990)"
+SATTERTHWAITE = "Satterthwaite"
+WALD = "Wald"
+LOG_SCALE = "delta method on the log scale"
+LOGIT_SCALE = "delta method on the logit scale"
+
+AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
+BELOW_ZERO = "where even the upper limit would be below 0, both are 0"
+
+LOCAL_METHODS = ("auto", "mls", "satterthwaite", "wald", "log")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """Intervals of several quantities.
+
+    Attributes
+    ----------
+    low, high : (m,) nan where there is no interval
+    method : how they were made, in words; empty where there is none
+    notes : what a reader should know of them, half sentences
+    """
+
+    low: FloatArray
+    high: FloatArray
+    method: str
+    notes: tuple[str, ...] = ()
+
+
+class IntervalSource(Protocol):
+    """What gives intervals of quantities: a covariance matrix, a likelihood, replicates."""
+
+    @property
+    def method(self) -> str:
+        """Its name, as the user gives it."""
+
+    def limits(self, quantities: Quantities, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha."""
+
+
+@dataclass(frozen=True)
+class FromComponents:
+    """Intervals from estimates and their covariance matrix.
+
+    Parameters
+    ----------
+    components : of the G-study
+    method : ``"mls"`` (which ``"auto"`` takes), ``"satterthwaite"``, ``"wald"`` or ``"log"``
+    negative : how negative estimates are taken by all but ``"mls"``, ``"keep"`` or ``"zero"``
+
+    Raises
+    ------
+    EstimationError
+        If the method is not known
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vcomp.dstudy import from_components
+    >>> g = from_components({"p": 2.0, "Residual": 4.0}, cov=np.diag([0.5, 0.1])).components
+    >>> found = FromComponents(g, "wald").limits(Quantities("linear", np.eye(2)), 0.05)
+    >>> found.low.round(3), found.high.round(3)
+    (array([0.614, 3.38 ]), array([3.386, 4.62 ]))
+    """
+
+    components: VarianceComponents
+    method: str = "auto"
+    negative: str = "keep"
+
+    def __post_init__(self) -> None:
+        check_local_method(self.method)
+
+    def limits(self, quantities: Quantities, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha.
+
+        Raises
+        ------
+        EstimationError
+            If the method has no interval for quantities of this form
+        PlanError
+            If alpha is not between 0 and 1
+        """
+        check_alpha(alpha)
+        if self.method == "auto" and self.squares is None:
+            return replace(self, method="log").limits(quantities, alpha)
+        if self.method in ("auto", "mls"):
+            return self._modified_large_sample(quantities, alpha)
+        if self.method == "satterthwaite" and quantities.form not in ("linear", "root"):
+            raise EstimationError(
+                "Satterthwaite's interval is one of a variance, not of a ratio; method='mls', "
+                "'log', 'wald', 'profile' and 'bootstrap' have one"
+            )
+        return self._by_delta(quantities, alpha)
+
+    def standard_errors(self, quantities: Quantities) -> FloatArray:
+        """Return the delta method's standard errors; nan where only what is unsure matters."""
+        gradients = quantities.gradients(self.taken.values)
+        return delta.standard_errors(gradients, self.taken.cov, self.unsure)
+
+    @cached_property
+    def taken(self) -> Taken:
+        """The components under the policy for negative ones."""
+        return take_components(self.components, self.negative)
+
+    @cached_property
+    def unsure(self) -> BoolArray:
+        """Components without a standard error that are not known either."""
+        names = np.array(self.components.names, dtype=object)
+        return np.isin(names, [*self.taken.zeroed, *self.taken.bounded])
+
+    @cached_property
+    def squares(self) -> MeanSquares | None:
+        """The mean squares that stand for the estimates."""
+        return mean_squares(self.components)
+
+    # Methods ------------------------------------------------------------------------------------
+
+    def _modified_large_sample(self, q: Quantities, alpha: float) -> Limits:
+        squares = self.squares
+        if squares is None:
+            raise EstimationError(
+                "method='mls' needs the covariance matrix of the components, with which mean "
+                "squares can be made, and there is none here; use method='profile' or 'bootstrap'"
+            )
+        if q.form in ("linear", "root"):
+            low, high = linear_limits(squares, q.a, alpha)
+        else:
+            low, high = ratio_limits(squares, q.a, q.denominator, alpha)
+        silent = self._says_nothing(squares, q)
+        low, high = np.where(silent, np.nan, low), np.where(silent, np.nan, high)
+        found = cut(q, low, high)
+        notes = [*found.notes, *self._at_bound(q)]
+        return replace(found, method=MODIFIED_LARGE_SAMPLE, notes=tuple(notes))
+
+    def _says_nothing(self, squares: MeanSquares, q: Quantities) -> BoolArray:
+        """Return where all components that matter were neither estimated nor held."""
+        unsure = np.ones(q.a.shape[1], dtype=bool)
+        unsure[squares.places] = False
+        unsure &= ~np.isin(np.array(self.components.names, dtype=object), self.components.held)
+
+        def only(weights: FloatArray) -> BoolArray:
+            used = weights != 0.0
+            return np.asarray(used.any(axis=1) & ~(used & ~unsure).any(axis=1))
+
+        return only(q.a) if q.b is None else only(q.a) | only(q.b)
+
+    def _at_bound(self, q: Quantities) -> list[str]:
+        zero = q.values(self.components.values) == 0.0
+        bound = self.components.without_bounds is not None
+        return [AT_BOUND] if bound and bool((zero & (q.a != 0.0).any(axis=1)).any()) else []
+
+    def _by_delta(self, q: Quantities, alpha: float) -> Limits:
+        values, se = q.values(self.taken.values), self.standard_errors(q)
+        if self.method == "wald":
+            low, high = delta.wald_interval(values, se, alpha)
+            name = WALD
+        elif self.method == "satterthwaite":
+            power = 2.0 if q.form == "root" else 1.0
+            # of a standard deviation by its variance
+            spread = se * (2.0 * values if q.form == "root" else 1.0)
+            ends = delta.satterthwaite_interval(values**power, spread, alpha)
+            low, high = ends[0] ** (1.0 / power), ends[1] ** (1.0 / power)
+            name = SATTERTHWAITE
+        elif q.scale == "share":
+            low, high = delta.logit_interval(values, se, alpha)
+            name = LOGIT_SCALE
+        else:
+            low, high = delta.log_interval(values, se, alpha)
+            name = LOG_SCALE
+        return Limits(low, high, name if np.isfinite(low).any() else "")
+
+
+def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
+    """Return limits of ratios, or of linear forms for roots, on the quantities' own scale.
+
+    What cannot be negative is cut at zero.
+    """
+    signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
+    below = (high < 0.0) & ~signed
+    low = np.where(signed, low, np.maximum(low, 0.0))
+    high = np.where(signed, high, np.maximum(high, 0.0))
+    if q.form == "share":
+        low, high = _share(low), _share(high)
+    elif q.form == "root":
+        low, high = np.sqrt(low), np.sqrt(high)
+    return Limits(low, high, "", (BELOW_ZERO,) if bool(below.any()) else ())
+
+
+def check_local_method(method: str, others: tuple[str, ...] = ()) -> None:
+    """Refuse an interval method that is not known.
+
+    Raises
+    ------
+    EstimationError
+        Naming those that are.
+    """
+    if method not in (*LOCAL_METHODS, *others):
+        known = ", ".join(map(repr, (*LOCAL_METHODS, *others)))
+        raise EstimationError(f"method={method!r} is not known; intervals are {known}")
+
+
+def _share(ratio: FloatArray) -> FloatArray:
+    """Return ρ/(1 + ρ), 1 for an infinite ρ."""
+    endless = np.isinf(ratio)
+    safe = np.where(endless, 0.0, ratio)
+    return np.where(endless, 1.0, safe / (1.0 + safe))

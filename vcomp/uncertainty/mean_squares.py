@@ -1,0 +1,145 @@
+"""Independent mean squares that stand for estimated components, in any design.
+
+The classical intervals of variance components are functions of mean squares S_i that are
+independent, with ν_i S_i/λ_i ~ χ². Balanced designs have them. Others do not, but every estimator
+has a covariance matrix, and from it such mean squares can be made: for the term t
+
+    λ_t = σ²_t + Σ_u b_tu σ²_u   over the terms u finer than t,
+
+with the b_tu that make Ŝ_t uncorrelated with the estimates of these components. Their degrees of
+freedom are ν_t = 2 λ_t²/Var(Ŝ_t) (Satterthwaite 1946). Of a balanced design these are the mean
+squares of the analysis of variance, each divided by the number of scores in a group of its term,
+whatever the estimator was, and their degrees of freedom. Of an unbalanced one they are the
+combinations that come closest; what correlation is left goes into the intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.components import VarianceComponents
+from vcomp.linalg.dense import solve
+
+__all__ = ["MeanSquares", "mean_squares"]
+
+_KNOWN = 1e12
+"""Degrees of freedom of what is known to a millionth: as good as all there are."""
+
+_TINY = 1e-9
+"""A mean square below this share of what it is expected to be counts as that share: rounding, or
+unbalanced data, can take it below zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanSquares:
+    """Mean squares with their degrees of freedom.
+
+    Attributes
+    ----------
+    basis : (K, K) coefficients of the K components that were estimated in the λ
+    places : (K,) where these components are among all k
+    values : (K,) the mean squares S
+    df : (K,) degrees of freedom ν
+    correlation : (K, K) of the mean squares; the unit matrix for balanced designs
+    known : (k,) values of the components that were not estimated, 0 for others
+    """
+
+    basis: FloatArray
+    places: LongArray
+    values: FloatArray
+    df: FloatArray
+    correlation: FloatArray
+    known: FloatArray
+
+    def coefficients(self, weights: FloatArray) -> FloatArray:
+        """Return c with w'σ² = c'λ + what is known, (m, K), of (m, k) weights w."""
+        return np.asarray(solve(self.basis.T, weights[:, self.places].T).T)
+
+
+def mean_squares(components: VarianceComponents) -> MeanSquares | None:
+    """Return the mean squares that stand for estimated components.
+
+    Where a component is at its bound they are those of the estimates without bounds.
+
+    Returns
+    -------
+    None where there is no covariance matrix
+
+    References
+    ----------
+    Satterthwaite (1946), Biometrics Bulletin 2, 110-114; Burdick and Graybill (1992), Confidence
+    Intervals on Variance Components, chap. 3, for balanced designs.
+
+    Examples
+    --------
+    A balanced p × i design with 11 × 21 scores:
+
+    >>> S = np.array([22.0, 13.0, 2.0])  # of p, i, pi; df 10, 20, 200
+    >>> to_components = np.array([[1, 0, -1], [0, 1, -1], [0, 0, 1]]) / [[21.0], [11.0], [1.0]]
+    >>> cov = to_components @ np.diag(2 * S**2 / [10, 20, 200]) @ to_components.T
+    >>> facets = tuple(map(frozenset, ("p", "i", "pi")))
+    >>> g = VarianceComponents(("p", "i", "Residual"), facets, to_components @ S, cov)
+    >>> mean_squares(g).df.round(6)
+    array([ 10.,  20., 200.])
+    """
+    estimates, cov = components.values, components.cov
+    if components.without_bounds is not None:
+        estimates, cov = components.without_bounds
+    if cov is None:
+        return None
+    free = np.isfinite(np.diagonal(cov)) & (np.diagonal(cov) > 0.0)
+    if not free.any():
+        return None
+    places = np.flatnonzero(free)
+    inside = cov[np.ix_(free, free)]
+    basis = _basis(inside, _is_finer(components.facets, free))
+    expected = basis @ components.values[free]
+    spread = basis @ inside @ basis.T
+    values = basis @ estimates[free]
+    if not (np.isfinite(spread).all() and (expected > 0.0).all()):
+        return None
+    # What rounding may have left of a variance of zero or less.
+    variances = np.maximum(np.diagonal(spread), 2.0 * expected**2 / _KNOWN)
+    df = 2.0 * expected**2 / variances
+    return MeanSquares(
+        basis,
+        places,
+        np.maximum(values, _TINY * expected),
+        df,
+        _correlation(spread, variances),
+        np.where(free, 0.0, components.values),
+    )
+
+
+def _is_finer(facets: tuple[frozenset[str], ...], free: BoolArray) -> BoolArray:
+    """Return where the column's term is finer than the row's."""
+    kept = [f for f, used in zip(facets, free, strict=True) if used]
+    return np.array([[t < u for u in kept] for t in kept], dtype=bool)
+
+
+def _basis(cov: FloatArray, finer: BoolArray) -> FloatArray:
+    """Return the coefficients of the components in the λ, none of them negative."""
+    scale = np.sqrt(np.diagonal(cov))
+    R = cov / np.outer(scale, scale)
+    basis = np.eye(len(cov))
+    for t, below in enumerate(finer):
+        used = np.flatnonzero(below)
+        while used.size:
+            b = -np.linalg.lstsq(R[np.ix_(used, used)], R[used, t], rcond=1e-12)[0]
+            if b.min() >= 0.0:
+                basis[t, used] = b * scale[t] / scale[used]
+                break
+            used = np.delete(used, int(np.argmin(b)))
+    return basis
+
+
+def _correlation(spread: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return the correlations; what is rounding counts as none."""
+    scale = np.sqrt(variances)
+    R = np.clip(spread / np.outer(scale, scale), -1.0, 1.0)
+    R = np.where(np.abs(R) < _TINY, 0.0, R)
+    np.fill_diagonal(R, 1.0)
+    return R
