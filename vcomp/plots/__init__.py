@@ -1,0 +1,15 @@
+"""Pictures of the tables: components, coefficients, predicted effects, profiles, replicates.
+
+Every function takes its numbers from a frame that the library also prints, draws them with
+matplotlib on the axes that it is given (or on a new figure), and returns the axes. Nothing is
+estimated here.
+"""
+
+from vcomp.plots.canvas import pyplot
+from vcomp.plots.caterpillar import effects
+from vcomp.plots.coefficients import dstudy
+from vcomp.plots.dots import components
+from vcomp.plots.histogram import replicates
+from vcomp.plots.zeta import profile
+
+__all__ = ["components", "dstudy", "effects", "profile", "pyplot", "replicates"]

@@ -1,0 +1,177 @@
+"""What all pictures share: axes, colours, whiskers, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import DataError, VcompError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "PAD",
+    "colours",
+    "escaped",
+    "new_axes",
+    "pyplot",
+    "require_columns",
+    "tidy_axes",
+    "whiskers",
+]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Colours that the colour-blind can tell apart (Okabe and Ito 2008, Color Universal Design)."""
+
+GREY = "#666666"
+
+_SIZE = (6.0, 4.0)
+PAD = 0.08
+"""Inches around the axes of a new figure."""
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot, which shows new figures in notebooks.
+
+    Raises
+    ------
+    VcompError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise VcompError(
+            'pictures are drawn by matplotlib, which is not installed: pip install "vcomp[plot]"'
+        ) from None
+    return plt
+
+
+def new_axes(ax: Any | None, size: tuple[float, float] = _SIZE) -> Any:
+    """Return `ax`, or the axes of a new figure where it is None.
+
+    Parameters
+    ----------
+    ax : matplotlib axes or None
+    size : width and height of a new figure in inches
+
+    Raises
+    ------
+    VcompError
+        If matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    figure, axes = pyplot().subplots(figsize=size, layout="constrained")
+    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
+    return axes
+
+
+def tidy_axes(ax: Any, grid: str) -> None:
+    """Leave out the frame's upper and right line, and draw a light grid.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    grid : ``"x"``, ``"y"`` or ``"both"``
+    """
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(visible=True, axis=grid, color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def colours(n: int) -> list[Any]:
+    """Return n colours: those of :data:`COLOURS`, or a scale from dark to light for more.
+
+    Parameters
+    ----------
+    n : number of lines
+
+    Examples
+    --------
+    >>> colours(2)
+    ['#0072B2', '#D55E00']
+    """
+    if n <= len(COLOURS):
+        return list(COLOURS[:n])
+    import matplotlib
+
+    # The last tenth of the scale is a yellow that cannot be read on white.
+    return [matplotlib.colormaps["viridis"](share) for share in np.linspace(0.0, 0.9, n)]
+
+
+def escaped(text: object) -> str:
+    r"""Return text in which matplotlib sees no formula, whatever a column is called.
+
+    Parameters
+    ----------
+    text : the name of a term, a facet or a level
+
+    Examples
+    --------
+    >>> print(escaped("US$ in k$"))
+    US\$ in k\$
+    """
+    return str(text).replace("$", r"\$")
+
+
+def whiskers(
+    ax: Any, places: FloatArray, low: FloatArray, high: FloatArray, **look: Any
+) -> tuple[Any, BoolArray]:
+    """Draw a horizontal line for each interval that is known, cut at the limits of the axis.
+
+    An end at infinity, or outside of the axis (0 on a logarithmic one), gets an arrow there.
+
+    Parameters
+    ----------
+    ax : matplotlib axes, their horizontal limits already set
+    places : (m,) heights
+    low, high : (m,) ends; nothing is drawn where one is nan
+    **look : of the lines, as matplotlib's ``hlines`` takes it
+
+    Returns
+    -------
+    The collection of lines, and (m,) whether there is one
+    """
+    left, right = ax.get_xlim()
+    known = ~(np.isnan(low) | np.isnan(high))
+    places, low, high = places[known], low[known], high[known]
+    lines = ax.hlines(places, np.maximum(low, left), np.minimum(high, right), **look)
+    arrow = {"linestyle": "none", "color": look.get("color"), "clip_on": False, "markersize": 6}
+    for outside, edge, marker in ((low < left, left, "<"), (high > right, right, ">")):
+        if outside.any():
+            ax.plot(np.full(int(outside.sum()), edge), places[outside], marker=marker, **arrow)
+    return lines, known
+
+
+def require_columns(frame: pd.DataFrame, columns: Iterable[str], what: str) -> None:
+    """Refuse a frame that lacks a column.
+
+    Parameters
+    ----------
+    frame : to be drawn
+    columns : that are needed
+    what : the frame, in words
+
+    Raises
+    ------
+    DataError
+        If one is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> require_columns(pd.DataFrame({"estimate": [1.0]}), ["estimate"], "the table")
+    """
+    missing = [c for c in columns if c not in frame]
+    if missing:
+        raise DataError(
+            f"{what} has no column {', '.join(map(repr, missing))}; it has "
+            f"{', '.join(map(repr, frame.columns))}"
+        )

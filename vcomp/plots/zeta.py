@@ -1,0 +1,135 @@
+"""Profile likelihoods as zeta plots: the signed root of the deviance over the parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError
+from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, pyplot, tidy_axes
+
+__all__ = ["Curve", "profile"]
+
+_COLUMNS = 3
+
+
+class Curve(Protocol):
+    """What is drawn of a profile.
+
+    Attributes
+    ----------
+    theta : (m,) values of the parameter
+    z : (m,) signed root of twice the fall of the log-likelihood
+    estimate : where z is 0
+    low, high : ends of the interval
+    alpha : the interval has confidence 1 − alpha
+    """
+
+    @property
+    def theta(self) -> FloatArray: ...  # noqa: D102 - documented on the class
+    @property
+    def z(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def estimate(self) -> float: ...  # noqa: D102
+    @property
+    def low(self) -> float: ...  # noqa: D102
+    @property
+    def high(self) -> float: ...  # noqa: D102
+    @property
+    def alpha(self) -> float: ...  # noqa: D102
+
+
+def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -> list[Any]:
+    """Draw a zeta plot of every profile: straight where the interval is as good as Wald's.
+
+    The interval reaches from where the curve crosses −z to where it crosses z, the normal
+    quantile (dashed); both ends are marked by a line up or down to the curve, which ends before
+    −z where a parameter meets its bound first. An end at infinity has no mark.
+
+    Parameters
+    ----------
+    curves : profiles by the names of their parameters
+    axes : as many matplotlib axes as there are profiles; those of a new figure if None
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes, one a profile
+
+    Raises
+    ------
+    DataError
+        If there is no profile, or another number of axes.
+    VcompError
+        If matplotlib is not installed.
+
+    References
+    ----------
+    Bates, Mächler, Bolker and Walker (2015), Journal of Statistical Software 67, sec. 5.1.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from matplotlib.figure import Figure
+    >>> z = np.linspace(-2.5, 2.5, 11)
+    >>> curve = SimpleNamespace(
+    ...     theta=np.exp(z / 3), z=z, estimate=1.0, low=0.52, high=1.92, alpha=0.05
+    ... )
+    >>> (ax,) = profile({"var(a)": curve}, axes=[Figure().subplots()])
+    >>> ax.get_xlabel()
+    'var(a)'
+    """
+    if not curves:
+        raise DataError("there is no profile to draw")
+    panels = _panels(len(curves)) if axes is None else list(axes)
+    if len(panels) != len(curves):
+        raise DataError(f"{len(curves)} profiles need as many axes, not {len(panels)}")
+    from matplotlib.ticker import MaxNLocator
+
+    for ax, (name, curve) in zip(panels, curves.items(), strict=True):
+        _draw(ax, name, curve)
+        ax.xaxis.set_major_locator(MaxNLocator(8 if len(panels) == 1 else 4, steps=[1, 2, 5, 10]))
+    for ax in panels[::_COLUMNS] if axes is None else panels:
+        ax.set_ylabel("ζ, signed root\nof the deviance")
+    return panels
+
+
+def _panels(n: int) -> list[Any]:
+    columns = min(n, _COLUMNS)
+    rows = -(-n // columns)
+    size = (6.0, 4.0) if n == 1 else (3.0 * columns, 2.6 * rows)
+    figure, grid = pyplot().subplots(
+        rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
+    )
+    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
+    for ax in grid.flat[n:]:
+        figure.delaxes(ax)
+    return list(grid.flat[:n])
+
+
+def _draw(ax: Any, name: str, curve: Curve) -> None:
+    from scipy.special import ndtri
+
+    theta, z = np.asarray(curve.theta, dtype=float), np.asarray(curve.z, dtype=float)
+    inside = np.isfinite(theta) & np.isfinite(z)
+    order = np.argsort(theta[inside])
+    ax.plot(theta[inside][order], z[inside][order], color=COLOURS[0], linewidth=2.0, marker=".")
+    reach = -float(ndtri(curve.alpha / 2.0))
+    for level in (-reach, 0.0, reach):
+        style = "-" if level == 0.0 else "--"
+        ax.axhline(level, color=GREY, linewidth=0.8, linestyle=style, zorder=1)
+    for end in (curve.low, curve.high):
+        if np.isfinite(end):
+            height = float(np.interp(end, theta[inside][order], z[inside][order]))
+            ax.vlines(end, min(height, 0.0), max(height, 0.0), color=COLOURS[1], linewidth=1.5)
+    ax.plot(curve.estimate, 0.0, marker="o", color=COLOURS[1], linestyle="none")
+    ax.set_title(
+        f"{display.level(curve.alpha)}: {display.short_interval(curve.low, curve.high)}",
+        fontsize="medium",
+        color=GREY,
+    )
+    ax.set_xlabel(escaped(name))
+    tidy_axes(ax, "both")
