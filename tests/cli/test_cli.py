@@ -231,3 +231,19 @@ def test_warnings_are_one_line(scores, tmp_path):
     done = run("fit", FORMULA, str(path), warnings_are="default")
     (line,) = done.stderr.splitlines()
     assert line.startswith("vcomp: warning: 1 of 63 rows have a missing value (y 1)")
+
+
+def test_pictures_are_files(scores, tmp_path):
+    study, components = tmp_path / "study.SVG", tmp_path / "components.png"
+    run("fit", FORMULA, str(scores), "--dstudy", "b=5,10", "--object", "a", "--plot", str(study))
+    run("fit", FORMULA, str(scores), "--plot", str(components))
+    assert "levels of b" in study.read_text(encoding="utf-8")
+    assert components.read_bytes().startswith(b"\x89PNG")
+    for file, message in (
+        (str(tmp_path / "a.doc"), "its ending has to be one of"),
+        (str(tmp_path / "no" / "a.png"), "No such file or directory"),
+    ):
+        done = run("fit", FORMULA, str(scores), "--plot", file, check=False)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr

@@ -18,6 +18,7 @@ from vcomp.cli.arguments import (
     sizes_argument,
     topic_counts,
 )
+from vcomp.cli.picture import check_picture, draw
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -100,6 +101,12 @@ def cli() -> None:
 @click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP.")
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option("--json", "json_file", metavar="FILE", help="Store the result; - for the screen.")
+@click.option(
+    "--plot",
+    "picture",
+    metavar="FILE",
+    help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
+)
 def fit(
     formula: str,
     data: Path | None,
@@ -122,12 +129,15 @@ def fit(
     tau: bool,
     alpha: float,
     json_file: str | None,
+    picture: str | None,
 ) -> None:
     """Estimate the variance components of FORMULA from DATA, a CSV or Parquet file."""
     import vcomp
 
     if (data is None) == (dataset is None):
         raise click.UsageError("give one of DATA and --dataset")
+    if picture is not None:
+        check_picture(picture)
     source = data if dataset is None else vcomp.datasets.load(dataset)
     n = sizes_argument(sizes)
     options = options_given(
@@ -147,6 +157,8 @@ def fit(
     if n or design or object_:
         study = res.dstudy(design, object=object_, sizes=n, alpha=alpha)
     ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
+    if picture is not None:
+        draw(res, study, picture, alpha)
     if json_file is not None:
         output.write(output.as_json(res, study, ranks), json_file)
     if json_file != "-":

@@ -1,0 +1,164 @@
+"""Predicted effects, profiles and replicates as pictures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from designs import balanced
+from drawn import (
+    INF,
+    NAN,
+    drawn_text,
+    legend,
+    markers,
+    segments,
+    zeta,
+)
+
+import vcomp
+from vcomp import plots
+from vcomp.exceptions import DataError, PlanError, VcompError
+
+
+def test_effects_are_sorted_with_their_intervals(crossed):
+    frame = crossed.random_effects["b"].sort_values("estimate")
+    ax = crossed.plot("effects", term="b", alpha=0.1)
+    assert drawn_text(ax) == [str(level) for level in frame.index]
+    np.testing.assert_array_equal(list(markers(ax).values()), frame["estimate"])
+    z = 1.6448536269514722  # the normal quantile of .95
+    ends = np.array([segment[:, 0] for segment in segments(ax)])
+    np.testing.assert_allclose(ends[:, 0], frame["estimate"] - z * frame["se"], rtol=1e-12)
+    np.testing.assert_allclose(ends[:, 1], frame["estimate"] + z * frame["se"], rtol=1e-12)
+    assert ax.get_xlabel() == "predicted effect of b, 90 % interval"
+
+
+def test_many_levels_are_thinned_by_rank_and_the_axis_says_so():
+    estimate = np.random.default_rng(1).normal(size=1000)
+    frame = pd.DataFrame({"estimate": estimate, "low": estimate - 1, "high": estimate + 1})
+    ax = plots.effects(frame, "s")
+    ranks = np.array(list(markers(ax)))
+    assert ranks.size == len(segments(ax)) == 100
+    assert (ranks[0], ranks[-1]) == (1, 1000)
+    assert set(np.diff(ranks)) <= {10, 11}
+    np.testing.assert_array_equal(
+        list(markers(ax).values()), np.sort(estimate)[ranks.astype(int) - 1]
+    )
+    assert ax.get_ylabel() == "rank of 100 of 1,000 levels of s,\nevenly spaced"
+    every = plots.effects(frame, "s", max_levels=1000)
+    assert len(segments(every)) == 1000
+    assert every.get_ylabel() == "rank among 1,000 levels of s"
+
+
+def test_effects_without_standard_errors_are_hollow():
+    frame = pd.DataFrame({"estimate": [1.0, -1.0], "low": [0.5, NAN], "high": [1.5, NAN]})
+    ax = plots.effects(frame, "s")
+    assert len(segments(ax)) == 1
+    assert ax.get_xlabel().endswith("95 % interval\n○  no standard error, no interval")
+    nothing = plots.effects(frame.assign(low=NAN, high=NAN), "s")
+    assert nothing.get_xlabel() == "predicted effect of s\n○  no standard error, no interval"
+
+
+def test_levels_of_several_facets_are_written_as_terms():
+    formula, data = balanced("nested", seed=3)
+    res = vcomp.fit(formula, data)
+    labels = drawn_text(res.plot("effects", term="a:b"))
+    assert len(labels) == 24
+    assert all(len(label.split(":")) == 2 for label in labels)
+
+
+def test_what_cannot_be_drawn_is_refused(crossed):
+    for kind, term, message in (
+        ("forest", None, "kind is 'components' or 'effects', not 'forest'"),
+        ("components", "a", "take kind='effects'"),
+        ("effects", None, r"pass term=, one of \['a', 'b'\]"),
+        ("effects", "Residual", r"'Residual' has no predicted effects; term= is one of"),
+        ("effects", "bb", r"did you mean 'b'\?"),
+    ):
+        with pytest.raises(VcompError, match=message):
+            crossed.plot(kind, term=term)
+    for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
+        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+            alpha_of(alpha=5)
+    stored = vcomp.VarianceComponentsResults.from_json(crossed.to_json())
+    assert drawn_text(stored.plot()) == ["a", "b", "Residual"]
+    with pytest.raises(DataError, match="loaded without its rows"):
+        stored.plot("effects", term="a")
+    frame = pd.DataFrame({"estimate": [1.0], "low": [0.0], "high": [2.0]})
+    with pytest.raises(DataError, match="no level of 's'"):
+        plots.effects(frame.iloc[:0], "s")
+    with pytest.raises(DataError, match="max_levels is at least 2, not 1"):
+        plots.effects(frame, "s", max_levels=1)
+    with pytest.raises(DataError, match="no column 'ci_low', 'ci_high', 'percent'"):
+        plots.components(frame)
+    assert not plt.get_fignums()[1:]  # only that of the stored result
+
+
+def test_one_term_needs_no_name():
+    formula, data = balanced("one way", seed=3)
+    assert (
+        vcomp.fit(formula, data).plot("effects").get_xlabel().startswith("predicted effect of a")
+    )
+
+
+def test_a_profile_is_a_curve_with_its_interval():
+    z = 1.959963984540054
+    grid = np.sort([*np.linspace(-3, 3, 9), -z, z])
+    curve = zeta(2.0, 2.0 * np.exp(-z / 3), 2.0 * np.exp(z / 3), grid)
+    (ax,) = plots.profile({"var(a)": curve})
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), curve.theta)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), curve.z)
+    low, high = segments(ax)
+    np.testing.assert_allclose(low, [[curve.low, -z], [curve.low, 0.0]], rtol=1e-12)
+    np.testing.assert_allclose(high, [[curve.high, 0.0], [curve.high, z]], rtol=1e-12)
+    levels = [line.get_ydata()[0] for line in ax.lines[1:4]]
+    np.testing.assert_allclose(levels, [-z, 0.0, z], rtol=1e-12)
+    assert ax.get_xlabel() == "var(a)"
+    assert ax.get_title() == "95 %: [1.04, 3.84]"
+
+
+def test_profiles_have_a_panel_each_and_open_ends_no_mark():
+    open_end = zeta(1.0, 0.5, INF, np.linspace(-3, 1, 7))
+    at_bound = SimpleNamespace(**{**vars(zeta(1.0, 0.0, 2.0, np.linspace(-1, 3, 9)))})
+    at_bound.theta = np.linspace(0.0, 4.0, 9)
+    axes = plots.profile({"a": open_end, "b": at_bound, "c": open_end, "d": open_end})
+    assert len(axes) == 4
+    assert len(axes[0].figure.axes) == 4
+    assert len(segments(axes[0])) == 1
+    low, _ = segments(axes[1])
+    np.testing.assert_array_equal(low, [[0.0, -1.0], [0.0, 0.0]])  # the curve ends at the bound
+    with pytest.raises(DataError, match="no profile"):
+        plots.profile({})
+    with pytest.raises(DataError, match="1 profiles need as many axes, not 2"):
+        plots.profile({"a": open_end}, axes=axes[:2])
+
+
+def test_replicates_are_counted_in_bins():
+    values = np.random.default_rng(3).gamma(4.0, size=500)
+    ax = plots.replicates(values, "σ²(a)", estimate=4.0, interval=(1.0, 9.0), alpha=0.1)
+    assert sum(bar.get_height() for bar in ax.patches[:-1]) == 500
+    span = ax.patches[-1]
+    assert (span.get_x(), span.get_x() + span.get_width()) == (1.0, 9.0)
+    assert [line.get_xdata()[0] for line in ax.lines] == [1.0, 9.0, 4.0]
+    assert legend(ax) == ["90 % interval [1.00, 9.00]", "estimate 4"]
+    assert ax.get_xlabel() == "σ²(a)"
+    plain = plots.replicates(values, "σ²(a)")
+    assert plain.get_legend() is None
+
+
+def test_replicates_that_are_not_drawn_or_stand_at_zero_are_counted():
+    values = [0.0] * 30 + list(np.linspace(1, 2, 968)) + [1e6, NAN]
+    ax = plots.replicates(values, "ratio", interval=(0.0, INF))
+    assert ax.get_xlabel() == "ratio\n30 exactly 0, 1 farther out"
+    assert ax.get_ylabel() == "replicates in each bin, 999 of 1,000 finite"
+    assert sum(bar.get_height() for bar in ax.patches[:-1]) == 998
+    assert ax.get_xlim()[1] < 5
+    same = plots.replicates([2.0] * 10, "σ²(a)")
+    assert sum(bar.get_height() for bar in same.patches) == 10
+    with pytest.raises(DataError, match="needs 2 replicates; there are 1"):
+        plots.replicates([1.0, NAN], "σ²(a)")
+    with pytest.raises(DataError, match="an end that is not a number"):
+        plots.replicates(values, "σ²(a)", interval=(0.0, NAN))

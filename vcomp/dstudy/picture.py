@@ -1,0 +1,140 @@
+"""The D-study as a picture: what of it goes on which axis, and how many sizes a curve needs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import plots
+from vcomp._typing import FloatArray
+from vcomp.components import REPLICATE
+from vcomp.dstudy.requirement import SYMBOLS
+from vcomp.exceptions import PlanError
+from vcomp.plots.coefficients import Required
+
+if TYPE_CHECKING:
+    from vcomp.dstudy.plan import DStudyPlan
+    from vcomp.dstudy.study import DStudy
+
+__all__ = ["draw"]
+
+_POINTS = 100
+"""Points of a curve: more cannot be seen."""
+
+_REACH = 4.0
+"""A required size up to this many times the largest planned one is still shown."""
+
+
+def draw(
+    study: DStudy,
+    x: str | None,
+    coefficient: str | Sequence[str],
+    ax: Any | None,
+    target: float | None,
+) -> Any:
+    """Return the axes on which a D-study is drawn; see :meth:`DStudy.plot`.
+
+    Parameters
+    ----------
+    study : to draw
+    x : facet on the horizontal axis, or None
+    coefficient : one or several
+    ax : matplotlib axes, or None
+    target : of the coefficients, or None
+    """
+    chosen = (coefficient,) if isinstance(coefficient, str) else tuple(coefficient)
+    unknown = [c for c in chosen if c not in SYMBOLS]
+    if unknown or not chosen:
+        given = repr(unknown[0]) if unknown else "none"
+        raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
+    plan = study.plan
+    facet = _horizontal(plan, x)
+    others = [f for f in plan.facets if f != facet]
+    required = None if target is None else _required(study, facet, others, chosen, target)
+    return plots.dstudy(
+        study.table,
+        facet,
+        others,
+        coefficients=chosen,
+        curves=_curves(study, facet, required or {}),
+        target=target,
+        required=required,
+        alpha=study.alpha,
+        xlabel=_label(plan, facet, others),
+        ax=ax,
+    )
+
+
+def _horizontal(plan: DStudyPlan, x: str | None) -> str:
+    """Return the facet that is given, or else the one of which most sizes are planned."""
+    if not plan.facets:
+        raise PlanError("there is no size to draw: the D-study has no facet but its object")
+    if x is None:
+        named = [f for f in plan.facets if f != REPLICATE] or list(plan.facets)
+        return max(named, key=lambda f: len(set(_sizes(plan, f))))
+    if x not in plan.facets:
+        raise PlanError(f"{x!r} has no size in this D-study; x= is one of {list(plan.facets)}")
+    return x
+
+
+def _sizes(plan: DStudyPlan, facet: str) -> list[float]:
+    column = plan.facets.index(facet)
+    return [float(row[column]) for row in plan.sizes]
+
+
+def _required(
+    study: DStudy, facet: str, others: Sequence[str], chosen: Sequence[str], target: float
+) -> Mapping[tuple[str, tuple[float, ...]], Required]:
+    """Return what the target needs at every combination of the other facets' sizes."""
+    columns = [study.plan.facets.index(f) for f in others]
+    first = {tuple(float(row[k]) for k in columns): row for row in reversed(study.plan.sizes)}
+    found = {}
+    for (sizes, row), name in itertools.product(first.items(), chosen):
+        alone = replace(study, plan=replace(study.plan, sizes=(row,)))
+        needs = alone.required(target, name, facet)
+        found[name, sizes] = Required(needs.n, needs.low, needs.high)
+    return found
+
+
+def _curves(study: DStudy, facet: str, required: Mapping[Any, Required]) -> Any:
+    """Return the D-study at so many sizes of a facet that its line is smooth."""
+    plan = study.plan
+    if plan.inverse_n:
+        return None  # the G-study's own effective sizes belong together: there is no other size
+    from vcomp.dstudy.study import project
+
+    column = plan.facets.index(facet)
+    fine = _fine(np.array(_sizes(plan, facet)), [r.n for r in required.values()])
+    rows = dict.fromkeys(
+        (*row[:column], size, *row[column + 1 :]) for row in plan.sizes for size in fine.tolist()
+    )
+    dense = replace(plan, sizes=tuple(rows))
+    return project(study.components, dense, alpha=study.alpha, negative=study.negative).table
+
+
+def _fine(planned: FloatArray, required: Sequence[float]) -> FloatArray:
+    low, high = planned.min(), planned.max()
+    if low == high:
+        low, high = min(low, max(1.0, low / 4.0)), 2.0 * high
+    near = [n for n in required if math.isfinite(n) and n <= _REACH * high]
+    low, high = min([low, *near]), max([high, *near])
+    return np.union1d(np.geomspace(low, high, _POINTS), planned)
+
+
+def _label(plan: DStudyPlan, facet: str, others: Sequence[str]) -> str:
+    from vcomp import display
+    from vcomp.plots.canvas import escaped
+
+    label = f"levels of {escaped(facet)}"
+    if facet == REPLICATE:
+        label = "scores in each cell"
+    elif above := [f for f in plan.design.facets if f in plan.design.nested_in[facet]]:
+        label += f" in each {' and '.join(map(escaped, above))}"
+    constant = {f: set(_sizes(plan, f)) for f in others}
+    held = [f"{escaped(f)} = {display.count(s.pop())}" for f, s in constant.items() if len(s) == 1]
+    return f"{label}  (with {', '.join(held)})" if held else label

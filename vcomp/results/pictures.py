@@ -1,0 +1,65 @@
+"""A fit as a picture: which table is drawn."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from vcomp import plots
+from vcomp.exceptions import DataError, VcompError, check_alpha
+from vcomp.uncertainty.delta import wald_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.results.results import VarianceComponentsResults
+
+__all__ = ["KINDS", "draw"]
+
+KINDS = ("components", "effects")
+
+
+def draw(
+    res: VarianceComponentsResults, kind: str, term: str | None, alpha: float, ax: Any | None
+) -> Any:
+    """Return the axes on which a fit is drawn; see :meth:`VarianceComponentsResults.plot`.
+
+    Parameters
+    ----------
+    res : the fit
+    kind : one of :data:`KINDS`
+    term : whose effects are drawn; None for components
+    alpha : intervals have confidence 1 − alpha
+    ax : matplotlib axes, or None
+    """
+    if kind not in KINDS:
+        raise VcompError(f"kind is {' or '.join(map(repr, KINDS))}, not {kind!r}")
+    if kind == "effects":
+        name = _term(res, term)
+        return plots.effects(_with_intervals(res, name, alpha), name, alpha=alpha, ax=ax)
+    if term is not None:
+        raise VcompError(
+            f"all components are drawn together; for the effects of {term!r} take kind='effects'"
+        )
+    return plots.components(res.gstudy(alpha), alpha=alpha, ax=ax)
+
+
+def _term(res: VarianceComponentsResults, term: str | None) -> str:
+    terms = list(res.vcomp.index[:-1])
+    if term is None and len(terms) == 1:
+        return str(terms[0])
+    if term is None:
+        raise DataError(f"which effects are to be drawn? pass term=, one of {terms}")
+    if term not in terms:
+        close = difflib.get_close_matches(str(term), terms, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise DataError(f"{term!r} has no predicted effects{hint}; term= is one of {terms}")
+    return term
+
+
+def _with_intervals(res: VarianceComponentsResults, term: str, alpha: float) -> pd.DataFrame:
+    check_alpha(alpha)
+    effects = res.random_effects[term]
+    estimate, se = effects["estimate"].to_numpy(), effects["se"].to_numpy()
+    low, high = wald_interval(estimate, se, alpha)
+    return effects.assign(low=low, high=high)
