@@ -21,6 +21,7 @@ __all__ = [
     "fixed",
     "level",
     "number",
+    "p_value",
     "percent",
     "plain_table",
     "short_interval",
@@ -194,6 +195,17 @@ def level(alpha: float) -> str:
     ('95 %', '99.9 %')
     """
     return f"{100 * (1 - alpha):.6g} %"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value in running text.
+
+    Examples
+    --------
+    >>> p_value(0.03251), p_value(2.24e-18), p_value(0.0)
+    ('p = 0.0325', 'p = 2.24e-18', 'p < 1e-300')
+    """
+    return "p < 1e-300" if float(p) == 0.0 else f"p = {number(p, 3)}"
 
 
 def bar(share: float, width: int = 30) -> str:

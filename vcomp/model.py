@@ -35,6 +35,7 @@ from vcomp.results.record import FitRecord
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.results.rows import RowAccess
 from vcomp.results.scores import CellMeans
+from vcomp.significance.fixed_errors import fixed_errors_of
 from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
 
 __all__ = ["VarianceComponentsModel"]
@@ -287,7 +288,9 @@ class VarianceComponentsModel:
 
     def _uncentred(self, estimate: Estimate) -> Estimate:
         beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
-        return replace(estimate, beta=beta, cov_beta=cov_beta)
+        transform = self.design.transform
+        errors = fixed_errors_of(self.statistics, estimate, transform, cov_beta)
+        return replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
 
     def _record(self, estimate: Estimate) -> FitRecord:
         design, table = self.design, self._score_table()

@@ -21,7 +21,7 @@ from vcomp.estimators.orthogonal import orthogonal_estimate, orthogonal_table
 from vcomp.estimators.reductions import Adjustment, Reductions
 from vcomp.statistics import CrossProducts, Statistics
 
-__all__ = ["Henderson3", "henderson3_table"]
+__all__ = ["Henderson3", "adjusted", "henderson3_table"]
 
 _ADVICE = "the others explain all that it does; use method='reml', or leave out a term"
 
@@ -43,7 +43,7 @@ class Henderson3:
         """
         if orthogonal_table(stats, names) is not None:
             return orthogonal_estimate("henderson3", stats, names)
-        reductions = _adjusted(stats.cross_products)
+        reductions = adjusted(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("henderson3", stats, reductions, names)
 
@@ -53,10 +53,11 @@ def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
 
     Its sums of squares need not add up to the total.
     """
-    return orthogonal_table(stats, names) or _adjusted(stats.cross_products).table(names)
+    return orthogonal_table(stats, names) or adjusted(stats.cross_products).table(names)
 
 
-def _adjusted(stats: CrossProducts) -> Reductions:
+def adjusted(stats: CrossProducts) -> Reductions:
+    """Return the reductions with every term adjusted for those that are not finer than it."""
     terms = range(stats.n_terms)
     return Reductions(
         stats,

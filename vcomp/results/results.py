@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.results import tables
 from vcomp.results.decisions import Decisions
+from vcomp.results.hypotheses import Hypotheses
 from vcomp.results.inference import Inference, IntervalMethod
 from vcomp.results.predictions import Predictions
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["VarianceComponentsResults"]
 
 
-class VarianceComponentsResults(Inference, Decisions, Predictions):
+class VarianceComponentsResults(Inference, Hypotheses, Decisions, Predictions):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,

@@ -1,0 +1,325 @@
+"""The test of one component that a fit allows, and which of several it should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.components import RESIDUAL
+from vcomp.estimators.anova import AnovaTable
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.orthogonal import orthogonal_table
+from vcomp.estimators.registry import get_estimator
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.significance.exact_f import Ratio, exact_ratio, ratio_of_table, synthesised_ratio
+from vcomp.significance.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
+from vcomp.significance.outcome import HypothesisTest
+from vcomp.significance.score_test import score_test
+from vcomp.statistics import Statistics
+
+__all__ = ["METHODS", "ComponentFit", "Simulation", "component_test"]
+
+METHODS = ("auto", "f", "lrt", "simulated", "score")
+
+_FEW_EFFECTS = 2000
+"""Effects beside those of the largest term up to which terms are adjusted without being asked."""
+
+_CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
+"""Sizes up to which a thousand fits by elimination take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How many data sets a simulated test draws, from which stream, with how many threads."""
+
+    n: int = 1000
+    rng: int | np.random.Generator | None = None
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("n", "workers"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+                raise EstimationError(f"{name} is a whole number from 1 on, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFit:
+    """What is needed of a fit.
+
+    Attributes
+    ----------
+    estimate : its components
+    table : its analysis of variance, None where it has none
+    classical : whether that is the classical one of balanced data: independent mean squares
+    stats : sums of the rows, None after loading
+    """
+
+    estimate: Estimate
+    table: AnovaTable | None
+    classical: bool
+    stats: Statistics | None
+
+
+def component_test(
+    fit: ComponentFit, term: Any, method: str, simulation: Simulation
+) -> HypothesisTest:
+    """Return a test of σ²(term) = 0.
+
+    Parameters
+    ----------
+    fit : with the component
+    term : its name
+    method : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
+    simulation : for ``"simulated"``
+
+    Raises
+    ------
+    EstimationError
+        If there is no such component or method, or the design or fit does not allow it.
+    DataError
+        If the rows are needed and the result was loaded without them.
+    """
+    _check_term(fit.estimate, term)
+    if method not in METHODS:
+        listed = ", ".join(map(repr, METHODS))
+        raise EstimationError(f"method={method!r} is not known; tests of a component are {listed}")
+    if method == "auto":
+        return _auto(fit, term, simulation)
+    if method == "f":
+        return _f(fit, term)
+    return _by_likelihood(fit, term, method, simulation)
+
+
+def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTest:
+    """Return the exact F-test if there is one, else a simulated or an asymptotic one."""
+    ratio, obstacle = None, "the design gives no exact F-test"
+    if fit.stats is None or _adjusting_is_cheap(fit.stats, fit.estimate.names):
+        ratio = _exact(fit, term)
+    else:
+        obstacle = "an exact F-test would have to adjust too many effects for each other"
+    if ratio is not None:
+        return _noted(_f_outcome(fit, term, ratio), "Chosen as it is exact.")
+    if fit.estimate.method not in ("reml", "ml") or fit.stats is None:
+        return _f(fit, term)
+    if _simulation_is_cheap(fit):
+        found = _by_likelihood(fit, term, "simulated", simulation)
+        return _noted(found, f"Chosen as {obstacle}, and simulating is cheap here.")
+    found = _by_likelihood(fit, term, "lrt", simulation)
+    return _noted(
+        found,
+        f"Chosen as {obstacle}, and simulating would take long here (method='simulated' does).",
+    )
+
+
+def _adjusting_is_cheap(stats: Statistics, names: tuple[str, ...]) -> bool:
+    if orthogonal_table(stats, names) is not None:
+        return True
+    return sum(stats.sizes) - max(stats.sizes) + stats.Xy.size <= _FEW_EFFECTS
+
+
+def _simulation_is_cheap(fit: ComponentFit) -> bool:
+    stats = fit.stats
+    assert stats is not None
+    if stats.strata is not None:
+        return True
+    return sum(stats.sizes) <= _CHEAP_EFFECTS and stats.n <= _CHEAP_ROWS
+
+
+# F -----------------------------------------------------------------------------------------------
+
+
+def _exact(fit: ComponentFit, term: str) -> Ratio | None:
+    t = fit.estimate.names.index(term)
+    if fit.stats is not None:
+        return exact_ratio(fit.stats, fit.estimate.names, t)
+    return ratio_of_table(fit.table, t) if fit.classical and fit.table is not None else None
+
+
+def _f(fit: ComponentFit, term: str) -> HypothesisTest:
+    """Return the exact F-test, in balanced data at least an approximate one."""
+    ratio = _exact(fit, term)
+    if ratio is None and fit.classical and fit.table is not None:
+        ratio = synthesised_ratio(fit.table, fit.estimate.names.index(term))
+    if ratio is None:
+        _refuse_f(fit, term)
+    assert ratio is not None
+    return _f_outcome(fit, term, ratio)
+
+
+def _refuse_f(fit: ComponentFit, term: str) -> None:
+    if fit.stats is None:
+        raise DataError(
+            f"this result was loaded without its rows, and for unbalanced data an F-test of "
+            f"{term!r} needs them; fit the model again"
+        )
+    likelihood = fit.estimate.method in ("reml", "ml")
+    advice = "use method='simulated' or 'lrt'" if likelihood else (
+        "fit by method='reml' and test by likelihood (res.test picks how)"
+    )  # fmt: skip
+    raise EstimationError(
+        f"there is no F-test of {term!r}: nothing is left of it beside the other terms, or no "
+        f"mean square has its expectation without σ²({term}); {advice}"
+    )
+
+
+def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
+    from scipy.special import fdtrc
+
+    df = ratio.df
+    shown = ", ".join(display.number(d, 4) for d in df)
+    note = f"F is {ratio.numerator} / {ratio.denominator}" + (
+        ", whose expectations are equal if the component is 0."
+        if ratio.exact
+        else ": no single mean square has the expectation; degrees of freedom by Satterthwaite."
+    )
+    return HypothesisTest(
+        term=term,
+        method="exact F-test" if ratio.exact else "F-test with synthesised mean squares",
+        symbol="F",
+        statistic=ratio.statistic,
+        distribution=f"F({shown})" if ratio.exact else f"F({shown}), approximate",
+        df=df,
+        p_value=float(fdtrc(*df, ratio.statistic)),
+        estimate=_value(fit.estimate, term),
+        exact=ratio.exact,
+        notes=(note,),
+    )
+
+
+# Likelihood --------------------------------------------------------------------------------------
+
+
+def _by_likelihood(
+    fit: ComponentFit, term: str, method: str, simulation: Simulation
+) -> HypothesisTest:
+    estimate = fit.estimate
+    if estimate.method not in ("reml", "ml"):
+        raise EstimationError(
+            f"method={method!r} compares likelihoods, and {estimate.method!r} has none; fit by "
+            "method='reml' or 'ml', or use method='f'"
+        )
+    if fit.stats is None:
+        raise DataError(
+            f"this result was loaded without its rows, and method={method!r} fits the model "
+            f"without {term!r}; fit the model again"
+        )
+    if method == "score":
+        return _score(fit.stats, estimate, term)
+    null = null_fit(fit.stats, estimate, term)
+    if method == "lrt":
+        return _limiting(estimate, term, null)
+    return _simulated(fit.stats, estimate, term, null, simulation)
+
+
+def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
+    notes = []
+    if null.at_bound:
+        verb = "is at its bound" if len(null.at_bound) == 1 else "are at their bounds"
+        listed = ", ".join(f"σ²({name})" for name in null.at_bound)
+        notes.append(
+            f"{listed} {verb} 0 as well: the mixture is not the limiting distribution then, "
+            "mostly conservative; method='simulated' has no such limit."
+        )
+    if null.error > 0.0:
+        notes.append(
+            f"The statistic has a Monte Carlo error of {display.number(null.error, 2)} or less "
+            "from the engine's random probes."
+        )
+    return HypothesisTest(
+        term=term,
+        method=f"{_restricted(estimate)}likelihood ratio test",
+        symbol="LR",
+        statistic=null.statistic,
+        distribution="½χ²₀ + ½χ²₁ in large samples",
+        df=(0.0, 1.0),
+        p_value=mixture_p(null.statistic),
+        estimate=_value(estimate, term),
+        notes=tuple(notes),
+    )
+
+
+def _simulated(
+    stats: Statistics, estimate: Estimate, term: str, null: NullFit, simulation: Simulation
+) -> HypothesisTest:
+    found = simulated_p(
+        stats, null, term, int(simulation.n), rng=simulation.rng, workers=int(simulation.workers)
+    )
+    notes = [f"{found.share_zero:.1%} of the drawn ratios are 0."]
+    if found.n < simulation.n:
+        notes.append(f"{simulation.n - found.n} of the drawn data sets could not be fitted.")
+    return HypothesisTest(
+        term=term,
+        method=f"simulated {_restricted(estimate)}likelihood ratio test",
+        symbol="LR",
+        statistic=null.statistic,
+        distribution=f"{found.n:,} data sets drawn at the fit without it",
+        df=(),
+        p_value=found.p_value,
+        estimate=_value(estimate, term),
+        p_error=found.p_error,
+        notes=tuple(notes),
+    )
+
+
+def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
+    values = dict(zip(estimate.names, estimate.values, strict=True))
+    hold = {name: float(values[name]) for name in estimate.held} | {term: 0.0}
+    null = get_estimator("reml", hold=hold).estimate(stats, estimate.names)
+    if not null.converged:
+        raise EstimationError(f"the fit without {term!r} did not converge: {null.status}")
+    found = score_test(stats, null, term)
+    notes = [f"The efficient score is {display.number(found.z, 3)} standard deviations from 0."]
+    if estimate.method == "ml":
+        notes.append("It is the score of the restricted likelihood, at a fit by REML.")
+    return HypothesisTest(
+        term=term,
+        method="restricted score test",
+        symbol="Q",
+        statistic=found.statistic,
+        distribution=f"χ² with {display.number(found.df, 4)} df, matched to its mean and variance",
+        df=(found.df,),
+        p_value=found.p_value,
+        estimate=_value(estimate, term),
+        notes=tuple(notes),
+    )
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def _check_term(estimate: Estimate, term: Any) -> None:
+    terms = estimate.names[:-1]
+    if term == RESIDUAL:
+        raise EstimationError(
+            "the residual cannot be tested: without it the model has no likelihood, and no mean "
+            f"square is free of it; components that can be are {', '.join(terms) or 'none'}"
+        )
+    if term not in terms:
+        near = get_close_matches(str(term), terms, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise EstimationError(
+            f"there is no component {term!r} to test; they are {', '.join(terms) or 'none'}{hint}"
+        )
+    if term in estimate.held:
+        raise EstimationError(
+            f"σ²({term}) is held at {display.number(_value(estimate, term))}, not estimated; fit "
+            "without hold= to test it"
+        )
+
+
+def _value(estimate: Estimate, term: str) -> float:
+    return float(estimate.values[estimate.names.index(term)])
+
+
+def _restricted(estimate: Estimate) -> str:
+    return "restricted " if estimate.method == "reml" else ""
+
+
+def _noted(outcome: HypothesisTest, note: str) -> HypothesisTest:
+    return replace(outcome, notes=(*outcome.notes, note))
