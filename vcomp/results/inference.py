@@ -9,7 +9,11 @@ from vcomp.results.fitted import FittedComponents
 from vcomp.uncertainty import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
+
+    from vcomp.results.profile import Profile
 
 __all__ = ["Inference", "IntervalMethod"]
 
@@ -57,6 +61,43 @@ class Inference(FittedComponents):
         random probes there is ``mc_error`` after se. Intervals are those of :meth:`conf_int`.
         """
         return tables.gstudy(self, alpha, self.interval_source(method))
+
+    def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
+        """Return profile likelihoods of components, and of fixed effects after ML.
+
+        Parameters
+        ----------
+        what : one or several names as in :attr:`vcomp` or :attr:`params`; all components that were
+            estimated if not given
+        alpha : intervals have confidence 1 − alpha
+
+        Returns
+        -------
+        Profile
+            With ``conf_int()``, ``frame`` (parameter, value, z) and ``curves`` by name.
+
+        Raises
+        ------
+        EstimationError
+            If the fit is no converged one by REML or ML, its engine has random probes, a name is
+            not known, a fixed effect is asked for after REML, or a profile cannot be followed.
+        DataError
+            If the result was loaded without its rows.
+        PlanError
+            If alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.profile(["sys", "Residual"]).conf_int().round(4)
+                       0       1
+        sys       0.0001  0.0700
+        Residual  0.0030  0.0217
+        """
+        from vcomp.results.profile import profiles
+
+        return profiles(self._access(), self._record.exog_names, what, alpha)
 
     def interval_source(self, method: IntervalMethod, negative: str = "keep") -> IntervalSource:
         """Return what gives intervals by a method, as :meth:`conf_int` names them.

@@ -1,0 +1,271 @@
+"""Profile likelihood: intervals of any quantity of the components, and of fixed effects.
+
+PL(θ) is the largest log-likelihood of all components with which the quantity is θ, and the signed
+root z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly normal (Venzon & Moolgavkar 1988; Pinheiro & Bates
+2000, section 2.4). An interval holds the θ whose z is within normal quantiles. It does not depend
+on how the quantity is parametrised, stays within its range, and needs no standard error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.constrained import Place, maximise_on, place_at, rescaled
+from vcomp.estimators.engine import LikelihoodEngine
+from vcomp.estimators.maximise import maximise
+from vcomp.estimators.profile_constraints import (
+    Constraint,
+    Limits,
+    LinearConstraint,
+    RatioConstraint,
+    SmoothConstraint,
+)
+from vcomp.estimators.profile_curve import (
+    ProfileCurve,
+    check_engine,
+    checked_maximum,
+    signed_root,
+    trace_curve,
+)
+from vcomp.estimators.profile_trace import Coordinate, Trace, Visit
+from vcomp.exceptions import EstimationError, check_alpha
+
+__all__ = [
+    "Constraint",
+    "LinearConstraint",
+    "ProfileCurve",
+    "RatioConstraint",
+    "SmoothConstraint",
+    "profile_quantity",
+]
+
+_SOFT = 0.1
+"""Odds, relative to those of the estimate, that the scale adds to a range's end."""
+
+_POINTS = 9
+
+
+def profile_quantity(
+    engine: LikelihoodEngine,
+    v_hat: FloatArray,
+    constraint: Constraint,
+    *,
+    held: BoolArray | None = None,
+    alpha: float = 0.05,
+    name: str = "quantity",
+    points: int = _POINTS,
+) -> ProfileCurve:
+    """Return the profile of a quantity of the components.
+
+    An end is where z is at the normal quantile, to about 1e-9 of itself, or the end of the
+    quantity's range where z does not reach that, with a note. Where the estimate itself is at the
+    end of its range (a component of zero) the other end is at the same quantile: as an upper
+    confidence limit alone its level is 1 − alpha/2 or more.
+
+    Parameters
+    ----------
+    engine : restricted or full likelihood with an exact value
+    v_hat : (k + 1,) components at its maximum
+    constraint : the quantity
+    held : (k + 1,) components that were not estimated
+    alpha : the interval has confidence 1 − alpha
+    name : for messages and frames
+    points : between the ends, for plots, in addition to those that the search visits
+
+    Raises
+    ------
+    PlanError
+        If alpha is not between 0 and 1.
+    EstimationError
+        If the engine has random probes, the components are no maximum, the quantity is 0/0 or does
+        not depend on what was estimated, or the profile cannot be followed.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> from vcomp.estimators.choose import choose_engine
+    >>> data = vcomp.datasets.load("bodoff2007_alpha")
+    >>> model = vcomp.VarianceComponentsModel("score ~ (1|sys) + (1|topic)", data)
+    >>> engine = choose_engine(model.statistics, reml=True)
+    >>> v = model.fit().vcomp.to_numpy()
+    >>> share = RatioConstraint(np.array([1.0, 0.0, 0.0]), np.ones(3))
+    >>> curve = profile_quantity(engine, v, share, name="share of sys")
+    >>> round(curve.low, 3) < round(curve.estimate, 3) < round(curve.high, 3)
+    True
+    """
+    check_alpha(alpha)
+    check_engine(engine)
+    known = np.zeros(v_hat.size, dtype=bool) if held is None else held
+    estimate = constraint.value(v_hat)
+    if np.isinf(estimate):
+        return _of_reciprocal(engine, v_hat, constraint, known, alpha, name, points)
+    limits = constraint.limits(v_hat, known)
+    here = checked_maximum(engine, v_hat, known)
+    quantity = _Quantity(engine, constraint, known, limits, here, estimate)
+    return trace_curve(quantity.trace(alpha), limits, quantity.guess, name, alpha, points)
+
+
+# Quantities of components -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Quantity:
+    """The profile of a quantity: how a point of it is computed, and where to look first."""
+
+    engine: LikelihoodEngine
+    constraint: Constraint
+    held: BoolArray
+    limits: Limits
+    here: Place
+    estimate: float
+    scale: Coordinate | None = None
+
+    def trace(self, alpha: float) -> Trace:
+        """Return the trace, with the estimate alone."""
+        from scipy.special import ndtri
+
+        level = -float(ndtri(0.5 * alpha))
+        self.scale = _coordinate(
+            self.limits, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
+        )
+        start = Visit(self.estimate, 0.0, self._slope(1.0), self.here.v, self.here)
+        return Trace(self.visit, self.edge, self.other, self.scale, [start])
+
+    def guess(self, level: float) -> float:
+        """Return where z may be at a level, on the coordinate: Wald's answer."""
+        assert self.scale is not None
+        side = float(np.sign(level))
+        distance = self._distance(side, abs(level))
+        at_bound = self.estimate in (self.limits.low, self.limits.high)
+        if at_bound:
+            return self.scale.t_of(self.estimate + side * distance)
+        t = self.scale.t_of(self.estimate)
+        return t + side * distance / self.scale.theta_of(t)[1]
+
+    def visit(self, theta: float, near: Visit) -> Visit:
+        """Return the point of the profile at θ."""
+        return self._found(theta, near.place)
+
+    def other(self, theta: float) -> Visit | None:
+        """Return the point at θ from the estimate rescaled; None for a single component.
+
+        Planes of a single component are likelihoods as any other. Those of a ratio all meet where
+        its components are zero, and may have a maximum there beside the one that is followed.
+        """
+        surface = self.constraint.surface(theta)
+        normal = np.where(self.held, 0.0, surface.normal(self.here.v))
+        if surface.is_flat and np.count_nonzero(normal) == 1:
+            return None
+        try:
+            place = place_at(self.engine, rescaled(self.here.v, surface, self.held))
+            return self._found(theta, place)
+        except (np.linalg.LinAlgError, EstimationError):
+            return None
+
+    def _found(self, theta: float, start: Place) -> Visit:
+        surface = self.constraint.surface(theta)
+        found = maximise_on(self.engine, start, surface, self.held)
+        slope = found.multiplier * self.constraint.pace(found.v)
+        return Visit(theta, self._root(theta, found.loglike), slope, found.v, found.place)
+
+    def edge(self, side: float) -> Visit | None:
+        """Return the point where the range ends, None where no components have it."""
+        low = side < 0.0
+        zero = self.limits.zero_low if low else self.limits.zero_high
+        if zero is None:
+            return None
+        sizes = np.array([*self.engine.sizes, self.engine.n], dtype=float)
+        start = np.where(zero, 0.0, self.here.v)
+        found = maximise(self.engine, start, sizes, held=self.held | zero)
+        if not found.converged:
+            raise EstimationError(
+                "the maximum of the likelihood with components at zero was not found, and with it "
+                "whether the profile interval reaches the end of the range; use a Wald interval"
+            )
+        theta = self.limits.low if low else self.limits.high
+        return Visit(
+            theta, self._root(theta, found.loglike), 0.0, found.v, place_at(self.engine, found.v)
+        )
+
+    def _root(self, theta: float, loglike: float) -> float:
+        return signed_root(theta - self.estimate, self.here.loglike - loglike)
+
+    def _free(self, side: float) -> BoolArray:
+        """Return the components that move with the quantity from its estimate."""
+        normal = self.constraint.surface(self.estimate).normal(self.here.v)
+        moves: BoolArray = ~self.held & ((self.here.v > 0.0) | (side * normal > 0.0))
+        return moves
+
+    def _slope(self, side: float) -> float:
+        """Return the slope of the profile at the estimate: zero but where that is at a bound."""
+        normal = self.constraint.surface(self.estimate).normal(self.here.v)
+        inside = ~self.held & (self.here.v > 0.0) & (normal != 0.0)
+        rises = ~self.held & (side * normal > 0.0)
+        if inside.any() or not rises.any():
+            return 0.0
+        steepest = float((self.here.score[rises] / (side * normal[rises])).max())
+        return min(steepest, 0.0) * self.constraint.pace(self.here.v)
+
+    def _distance(self, side: float, level: float) -> float:
+        """Return how far away z may be at a level: λδ − δ²/2V = −z²/2."""
+        normal = self.constraint.surface(self.estimate).normal(self.here.v)
+        moves = self._free(side)
+        a, information = normal[moves], self.here.average[np.ix_(moves, moves)]
+        scale = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
+        solved = np.linalg.pinv(information / np.outer(scale, scale), rcond=1e-12) @ (a / scale)
+        variance = float(solved @ (a / scale)) / self.constraint.pace(self.here.v) ** 2
+        slope = self._slope(side)
+        if variance <= 0.0 or not np.isfinite(variance):
+            return level * (abs(self.estimate) or float(self.here.v.sum()))
+        root = np.sqrt(slope**2 + level**2 / variance)
+        return float(level**2 / (root - slope))
+
+
+def _coordinate(limits: Limits, estimate: float, below: float, above: float) -> Coordinate:
+    """Return a scale whose unit is the estimate, or a standard error where that is less."""
+    low, high = limits.low, limits.high
+    inner = estimate
+    if limits.zero_low is not None or estimate <= low:
+        inner = max(inner, low + 0.5 * min(above, high - low if np.isfinite(high) else above))
+    if limits.zero_high is not None or estimate >= high:
+        inner = min(inner, high - 0.5 * min(below, high - low if np.isfinite(low) else below))
+    if np.isinf(low) and np.isinf(high):
+        unit = max(below, above)
+    elif np.isinf(high):
+        unit = inner - low
+    elif np.isinf(low):
+        unit = high - inner
+    else:
+        unit = (high - inner) / (inner - low)
+    return Coordinate(
+        low,
+        high,
+        inner,
+        unit,
+        0.0 if limits.zero_low is None else _SOFT,
+        0.0 if limits.zero_high is None else _SOFT,
+    )
+
+
+def _of_reciprocal(
+    engine: LikelihoodEngine,
+    v_hat: FloatArray,
+    constraint: Constraint,
+    held: BoolArray,
+    alpha: float,
+    name: str,
+    points: int,
+) -> ProfileCurve:
+    """Return the profile of an infinite ratio, by that of its reciprocal."""
+    if not isinstance(constraint, RatioConstraint) or (constraint.numerator < 0.0).any():
+        raise EstimationError(
+            f"{name} is infinite at the estimates; its reciprocal has a profile, or its odds"
+        )
+    turned = RatioConstraint(constraint.denominator, constraint.numerator)
+    curve = profile_quantity(
+        engine, v_hat, turned, held=held, alpha=alpha, name=name, points=points
+    )
+    return curve.reciprocal()

@@ -1,0 +1,304 @@
+"""Where a profile likelihood crosses a level: root finding on a scale that makes it nearly normal.
+
+The signed root z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly a straight line in log θ for a variance and
+in log odds for a ratio. Newton steps on it need no more than the slope of PL, which the maximum on
+the surface gives as its multiplier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError
+
+__all__ = ["Coordinate", "End", "Trace", "Visit"]
+
+_CLOSE = 1e-6
+"""A step on the coordinate below this is the last: what it leaves is its square."""
+
+_FAR = 20.0
+_FARTHER = 100.0
+"""Units of the coordinate: that far from the estimate, and that far to go, is no end at all."""
+
+_NARROW = 1e-12
+"""A bracket this narrow on the coordinate is rounding."""
+
+_JUMP = 1e-3
+"""A change of z within so narrow a bracket that shows another maximum."""
+
+_SAME = 1e-6
+"""A z nearer to the level than this is at it."""
+
+_MOST = 100
+_RESTARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """A scale t on which the profile of a quantity is nearly normal.
+
+    With o the odds of θ within its range (relative to those of the estimate where that is inside):
+    t = log (o + κ) − log (1 + κ' o), κ and κ' zero but for ends of the range that components have,
+    which then are at a finite t.
+
+    Attributes
+    ----------
+    low, high : range of θ
+    centre, unit : an inner θ, and a length on its scale
+    soft_low, soft_high : κ, κ'
+    """
+
+    low: float
+    high: float
+    centre: float
+    unit: float
+    soft_low: float
+    soft_high: float
+
+    def t_of(self, theta: float) -> float:
+        """Return t at θ, infinite at an end of the range that is not softened."""
+        if np.isinf(self.low) and np.isinf(self.high):
+            return (theta - self.centre) / self.unit
+        odds = self._odds(theta)
+        if np.isinf(odds):
+            return -np.log(self.soft_high) if self.soft_high else np.inf
+        above, below = odds + self.soft_low, 1.0 + self.soft_high * odds
+        return float(np.log(above) - np.log(below)) if above > 0.0 else -np.inf
+
+    def theta_of(self, t: float) -> tuple[float, float]:
+        """Return θ at t, and dθ/dt."""
+        if np.isinf(self.low) and np.isinf(self.high):
+            return float(self.centre + self.unit * t), self.unit
+        y = float(np.exp(t))
+        below = 1.0 - self.soft_high * y
+        odds = max((y - self.soft_low) / below, 0.0)
+        slope = y * (1.0 - self.soft_low * self.soft_high) / below**2
+        if np.isinf(self.high):
+            return self.low + self.unit * odds, self.unit * slope
+        if np.isinf(self.low):
+            return self.high - self.unit / odds, self.unit / odds**2 * slope
+        width, total = self.high - self.low, self.unit + odds
+        # From the nearer end, for its digits.
+        theta = (
+            self.low + width * odds / total
+            if odds < self.unit
+            else (self.high - width * self.unit / total)
+        )
+        return theta, width * self.unit / total**2 * slope
+
+    def _odds(self, theta: float) -> float:
+        if np.isinf(self.high):
+            return (theta - self.low) / self.unit
+        rest = self.high - theta
+        if rest <= 0.0:
+            return np.inf
+        if np.isinf(self.low):
+            return self.unit / rest
+        return self.unit * (theta - self.low) / rest
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A point of a profile.
+
+    Attributes
+    ----------
+    theta : the quantity
+    z : signed root of the likelihood ratio
+    slope : dPL/dθ
+    v : (k + 1,) components there
+    place : what the next search may start from
+    """
+
+    theta: float
+    z: float
+    slope: float
+    v: FloatArray
+    place: Any
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An end of an interval.
+
+    Attributes
+    ----------
+    theta : where z is at the level, or the end of the range
+    reached : whether z reaches the level there
+    """
+
+    theta: float
+    reached: bool
+
+
+@dataclass(slots=True)
+class Trace:
+    """The points of a profile that were visited, kept for the next search.
+
+    Attributes
+    ----------
+    visit : computes a point at θ, from a point nearby
+    edge : computes the point at an end of the range (side −1 or 1), None where there is none
+    other : computes the point at θ from other starts than points nearby, None where there is no
+        need: on a surface the likelihood may have several maxima
+    coordinate : the scale to search on
+    visits : in the order of θ, the estimate among them
+    """
+
+    visit: Callable[[float, Visit], Visit]
+    edge: Callable[[float], Visit | None]
+    other: Callable[[float], Visit | None]
+    coordinate: Coordinate
+    visits: list[Visit] = field(default_factory=list)
+
+    def at(self, theta: float) -> Visit:
+        """Return the point at θ, computed from the nearest one towards the estimate.
+
+        A maximum is followed from the estimate outwards; starts from beyond may lead to another.
+        """
+        middle, t = min(self.visits, key=lambda v: abs(v.z)), self.coordinate.t_of(theta)
+        side = 1.0 if theta >= middle.theta else -1.0
+        inside = [v for v in self.visits if side * (v.theta - middle.theta) >= 0.0]
+        near = min(
+            (v for v in inside if side * (theta - v.theta) >= 0.0),
+            key=lambda v: abs(self._t(v) - t),
+        )
+        return near if near.theta == theta else self.add(self.visit(float(theta), near))
+
+    def add(self, found: Visit) -> Visit:
+        """Keep a point."""
+        self.visits.append(found)
+        self.visits.sort(key=lambda v: v.theta)
+        return found
+
+    def crossing(self, level: float, guess: float) -> End:
+        """Return where z is at a level that is not zero, on its side of the estimate.
+
+        Parameters
+        ----------
+        level : of z; negative below the estimate
+        guess : t to try first
+
+        Raises
+        ------
+        EstimationError
+            If the search does not end.
+        """
+        for _ in range(_RESTARTS):
+            end = self._search(level, guess)
+            better = self._better(end.theta, level) if end.reached else None
+            if better is None:
+                return end
+            t = self._t(better)
+            guess = t + self._newton(better, t, level)
+        raise self._lost(level)
+
+    def _better(self, theta: float, level: float) -> Visit | None:
+        """Return a likelier point at a supposed crossing, instead of all that led there."""
+        side, found = float(np.sign(level)), self.other(theta)
+        if found is None or side * found.z >= side * level - _SAME:
+            return None
+        ends = (self.coordinate.low, self.coordinate.high)
+        self.visits = [v for v in self.visits if side * v.theta < side * theta or v.theta in ends]
+        return self.add(found)
+
+    def _lost(self, level: float) -> EstimationError:
+        word = "lower" if level < 0.0 else "upper"
+        return EstimationError(
+            f"the profile interval does not close: the search for its {word} end does not settle, "
+            "as it does where the likelihood has several maxima; use a Wald interval or the "
+            "parametric bootstrap"
+        )
+
+    def _search(self, level: float, guess: float) -> End:
+        side = float(np.sign(level))
+        limit = self.coordinate.low if side < 0.0 else self.coordinate.high
+        wall = self.coordinate.t_of(limit)
+        inner, outer = self._bracket(level)
+        start, t = self._t(inner), guess
+        for _ in range(_MOST):
+            if outer is None and side * (t - wall) >= 0.0:
+                outer = self._edge(side, limit)
+                if outer is None or side * outer.z <= side * level:
+                    return End(limit, reached=False)
+            t = self._safe(t, inner, outer, level)
+            here = self.at(self.coordinate.theta_of(t)[0])
+            if side * here.z < side * level:
+                inner = here
+            else:
+                outer = here
+            step = self._newton(here, t, level)
+            if abs(step) <= _CLOSE:
+                return End(self.coordinate.theta_of(t + step)[0], reached=True)
+            if outer is not None and abs(self._t(outer) - self._t(inner)) <= _NARROW:
+                if abs(outer.z - inner.z) > _JUMP:
+                    break
+                return End(here.theta, reached=True)
+            if outer is None and abs(t - start) > _FAR and abs(step) > _FARTHER:
+                return End(limit, reached=False)
+            t += step
+        raise self._lost(level)
+
+    def fill(self, low: float, high: float, points: int) -> None:
+        """Visit points about evenly spaced in z between two ends of an interval."""
+        ends = [v for v in self.visits if low <= v.theta <= high]
+        first, last = ends[0].z, ends[-1].z
+        for level in np.linspace(first, last, points):
+            nearest = min(abs(v.z - level) for v in self.visits)
+            if nearest <= 0.5 * (last - first) / points:
+                continue
+            inside = [v for v in self.visits if np.isfinite(self._t(v))]
+            inner = max((v for v in inside if v.z < level), key=lambda v: v.z)
+            outer = min((v for v in inside if v.z >= level), key=lambda v: v.z)
+            self.at(self.coordinate.theta_of(self._between(inner, outer, float(level)))[0])
+
+    def _edge(self, side: float, limit: float) -> Visit | None:
+        known = [v for v in self.visits if v.theta == limit]
+        found = known[0] if known else self.edge(side)
+        return found if known or found is None else self.add(found)
+
+    def _t(self, visit: Visit) -> float:
+        return self.coordinate.t_of(visit.theta)
+
+    def _bracket(self, level: float) -> tuple[Visit, Visit | None]:
+        """Return the visited points around a level, the one nearer to the estimate first."""
+        side = np.sign(level)
+        mine = [v for v in self.visits if side * v.z >= 0.0]
+        mine.sort(key=lambda v: float(side * v.theta))
+        inner, outer = mine[0], None
+        for visit in mine:
+            if side * visit.z >= side * level:
+                outer = visit
+                break
+            inner = visit
+        return inner, outer
+
+    def _between(self, inner: Visit, outer: Visit, level: float) -> float:
+        a, b = self._t(inner), self._t(outer)
+        return float(a + (b - a) * (level - inner.z) / (outer.z - inner.z))
+
+    def _safe(self, t: float, inner: Visit, outer: Visit | None, level: float) -> float:
+        """Return a trial within the bracket, or not too far where there is none."""
+        a, side = self._t(inner), float(np.sign(level))
+        if outer is None:
+            if not side * (t - a) > 0.0:
+                return a + side * 0.5
+            return t if abs(t - a) <= 3.0 + abs(a) else a + side * (3.0 + abs(a))
+        b = self._t(outer)
+        if min(a, b) < t < max(a, b):
+            return t
+        between = self._between(inner, outer, level)
+        share = (between - a) / (b - a)
+        return between if 0.1 < share < 0.9 else 0.5 * (a + b)
+
+    def _newton(self, here: Visit, t: float, level: float) -> float:
+        """Return the step on t to the level along the tangent of z."""
+        pace = self.coordinate.theta_of(t)[1]
+        rate = -here.slope * pace / here.z if here.z else 0.0
+        # z grows with θ wherever the likelihood has one maximum.
+        return (level - here.z) / rate if rate > 0.0 else float(np.sign(level)) * 1e3
