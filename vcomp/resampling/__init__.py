@@ -1,1 +1,7 @@
 """Data drawn again: replicates of a fit from its own components, and new responses."""
+
+from vcomp.resampling.parametric import Generating, likelihoods_under, parametric_bootstrap
+from vcomp.resampling.refitted import Recipe
+from vcomp.resampling.replicates import Replicates
+
+__all__ = ["Generating", "Recipe", "Replicates", "likelihoods_under", "parametric_bootstrap"]
