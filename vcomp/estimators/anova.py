@@ -7,7 +7,8 @@ With T_α = Σ_g S_g²/n_g over the groups of term α and T_μ = S²/N:
 
 Balanced data give the classical estimates. The T terms are quadratic forms y'A_α y with
 A_α = Z_α D_α⁻¹ Z_α', so that their covariance under normality is 2 tr(A_α V A_β V), which sparse
-products give. See also Searle, Casella & McCulloch (1992), section 5.3.
+products give, or random probes where those are too large. See also Searle, Casella & McCulloch
+(1992), section 5.3.
 """
 
 from __future__ import annotations
@@ -19,11 +20,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.quadratic_forms import (
-    TooLargeError,
-    quadratic_covariance,
-    stratum_quadratic_covariance,
-)
+from vcomp.estimators.options import check_probes, seed_of
+from vcomp.estimators.sampling import Sampling, sampling_covariance
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
 from vcomp.statistics import GroupSums, Statistics
@@ -33,29 +31,66 @@ __all__ = ["ANOVA", "AnovaTable", "anova_table", "henderson1"]
 
 @dataclass(frozen=True, slots=True)
 class ANOVA:
-    """Henderson's Method I, for models whose mean is one constant."""
+    """Henderson's Method I, for models whose mean is one constant.
 
+    Attributes
+    ----------
+    n_probes : random probes for the standard errors; None makes them exact where that is
+        affordable, and else takes as many as they need to be known to 1 %
+    rng : seed of the probes, or a generator that it is drawn from; None is seed 0
+
+    Raises
+    ------
+    EstimationError
+        If there is no such number of probes or source of randomness.
+    """
+
+    n_probes: int | None = None
+    rng: int | np.random.Generator | None = None
     name: ClassVar[str] = "anova"
 
+    def __post_init__(self) -> None:
+        check_probes(self.n_probes, self.rng, "auto")
+
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return the estimate from the statistics alone; components may be negative."""
+        """Return the estimate from the statistics alone; components may be negative.
+
+        Raises
+        ------
+        EstimationError
+            If the components cannot be told apart, or `rng` is given where nothing is random.
+        """
         sums = stats.group_sums
         coefficients, rows = henderson1(sums), adjustment(sums)
         values = _solve(rows @ coefficients, adjusted_squares(sums, rows))
-        covariance, reason = _covariance(stats, coefficients, values)
+        sampling = self._sampling(stats, coefficients, values)
         beta, cov_beta = _mean(sums, values)
         return Estimate(
             method="anova",
             names=names,
             values=values,
-            covariances={"sampling": covariance},
+            covariances={"sampling": sampling.covariance},
             beta=beta,
             cov_beta=cov_beta,
             llf=np.nan,
             converged=True,
-            status=_status(names, values, sums) + reason,
+            status=_status(names, values, sums) + sampling.sentence,
             engine="closed form: sums of squares and their expectations",
+            covariance_error=sampling.errors_of(names),
         )
+
+    def _sampling(
+        self, stats: Statistics, coefficients: FloatArray, values: FloatArray
+    ) -> Sampling:
+        sampling = sampling_covariance(
+            stats, coefficients, values, self.n_probes, seed_of(self.rng)
+        )
+        if self.rng is not None and not sampling.n_probes:
+            raise EstimationError(
+                "rng= is the seed of random probes, and the standard errors of these data are "
+                "exact without any; leave it out, or give n_probes= to have them by probes"
+            )
+        return sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +169,6 @@ def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:
             "Henderson's Method I cannot tell these components apart: its expected sums of "
             "squares are linearly dependent; use method='reml'"
         ) from None
-
-
-def _covariance(
-    stats: Statistics, coefficients: FloatArray, values: FloatArray
-) -> tuple[FloatArray, str]:
-    """Return the sampling covariance at the estimates, negative ones as they are."""
-    try:
-        if stats.strata is not None:
-            quadratic = stratum_quadratic_covariance(stats.strata, values)
-        else:
-            quadratic = quadratic_covariance(stats.cross_products, values)
-    except TooLargeError:
-        nothing = np.full((values.size, values.size), np.nan)
-        return nothing, " No standard errors: the covariance of its sums of squares is too large."
-    covariance = solve(coefficients, solve(coefficients, quadratic).T)
-    return 0.5 * (covariance + covariance.T), ""
 
 
 def _mean(sums: GroupSums, values: FloatArray) -> tuple[FloatArray, FloatArray]:

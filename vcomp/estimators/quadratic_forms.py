@@ -15,6 +15,7 @@ large terms are summed over and never meet in one matrix.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -24,10 +25,20 @@ from vcomp._typing import FloatArray
 from vcomp.linalg.memory import available_bytes
 from vcomp.statistics import CrossProducts, StratumStatistics
 
-__all__ = ["TooLargeError", "quadratic_covariance", "stratum_quadratic_covariance"]
+__all__ = [
+    "StratumPart",
+    "TooLargeError",
+    "contrast_with_mean",
+    "quadratic_covariance",
+    "stratum_parts",
+    "stratum_quadratic_covariance",
+]
 
 _DENSE_BELOW = 1_000_000
 """Elements up to which a product of pair tables is kept as a dense matrix."""
+
+_MOST_ELEMENTS = 5_000_000
+"""Elements of a product from which on chains take more than seconds; probes are there for them."""
 
 _MANY_TERMS = 8
 """From so many terms on chains, which grow with their fourth power, are more than a product of
@@ -43,7 +54,7 @@ Chain = list[tuple[int, int]]
 
 
 class TooLargeError(Exception):
-    """No ordering of some chain fits into memory."""
+    """No ordering of some chain fits into memory and a few seconds."""
 
 
 def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
@@ -57,7 +68,8 @@ def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
     Raises
     ------
     TooLargeError
-        If a matrix between the groups of two terms would be needed that does not fit into memory.
+        If a matrix between the groups of two terms would be needed that does not fit into memory,
+        or takes long to make.
     """
     if stats.n_terms >= _MANY_TERMS and sum(stats.sizes) <= _FEW_GROUPS:
         return _less_the_mean(_dense_forms(stats, v))
@@ -68,25 +80,70 @@ def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
 def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> FloatArray:
     """Return the same from orthogonal strata.
 
+    Raises
+    ------
+    TooLargeError
+        As above, of the groups of the cells.
+    """
+    chains = _Chains(stats.remainder.tables)
+    forms = np.zeros((stats.n_terms + 2, stats.n_terms + 2))
+    for part in stratum_parts(stats, v):
+        forms += part.spread(_projector_forms(chains, part.positions, part.v))
+    return _less_the_mean(forms)
+
+
+@dataclass(frozen=True, slots=True)
+class StratumPart:
+    """What one stratum adds to the forms of the model's terms.
+
+    Attributes
+    ----------
+    positions : the projectors of the remainder that it needs, ``n_terms`` of its tables for the
+        mean, one more for all observations
+    v : the components of its covariance matrix
+    multiplicity : how often it counts
+    inside : the terms of the model (then the mean, then the total) that have a part in it
+    places : the place of the projector of each of them among the positions
+    n_forms : terms of the model, and two
+    """
+
+    positions: list[int]
+    v: FloatArray
+    multiplicity: int
+    inside: list[int]
+    places: list[int]
+    n_forms: int
+
+    def spread(self, traces: FloatArray) -> FloatArray:
+        """Return (..., m, m) traces of the remainder's projectors as those of the model's."""
+        forms = np.zeros((*traces.shape[:-2], self.n_forms, self.n_forms))
+        rows, columns = np.ix_(self.inside, self.inside)
+        forms[..., rows, columns] = (
+            self.multiplicity * traces[..., self.places, :][..., self.places]
+        )
+        return forms
+
+
+def stratum_parts(stats: StratumStatistics, v: FloatArray) -> list[StratumPart]:
+    """Return what the traces of every stratum are taken of.
+
     In stratum s the projector of a term that holds its contrasts is that of the term's grouping,
     that of another is zero; V is the stratum's own. Traces add up over strata.
     """
-    k, tables = stats.n_terms, stats.remainder.tables
-    single = tables.n_terms
-    chains = _Chains(tables)
+    k, single = stats.n_terms, stats.remainder.tables.n_terms
     # Position of the mean's projector in the remainder, and of all observations.
     mean, total = single, single + 1
     every = frozenset(range(len(stats.shape)))
     axes = [*stats.term_axes, frozenset(), every]
-    places = [*(total if g == single else g for g in stats.term_groupings), mean, total]
-    forms = np.zeros((k + 2, k + 2))
+    of_term = [*(total if g == single else g for g in stats.term_groupings), mean, total]
+    parts = []
     for stratum in stats.strata:
         inside = [a for a in range(k + 2) if axes[a].issuperset(stratum.contrasts)]
-        used = sorted({places[a] for a in inside})
-        traces = _projector_forms(chains, used, stratum.coefficients @ v)
-        at = [used.index(places[a]) for a in inside]
-        forms[np.ix_(inside, inside)] += stratum.multiplicity * traces[np.ix_(at, at)]
-    return _less_the_mean(forms)
+        used = sorted({of_term[a] for a in inside})
+        places = [used.index(of_term[a]) for a in inside]
+        v_s = stratum.coefficients @ v
+        parts.append(StratumPart(used, v_s, stratum.multiplicity, inside, places, k + 2))
+    return parts
 
 
 def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
@@ -124,13 +181,18 @@ def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> Fl
     return forms
 
 
-def _less_the_mean(forms: FloatArray) -> FloatArray:
-    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from forms of the terms, the mean, the total."""
-    k = forms.shape[0] - 2
+def contrast_with_mean(k: int) -> FloatArray:
+    """Return the (k + 1, k + 2) matrix that takes the mean, next to last, from the others."""
     contrast = np.zeros((k + 1, k + 2))
     contrast[:k, :k] = np.eye(k)
     contrast[k, k + 1] = 1.0
     contrast[:, k] = -1.0
+    return contrast
+
+
+def _less_the_mean(forms: FloatArray) -> FloatArray:
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from forms of the terms, the mean, the total."""
+    contrast = contrast_with_mean(forms.shape[0] - 2)
     covariance: FloatArray = 2.0 * contrast @ forms @ contrast.T
     return covariance
 
@@ -161,7 +223,8 @@ class _Chains:
         self._group_n = [*stats.group_n, np.array([float(stats.n)])]
         self._tables: dict[tuple[int, int], Any] = {}
         self._products: dict[tuple[int, int, int, int], Any] = {}
-        self._limit = 0.4 * available_bytes() / _BYTES_PER_ELEMENT
+        free = 0.4 * available_bytes() / _BYTES_PER_ELEMENT
+        self._limit = min(free, _MOST_ELEMENTS)
 
     def trace(self, chain: Chain) -> float:
         """Return the trace of a chain of (term, power of its group sizes between its tables)."""
