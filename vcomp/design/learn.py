@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from vcomp.linalg.memory import available_bytes, gib
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["learn"]
+__all__ = ["code_terms", "learn"]
 
 
 def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
@@ -45,13 +46,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         np.asarray(facet_codes(facet, rows.facets[facet.name]), dtype=np.int32) for facet in facets
     )
     n_levels = tuple(facet.size for facet in facets)
-    places = [tuple(formula.facets.index(f) for f in term.facets) for term in formula.random]
-    grid = find_grid(codes, n_levels, places)
-    terms = tuple(
-        _learn_term(term.name, facets, codes, n_levels, grid)
-        for term, facets in zip(formula.random, places, strict=True)
-    )
-    _check_terms(terms, len(rows))
+    terms, grid = code_terms(formula, codes, n_levels)
     _check_codings(rows)
     fixed = build_fixed(formula, rows.fixed, environment)
     n_parameters = len(fixed.names) + len(terms) + 1
@@ -86,6 +81,31 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         grid=grid,
         partial_grid=find_partial_grid(codes, n_levels) if grid is None else None,
     )
+
+
+def code_terms(
+    formula: Formula, codes: Sequence[IntArray], n_levels: tuple[int, ...]
+) -> tuple[tuple[TermDesign, ...], Grid | None]:
+    """Return the random terms of coded rows, and the complete grid that they fill, if they do.
+
+    Parameters
+    ----------
+    codes : (n,) level of each row in each facet of the formula, in its order
+    n_levels : numbers of levels, all of which occur
+
+    Raises
+    ------
+    DesignError
+        If a term has one row in every group.
+    """
+    places = [tuple(formula.facets.index(f) for f in term.facets) for term in formula.random]
+    grid = find_grid(codes, n_levels, places)
+    terms = tuple(
+        _learn_term(term.name, facets, tuple(codes), n_levels, grid)
+        for term, facets in zip(formula.random, places, strict=True)
+    )
+    _check_terms(terms, int(codes[0].size))
+    return terms, grid
 
 
 def _learn_facet(name: str, column: pd.Series) -> Facet:
