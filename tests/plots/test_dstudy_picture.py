@@ -16,8 +16,10 @@ from drawn import (
 
 import vcomp
 from vcomp import plots
+from vcomp.dstudy import make_plans, project
 from vcomp.exceptions import DataError, PlanError
 from vcomp.plots.coefficients import Required
+from vcomp.uncertainty.limits import Limits
 
 PUBLISHED = vcomp.from_components(
     {"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002, "ia": .00143, "pia": .00176}
@@ -173,3 +175,26 @@ def test_a_table_alone_can_be_drawn():
         plots.dstudy(frame.drop(columns="Phi_low"), "i", ["a"])
     with pytest.raises(PlanError, match="not 'rho'"):
         plots.dstudy(frame, "i", ["a"], coefficients=["rho"])
+
+
+class Slow:
+    """A source of intervals ± 0.1 that must not be asked for more than the planned sizes."""
+
+    method = "profile"
+
+    def limits(self, quantities, alpha):
+        values = quantities.values(np.array([0.5, 0.2, 1.0]))
+        assert len(values) == 2
+        return Limits(values - 0.1, values + 0.1, "slow")
+
+
+def test_slow_intervals_stand_at_the_planned_sizes_alone():
+    g = vcomp.from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).components
+    study = project(g, make_plans(g, n={"i": [10, 20]}), source=Slow())
+    ax = study.plot()
+    assert not bands(ax)
+    ends = np.array([segment[:, 1] for segment in segments(ax)])
+    table = study.table
+    expected = [table[[f"{c}_low", f"{c}_high"]].to_numpy() for c in ("Erho2", "Phi")]
+    np.testing.assert_array_equal(ends, np.concatenate(expected))
+    assert len(curve_of(ax, "Φ").get_xdata()) > 90

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -22,6 +23,7 @@ from drawn import (
 import vcomp
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError, VcompError
+from vcomp.resampling.replicates import Replicates
 
 
 def test_effects_are_sorted_with_their_intervals(crossed):
@@ -80,6 +82,8 @@ def test_what_cannot_be_drawn_is_refused(crossed):
     ):
         with pytest.raises(VcompError, match=message):
             crossed.plot(kind, term=term)
+    with pytest.raises(VcompError, match="leave out method="):
+        crossed.plot("effects", term="a", method="wald")
     for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
         with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
             alpha_of(alpha=5)
@@ -162,3 +166,29 @@ def test_replicates_that_are_not_drawn_or_stand_at_zero_are_counted():
         plots.replicates([1.0, NAN], "σ²(a)")
     with pytest.raises(DataError, match="an end that is not a number"):
         plots.replicates(values, "σ²(a)", interval=(0.0, NAN))
+
+
+def test_replicates_are_drawn_by_component():
+    numbers = np.arange(50)
+    values = np.random.default_rng(1).gamma(4.0, size=(50, 3))
+    replicates = Replicates(
+        kind="parametric",
+        names=("a", "b", "Residual"),
+        fixed_names=("Intercept",),
+        numbers=numbers,
+        values=values,
+        beta=np.zeros((50, 1)),
+        llf=np.zeros(50),
+        converged=numbers >= 0,
+        seed=1,
+        asked=50,
+    )
+    ax = replicates.plot("b", estimate=4.0)
+    assert ax.get_xlabel().startswith("σ²(b)")
+    bars = np.array([(bar.get_x(), bar.get_height()) for bar in ax.patches])
+    assert bars[:, 1].sum() == 50
+    assert bars[0, 0] == values[:, 1].min()
+    adjusted = replace(replicates, adjusted=values + 7.0).plot("b")
+    assert adjusted.patches[0].get_x() == (values[:, 1] + 7.0).min()
+    with pytest.raises(DataError, match="there is no component 'c'; there are 'a', 'b'"):
+        replicates.plot("c")

@@ -32,6 +32,9 @@ def test_components_are_dots_and_whiskers_of_the_table(crossed):
     ax = crossed.plot(alpha=0.1)
     assert drawn_text(ax) == list(frame.index)
     assert markers(ax) == dict(enumerate(frame["estimate"]))
+    caps = [line for line in ax.lines if line.get_marker() == "|"]
+    np.testing.assert_array_equal(caps[0].get_xdata(), frame["ci_low"])
+    np.testing.assert_array_equal(caps[1].get_xdata(), frame["ci_high"])
     for place, segment in zip(range(3), segments(ax), strict=True):
         low, high = frame.iloc[place][["ci_low", "ci_high"]]
         np.testing.assert_array_equal(segment, [[low, place], [high, place]])
@@ -39,6 +42,12 @@ def test_components_are_dots_and_whiskers_of_the_table(crossed):
     shares = [text.get_text() for text in ax.texts]
     assert shares == [*(vcomp.display.percent(p / 100) for p in frame["percent"]), "share"]
     assert ax.yaxis_inverted()  # the first component is on top
+
+
+def test_intervals_by_another_method_are_drawn(crossed):
+    frame = crossed.gstudy(method="wald")
+    drawn = [list(segment[:, 0]) for segment in segments(crossed.plot(method="wald"))]
+    assert drawn == frame[["ci_low", "ci_high"]].to_numpy().tolist()
 
 
 def test_the_axis_is_logarithmic_where_components_are_decades_apart():

@@ -20,6 +20,7 @@ from vcomp.plots.coefficients import Required
 if TYPE_CHECKING:
     from vcomp.dstudy.plan import DStudyPlan
     from vcomp.dstudy.study import DStudy
+    from vcomp.uncertainty import IntervalSource
 
 __all__ = ["draw"]
 
@@ -106,15 +107,26 @@ def _curves(study: DStudy, facet: str, required: Mapping[Any, Required]) -> Any:
     plan = study.plan
     if plan.inverse_n:
         return None  # the G-study's own effective sizes belong together: there is no other size
-    from vcomp.dstudy.study import project
-
     column = plan.facets.index(facet)
     fine = _fine(np.array(_sizes(plan, facet)), [r.n for r in required.values()])
     rows = dict.fromkeys(
         (*row[:column], size, *row[column + 1 :]) for row in plan.sizes for size in fine.tolist()
     )
     dense = replace(plan, sizes=tuple(rows))
-    return project(study.components, dense, alpha=study.alpha, negative=study.negative).table
+    if study.source.method != "profile":
+        return _again(study, dense, study.source).table
+    # A profile takes many maximisations: there are intervals at the planned sizes alone.
+    table = _again(study, dense, None).table
+    ends = [f"{name}_{end}" for name in SYMBOLS for end in ("low", "high")]
+    return table.assign(**dict.fromkeys(ends, math.nan))
+
+
+def _again(study: DStudy, plan: DStudyPlan, source: IntervalSource | None) -> DStudy:
+    from vcomp.dstudy.study import project
+
+    return project(
+        study.components, plan, alpha=study.alpha, negative=study.negative, source=source
+    )
 
 
 def _fine(planned: FloatArray, required: Sequence[float]) -> FloatArray:

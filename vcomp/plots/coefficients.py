@@ -125,7 +125,7 @@ def dstudy(
     require_columns(table, columns, "the table of the D-study")
     lines = list(_lines(table, x, others, coefficients, curves))
     ax = new_axes(ax, (6.0, 4.0) if len(lines) <= _BANDS_UP_TO else (8.0, 4.5))
-    bands = len(lines) <= _BANDS_UP_TO and all(len(line.curve) > 1 for line in lines)
+    bands = len(lines) <= _BANDS_UP_TO and all(line.has_band for line in lines)
     known = any(line.points[["low", "high"]].notna().to_numpy().any() for line in lines)
     aside = min(_ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
     for place, line in enumerate(lines):
@@ -133,6 +133,7 @@ def dstudy(
         line.draw_curve(ax, target, needs)
         if bands:
             line.draw_band(ax)
+        if len(lines) <= _BANDS_UP_TO:
             line.draw_need(ax, target, needs)
         line.draw_points(ax, aside * (place - (len(lines) - 1) / 2.0), whiskers=not bands)
     if target is not None:
@@ -154,6 +155,12 @@ class _Line:
     colour: Any
     points: pd.DataFrame
     curve: pd.DataFrame
+
+    @property
+    def has_band(self) -> bool:
+        """Whether the curve has intervals wherever the points have some."""
+        known = self.curve["low"].notna().any() or self.points["low"].isna().all()
+        return len(self.curve) > 1 and bool(known)
 
     def draw_curve(self, ax: Any, target: float | None, needs: Required | None) -> None:
         style, marker = _STYLES[self.coefficient]

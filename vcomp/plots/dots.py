@@ -81,6 +81,7 @@ def components(
     ax.set_xlim(*_limits(values, low, high, log))
     look = {"color": COLOURS[0], "linewidth": 2.0}
     _, known = draw_whiskers(ax, places, low, high, **look)
+    _caps(ax, low, high, places)
     _dots(ax, values, places, known)
     _labels(ax, table, places, known, alpha)
     if not log:
@@ -126,6 +127,15 @@ def _limits(
     room = (right / left) ** 0.06
     at_zero = (values < left).any() or (low < left).any()
     return left / (room * (2.0 if at_zero else 1.0)), right * room
+
+
+def _caps(ax: Any, low: FloatArray, high: FloatArray, places: FloatArray) -> None:
+    """Mark ends within the axis, so that an interval can be seen that a dot hides."""
+    left, right = ax.get_xlim()
+    for ends in (low, high):
+        inside = (ends >= left) & (ends <= right)
+        look = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.6}
+        ax.plot(ends[inside], places[inside], marker="|", color=COLOURS[0], **look)
 
 
 def _dots(ax: Any, values: FloatArray, places: FloatArray, known: BoolArray) -> None:

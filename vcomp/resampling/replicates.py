@@ -105,6 +105,52 @@ class Replicates:
             adjusted=None if self.adjusted is None else self.adjusted[kept],
         )
 
+    def plot(
+        self,
+        component: str,
+        *,
+        estimate: float | None = None,
+        interval: tuple[float, float] | None = None,
+        alpha: float = 0.05,
+        ax: Any | None = None,
+    ) -> Any:
+        """Draw the histogram of a component, adjusted where there is an adjustment.
+
+        Parameters
+        ----------
+        component : its name
+        estimate, interval : marked where they are given
+        alpha : the interval has confidence 1 − alpha
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        DataError
+            If there is no such component, or fewer than 2 replicates that are finite.
+        PlanError
+            If alpha is not between 0 and 1.
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        if component not in self.names:
+            known = ", ".join(map(repr, self.names))
+            raise DataError(f"there is no component {component!r}; there are {known}")
+        values = self.values if self.adjusted is None else self.adjusted
+        return plots.replicates(
+            values[:, self.names.index(component)],
+            f"σ²({component})",
+            estimate=estimate,
+            interval=interval,
+            alpha=alpha,
+            ax=ax,
+        )
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the replicates to a file (numpy's npz), all digits kept.
 

@@ -12,6 +12,7 @@ from vcomp.uncertainty.delta import wald_interval
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.results.inference import IntervalMethod
     from vcomp.results.results import VarianceComponentsResults
 
 __all__ = ["KINDS", "draw"]
@@ -20,7 +21,12 @@ KINDS = ("components", "effects")
 
 
 def draw(
-    res: VarianceComponentsResults, kind: str, term: str | None, alpha: float, ax: Any | None
+    res: VarianceComponentsResults,
+    kind: str,
+    term: str | None,
+    alpha: float,
+    method: IntervalMethod,
+    ax: Any | None,
 ) -> Any:
     """Return the axes on which a fit is drawn; see :meth:`VarianceComponentsResults.plot`.
 
@@ -30,18 +36,24 @@ def draw(
     kind : one of :data:`KINDS`
     term : whose effects are drawn; None for components
     alpha : intervals have confidence 1 − alpha
+    method : of the intervals of components
     ax : matplotlib axes, or None
     """
     if kind not in KINDS:
         raise VcompError(f"kind is {' or '.join(map(repr, KINDS))}, not {kind!r}")
     if kind == "effects":
+        if method != "auto":
+            raise VcompError(
+                "predicted effects have the intervals of their prediction errors, by no other "
+                "method; leave out method="
+            )
         name = _term(res, term)
         return plots.effects(_with_intervals(res, name, alpha), name, alpha=alpha, ax=ax)
     if term is not None:
         raise VcompError(
             f"all components are drawn together; for the effects of {term!r} take kind='effects'"
         )
-    return plots.components(res.gstudy(alpha), alpha=alpha, ax=ax)
+    return plots.components(res.gstudy(alpha, method), alpha=alpha, ax=ax)
 
 
 def _term(res: VarianceComponentsResults, term: str | None) -> str:

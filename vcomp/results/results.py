@@ -67,6 +67,7 @@ class VarianceComponentsResults(Inference, Hypotheses, Decisions, Predictions):
         *,
         term: str | None = None,
         alpha: float = 0.05,
+        method: IntervalMethod = "auto",
         ax: Any | None = None,
     ) -> Any:
         """Draw the components, or the predicted effects of a term, with their intervals.
@@ -77,6 +78,7 @@ class VarianceComponentsResults(Inference, Hypotheses, Decisions, Predictions):
             term, sorted, with estimate ± z se of the prediction error
         term : of the effects; may be left out where the model has one
         alpha : intervals have confidence 1 − alpha
+        method : of the intervals of components, see :meth:`conf_int`
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -91,8 +93,8 @@ class VarianceComponentsResults(Inference, Hypotheses, Decisions, Predictions):
         PlanError
             If alpha is not between 0 and 1.
         VcompError
-            If the kind is not known, a term is given that is not drawn, or matplotlib is not
-            installed.
+            If the kind is not known, a term or a method is given that is not drawn, or matplotlib
+            is not installed.
 
         Examples
         --------
@@ -106,7 +108,7 @@ class VarianceComponentsResults(Inference, Hypotheses, Decisions, Predictions):
         """
         from vcomp.results.pictures import draw
 
-        return draw(self, kind, term, alpha, ax)
+        return draw(self, kind, term, alpha, method, ax)
 
     def __str__(self) -> str:
         return str(self.summary())
