@@ -11,6 +11,7 @@ from vcomp.estimators import Certificate
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.results import tables
 from vcomp.results.record import FitRecord
+from vcomp.significance.fixed_errors import degrees_of_freedom
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,6 +192,15 @@ class FittedComponents:
         """Standard errors of the fixed effects."""
         variances = np.diagonal(self._record.estimate.cov_beta)
         return tables.series(np.sqrt(variances), self._record.exog_names, "std_error")
+
+    @property
+    def df_fe(self) -> pd.Series:
+        """Satterthwaite's degrees of freedom of the fixed effects (Giesbrecht & Burns 1985).
+
+        ∞ where all components are held, nan where their covariance is not known.
+        """
+        df = degrees_of_freedom(self._record.estimate)
+        return tables.series(df, self._record.exog_names, "df")
 
     @property
     def params(self) -> pd.Series:

@@ -20,8 +20,13 @@ from vcomp.significance.fixed_effects import (
     KenwardRoger,
     normal_test,
     t_interval,
+    t_tests,
 )
-from vcomp.significance.fixed_errors import known_components_of, satterthwaite_of
+from vcomp.significance.fixed_errors import (
+    degrees_of_freedom,
+    known_components_of,
+    satterthwaite_of,
+)
 from vcomp.significance.outcome import HypothesisTest
 
 if TYPE_CHECKING:
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "component_fit",
     "contrasts",
-    "fixed_degrees",
     "fixed_effects",
     "fixed_intervals",
     "joint_test",
@@ -75,17 +79,11 @@ def _is_closed(record: FitRecord) -> bool:
     return all(not a & b or a & b in facets for a, b in combinations(facets, 2))
 
 
-def fixed_degrees(estimate: Estimate) -> FloatArray:
-    """Return Satterthwaite's degrees of freedom of the coefficients, nan where there are none."""
-    errors = estimate.fixed_errors
-    return np.full(estimate.beta.size, np.nan) if errors is None else errors.df
-
-
 def fixed_intervals(estimate: Estimate, alpha: float) -> tuple[FloatArray, FloatArray]:
     """Return t-intervals of the coefficients, normal ones where there is no df."""
     check_alpha(alpha)
     se = np.sqrt(np.diagonal(estimate.cov_beta))
-    return t_interval(estimate.beta, se, fixed_degrees(estimate), alpha)
+    return t_interval(estimate.beta, se, degrees_of_freedom(estimate), alpha)
 
 
 def fixed_effects(res: FittedComponents, alpha: float, ddf: str) -> pd.DataFrame:
@@ -224,10 +222,8 @@ class _Normal:
 
 
 def _single_tests(estimate: Estimate) -> ContrastTest:
-    from vcomp.significance.fixed_effects import t_tests
-
     se = np.sqrt(np.diagonal(estimate.cov_beta))
-    return t_tests(estimate.beta, se, fixed_degrees(estimate))
+    return t_tests(estimate.beta, se, degrees_of_freedom(estimate))
 
 
 def _slopes_missing(estimate: Estimate) -> bool:

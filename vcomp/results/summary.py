@@ -101,23 +101,22 @@ def _intervals(low: Any, high: Any) -> list[str]:
 
 
 def _fixed_effects(res: VarianceComponentsResults, alpha: float) -> Any:
-    from scipy.special import ndtr
-
-    coef, se = res.fe_params.to_numpy(), res.bse_fe.to_numpy()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.where(se > 0.0, coef / se, np.nan)
-    p = 2.0 * ndtr(-np.abs(z))
-    ends = res.conf_int(alpha).iloc[: coef.size]
-    rows = zip(
-        display.fixed(coef),
-        display.fixed(se, significant=3),
-        display.fixed(z, decimals=2),
-        display.fixed(p, decimals=3),
-        _intervals(ends[0].to_numpy(), ends[1].to_numpy()),
-        strict=True,
-    )
-    headers = ["coef", "std. err.", "z", "P>|z|", f"{display.level(alpha)} interval"]
-    return display.simple_table(list(rows), headers, stubs=list(res.fe_params.index))
+    frame = res.fixed_effects(alpha)
+    t = "t" if np.isfinite(frame["df"]).any() else "z"
+    cells = {
+        "coef": display.fixed(frame["coef"]),
+        "std. err.": display.fixed(frame["std_error"], significant=3),
+        "df": display.fixed(frame["df"], decimals=1),
+        t: display.fixed(frame["t"], decimals=2),
+        f"P>|{t}|": display.fixed(frame["p_value"], decimals=3),
+        f"{display.level(alpha)} interval": _intervals(
+            frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy()
+        ),
+    }
+    if t == "z":
+        del cells["df"]
+    rows = list(zip(*cells.values(), strict=True))
+    return display.simple_table(rows, list(cells), stubs=list(frame.index))
 
 
 def _notes(res: VarianceComponentsResults, found: Limits) -> list[str]:
@@ -145,9 +144,28 @@ def _notes(res: VarianceComponentsResults, found: Limits) -> list[str]:
     if (res.vcomp < 0.0).any():
         notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(res)
+    notes += _on_fixed_effects(res)
     how = [found.method or "none can be given", *found.notes]
     notes.append(f"Intervals of components: {'; '.join(how)}.")
     return notes
+
+
+def _on_fixed_effects(res: VarianceComponentsResults) -> list[str]:
+    """Say which distribution their tests and intervals have, and why where it is the normal."""
+    if not len(res.fe_params):
+        return []
+    df = res.df_fe
+    if np.isnan(df).any():
+        kept = res._record.estimate.fixed_errors is not None
+        why = (
+            "the components have no covariance to take degrees of freedom from"
+            if kept
+            else "none were kept with this result"
+        )
+        return [f"Fixed effects: normal distribution where there is no df, as {why}."]
+    if np.isinf(df).all():
+        return ["Fixed effects: normal distribution, as no component is estimated."]
+    return ["Fixed effects: t with Satterthwaite's degrees of freedom."]
 
 
 def _estimated(res: VarianceComponentsResults) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators import Iteration
 from vcomp.estimators.anova import AnovaTable
-from vcomp.uncertainty.delta import wald_interval
+from vcomp.results.fixed_tables import fixed_intervals
 from vcomp.uncertainty.limits import IntervalSource, Limits
 from vcomp.uncertainty.quantity import Quantities
 
@@ -52,7 +52,7 @@ def conf_int(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.
     """Return intervals of all parameters in columns 0 and 1."""
     import pandas as pd
 
-    fixed = wald_interval(res.fe_params.to_numpy(), res.bse_fe.to_numpy(), alpha)
+    fixed = fixed_intervals(res._record.estimate, alpha)
     components = component_limits(res, alpha, source)
     ends = zip(fixed, (components.low, components.high), strict=True)
     low, high = (np.concatenate(both) for both in ends)

@@ -12,13 +12,19 @@ from vcomp.exceptions import EstimationError
 from vcomp.significance.fixed_effects import Satterthwaite
 from vcomp.statistics import Statistics
 
-__all__ = ["fixed_errors_of", "known_components_of", "satterthwaite_of"]
+__all__ = ["degrees_of_freedom", "fixed_errors_of", "known_components_of", "satterthwaite_of"]
 
 
 def known_components_of(estimate: Estimate) -> BoolArray:
     """Return which components count as known: held, at their bound, or estimated below zero."""
     held = np.array([name in estimate.held for name in estimate.names])
     return held | ~(estimate.values > 0.0)
+
+
+def degrees_of_freedom(estimate: Estimate) -> FloatArray:
+    """Return Satterthwaite's degrees of freedom of the coefficients, nan where there are none."""
+    errors = estimate.fixed_errors
+    return np.full(estimate.beta.size, np.nan) if errors is None else errors.df
 
 
 def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
