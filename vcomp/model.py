@@ -244,7 +244,8 @@ class VarianceComponentsModel:
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(
-            self._record(self._uncentred(estimate)), RowAccess(self, estimate)
+            self._record(self._uncentred(estimate)),
+            RowAccess(self, estimate, estimator, negative),
         )
 
     def __getstate__(self) -> Any:

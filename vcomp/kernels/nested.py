@@ -239,9 +239,9 @@ def nested_derivatives(
     ----------
     tree : (q,) observations of the innermost groups, parent and offsets of all nodes
     strata : the (q, b, r) means of the columns of every stratum, one after the other; (S + 1,)
-        where each begins; (S, B, B) squares and products within innermost groups; the
-        (S, D + 2, k + 1) coefficients; (S,) numbers of independent vectors; (S, B) places of the columns among y and
-        X; and (S,) how many they are
+        where each begins; (S, B, B) squares and products within innermost groups; coefficients
+        (S, D + 2, k + 1); (S,) numbers of independent vectors; (S, B) places of the columns among
+        y and X; and (S,) how many they are
     p, reml : number of columns of X; restricted likelihood, or the full one
 
     Returns

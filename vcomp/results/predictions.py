@@ -9,6 +9,7 @@ from vcomp.results.fitted import FittedComponents
 from vcomp.results.prediction import Level, NewLevels, Prediction
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 __all__ = ["Predictions"]
@@ -116,3 +117,38 @@ class Predictions(FittedComponents):
     def augment(self) -> pd.DataFrame:
         """Return a row a score: response, facets, fitted, resid."""
         return self._access().augment()
+
+    def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
+        """Return new responses drawn from the fitted model.
+
+        Fixed effects at their estimates, random effects and residuals drawn anew from normal
+        distributions with the estimated components (negative ones as zero, with a warning).
+
+        Parameters
+        ----------
+        n : how many responses
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given.
+            Response j is the same however many others there are
+
+        Returns
+        -------
+        pandas.DataFrame
+            (nobs, n), on the scale of the data, indexed as the rows that were used
+
+        Raises
+        ------
+        EstimationError
+            If an option is not of that form, no component is positive, or the responses would not
+            fit into memory.
+        DataError
+            If the result was loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.simulate(2, rng=1).shape == (len(data), 2)
+        True
+        """
+        return self._access().simulate(n, rng)

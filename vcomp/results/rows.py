@@ -12,8 +12,11 @@ from vcomp.design import Chunk, Design, Rows
 from vcomp.estimators.choose import prediction_engine
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.refit import Negative
+from vcomp.estimators.registry import Estimator
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve_positive
+from vcomp.resampling import Generating, Recipe, positive_part, simulate_responses
 from vcomp.results.prediction import predict
 from vcomp.statistics import Statistics
 
@@ -35,10 +38,49 @@ class FittedModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowAccess:
-    """The model of a fit with its components: predicted effects, fitted values, predictions."""
+    """The model of a fit with its components: predicted effects, fitted values, predictions.
+
+    Attributes
+    ----------
+    model : that was fitted
+    estimate : of its components, fixed effects as of the centred columns of X
+    estimator, negative : how it was made
+    """
 
     model: FittedModel
     estimate: Estimate
+    estimator: Estimator
+    negative: Negative = "keep"
+
+    def recipe(self) -> Recipe:
+        """Return how the fit was made, so that it can be made again."""
+        return Recipe(self.estimator, self.estimate.names, self.negative)
+
+    def generating(self) -> Generating:
+        """Return what data are drawn from, and estimated again."""
+        estimate, design = self.estimate, self.model.design
+
+        def uncentred(beta: FloatArray) -> FloatArray:
+            return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
+
+        return Generating(
+            stats=self.model.statistics,
+            recipe=self.recipe(),
+            values=estimate.values,
+            beta=estimate.beta,
+            fixed_names=design.fixed.names,
+            uncentre=uncentred,
+            formula=design.formula.text,
+        )
+
+    def simulate(self, n: int, rng: int | np.random.Generator | None) -> pd.DataFrame:
+        """Return new responses, a column each."""
+        import pandas as pd
+
+        estimate, rows = self.estimate, self.model.rows
+        v = positive_part(estimate.values, estimate.names)
+        responses = simulate_responses(self.model.chunk, v, estimate.beta, n, rng)
+        return pd.DataFrame(responses, index=rows.labels, copy=False)
 
     def random_effects(self) -> dict[str, pd.DataFrame]:
         """Return a frame of predicted effects for every term."""
