@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vcomp.linalg.bounded import bounded_step
+from vcomp.linalg.bounded import bounded_step, constrained_step
 
 
 def by_enumeration(A, s, lower):
@@ -59,3 +59,75 @@ def test_nothing_is_free():
     step, decrement = bounded_step(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
     assert step.size == 0
     assert decrement == 0.0
+
+
+def within_by_enumeration(A, s, lower, normal, shift):
+    """Return the best feasible stationary point in the hyperplane, None if there is none."""
+    best, best_gain = None, -np.inf
+    for at_bound in product([False, True], repeat=s.size):
+        fixed = np.array(at_bound)
+        free, d = ~fixed, np.where(fixed, lower, 0.0)
+        left = shift - normal @ d
+        f = int(free.sum())
+        if normal[free].any():
+            system = np.zeros((f + 1, f + 1))
+            system[:f, :f] = A[np.ix_(free, free)]
+            system[:f, f] = system[f, :f] = normal[free]
+            d[free] = np.linalg.solve(system, np.append((s - A @ d)[free], left))[:f]
+        elif abs(left) > 1e-12:
+            continue
+        elif f:
+            d[free] = np.linalg.solve(A[np.ix_(free, free)], (s - A @ d)[free])
+        gain = s @ d - 0.5 * d @ A @ d
+        if (d >= lower - 1e-11).all() and gain > best_gain:
+            best, best_gain = d, gain
+    return best
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_within_a_hyperplane_it_is_the_best_of_all_active_sets(seed):
+    rng = np.random.default_rng(seed)
+    m = rng.integers(1, 7)
+    root = rng.normal(size=(m, m + 1))
+    units = 10.0 ** rng.uniform(-3, 3, m)
+    A = root @ root.T / np.outer(units, units)
+    s = 3.0 * rng.normal(size=m) / units
+    lower = -rng.choice([0.0, 0.1, 1.0], size=m) * units
+    normal = rng.normal(size=m) * rng.choice([0.0, 1.0, 1.0], size=m) / units
+    normal[0] = 1.0 / units[0]
+    shift = rng.choice([0.0, 0.3, -0.3, -2.0])
+    expected = within_by_enumeration(A, s, lower, normal, shift)
+    if expected is None:
+        with pytest.raises(np.linalg.LinAlgError, match="hyperplane"):
+            constrained_step(A, s, lower, normal, shift)
+        return
+    step, multiplier, _ = constrained_step(A, s, lower, normal, shift)
+    assert (step >= lower).all()
+    np.testing.assert_allclose(step / units, expected / units, rtol=1e-7, atol=1e-9)
+    assert normal @ step == pytest.approx(shift, abs=1e-12)
+    if normal[step > lower].any():
+        # Where a component is free, its score is the multiplier's share.
+        rest = (s - A @ step - multiplier * normal) * units
+        np.testing.assert_allclose(rest[step > lower], 0.0, atol=1e-7)
+        assert (rest <= 1e-7).all()
+
+
+def test_components_of_a_hyperplane_leave_zero_in_pairs():
+    # d₁ = d₂ is kept from zero on: both rise together, as their mean score is positive.
+    step, multiplier, decrement = constrained_step(
+        np.eye(2), np.array([3.0, -1.0]), np.zeros(2), np.array([1.0, -1.0])
+    )
+    np.testing.assert_allclose(step, [1.0, 1.0], rtol=1e-12)
+    assert multiplier == pytest.approx(2.0, rel=1e-12)
+    assert decrement**2 == pytest.approx(2.0, rel=1e-12)
+    stays, _, _ = constrained_step(
+        np.eye(2), np.array([1.0, -3.0]), np.zeros(2), np.array([1.0, -1.0])
+    )
+    np.testing.assert_array_equal(stays, 0.0)
+
+
+def test_the_step_to_a_hyperplane_goes_as_far_as_it_has_to():
+    step, _, _ = constrained_step(
+        np.eye(2), np.zeros(2), np.array([-np.inf, -0.25]), np.ones(2), -1.0
+    )
+    np.testing.assert_allclose(step, [-0.75, -0.25], rtol=1e-12)
