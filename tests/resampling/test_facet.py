@@ -238,6 +238,22 @@ def test_a_time_limit_says_how_far_it_came(crossed):
     assert 0 < len(found) < 100_000
 
 
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+def test_what_is_approximate_is_noted(crossed, tmp_path):
+    fit, design, components, _ = crossed
+    assert facet_bootstrap(fit, design, components, "p", 5).notes == ()
+    formula, frame = table("p x i")
+    frame["y"] = np.random.default_rng(0).normal(size=len(frame)) + 5.0 * frame.i
+    fewer = frame.drop(index=3)
+    found = facet_bootstrap(*fit_again(formula, fewer, "ml")[:3], "p", 20)
+    said = "; ".join(found.notes)
+    assert "rests on mean sizes here" in said
+    assert "estimates at their bound 0" in said
+    assert "those of ML are not" in said
+    found.save(tmp_path / "made")
+    assert Replicates.load(tmp_path / "made").notes == found.notes
+
+
 @pytest.mark.parametrize(
     ("facets", "options", "words"),
     [

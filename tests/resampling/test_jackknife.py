@@ -12,7 +12,7 @@ from scipy import stats
 
 import vcomp
 from vcomp.resampling.jackknife import jackknife
-from vcomp.uncertainty import Quantities
+from vcomp.uncertainty import Quantities, Smooth
 
 
 def mean_square_components(Y):
@@ -152,8 +152,23 @@ def test_limits_of_several_quantities(crossed):
     below = found.limits(Quantities("linear", np.array([[-1.0, 0, 0], [1.0, 0, 0]])), 0.05)
     assert any("natural scale" in note for note in below.notes)
     assert variances.notes == ()
+    errors = [found.of(lambda v, c=c: v[:, c]).se for c in range(3)]
+    found_errors = found.standard_errors(Quantities("linear", np.eye(3)))
+    np.testing.assert_allclose(found_errors, errors, rtol=1e-12)
     natural = found.of(lambda v: -v[:, 0])
     assert (below.low[0], below.high[0]) == pytest.approx((natural.low, natural.high), rel=1e-12)
+
+
+def test_limits_of_a_function_of_fixed_effects_too(crossed):
+    Y, (fit, design, _, _) = crossed
+    found = jackknife(fit, design, "p")
+    mean = Smooth(lambda v, beta: float(beta[0]), lambda v, beta: (v, beta), "real", True)
+    # The pseudo-values of the mean are the means of the p.
+    means = Y.mean(axis=1)
+    ends = stats.t.interval(0.95, 8, means.mean(), stats.sem(means))
+    limits = found.limits(mean, 0.05)
+    assert (limits.low[0], limits.high[0]) == pytest.approx(ends, rel=1e-10)
+    assert found.standard_errors(mean)[0] == pytest.approx(stats.sem(means), rel=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def facet_bootstrap(
     report_failures(made, list(rows.values()), "resamples")
     if len(made) < n:
         warn(f"the time limit ended the {KIND}: {len(made):,} of {n:,} replicates were made")
-    return _with_adjustment(made, components, names) if adjust else made
+    return _with_adjustment(made, fit, design, components, names) if adjust else made
 
 
 def refit_sample(fit: Generating, design: Design, draw: Callable[[], Statistics]) -> SampleRefit:
@@ -261,10 +261,23 @@ def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) ->
 
 
 def _with_adjustment(
-    made: Replicates, components: VarianceComponents, facets: Sequence[str]
+    made: Replicates,
+    fit: Generating,
+    design: Design,
+    components: VarianceComponents,
+    facets: Sequence[str],
 ) -> Replicates:
+    """Return the replicates with adjusted components, and what is approximate in them."""
     values: FloatArray = adjusted(made.values, components, facets)
-    return replace(made, adjusted=values)
+    notes = []
+    if not design.structure.balanced:
+        notes.append("the adjustment, which is exact for balanced data, rests on mean sizes here")
+    method = fit.recipe.estimator.name
+    if method in ("reml", "ml") and (made.values == 0.0).any():
+        notes.append("estimates at their bound 0 are adjusted as if they were no bound")
+    if method == "ml":
+        notes.append("the adjustment is that of unbiased estimates, which those of ML are not")
+    return replace(made, adjusted=values, notes=tuple(notes))
 
 
 def _known(

@@ -36,7 +36,7 @@ from vcomp.resampling.parametric import Generating
 from vcomp.resampling.replicates import Replicates
 from vcomp.resampling.run import run
 from vcomp.resampling.streams import check_count
-from vcomp.uncertainty import Limits, Quantities
+from vcomp.uncertainty import Limits, Quantities, Smooth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ class Jackknife:
     facet : whose levels were left out
     replicates : the estimates without each of them, a row a level; ``adjusted`` are the
         pseudo-values
-    whole : (k + 1,) the estimates from all data
+    whole, beta : (k + 1,) and (p,) components and fixed effects from all data
     groups : for each row the combination of what the facet is nested in; one if it is not nested
     levels : the level that each row is without, in words
 
@@ -104,6 +104,7 @@ class Jackknife:
     facet: str
     replicates: Replicates
     whole: FloatArray
+    beta: FloatArray
     groups: LongArray
     levels: tuple[str, ...]
 
@@ -149,54 +150,71 @@ class Jackknife:
         PlanError
             If alpha is not between 0 and 1.
         """
-        check_alpha(alpha)
-        if scale not in get_args(Scale):
-            known = ", ".join(map(repr, get_args(Scale)))
-            raise EstimationError(f"scale={scale!r} is not known; it is one of {known}")
         value, left = self._values(function)
-        to, back = _SCALES[scale]
-        _check_domain(np.append(left, value), scale)
-        pseudo, centre, se = self._combined(to(value[None])[0], to(left))
-        _, _, natural = self._combined(value, left)
-        margin = _t_quantile(self.df, alpha) * se
-        low, middle, high = back(np.array([centre - margin, centre, centre + margin])).tolist()
-        return Jackknifed(float(value), middle, natural, low, high, self.df, pseudo)
+        return self._jackknifed(value, left, alpha, scale)
 
-    def limits(self, quantities: Quantities, alpha: float) -> Limits:
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals of several quantities: variances on the log scale, shares on the logit.
 
-        A quantity that is not inside its range without every level has its interval on the natural
-        scale; the notes say so.
+        A quantity that is at its bound, with or without some level, has its interval on the
+        natural scale; the notes say so.
 
         Parameters
         ----------
-        quantities : of the components
+        quantities : of the components, and of the fixed effects
         alpha : intervals have confidence 1 − alpha
 
         Raises
         ------
+        EstimationError
+            If an estimate is missing.
         PlanError
             If alpha is not between 0 and 1.
         """
         check_alpha(alpha)
-        scale: Scale = "logit" if quantities.scale == "share" else "log"
-        ends = np.full((2, len(quantities)), np.nan)
+        scale = _SCALE_OF[quantities.scale]
+        whole, left = self._quantities(quantities)
+        ends = np.full((2, whole.size), np.nan)
         natural = False
-        for place in range(len(quantities)):
-            one = quantities.take(slice(place, place + 1))
-            both = one.values(np.vstack([self.whole, self._estimates()]))[:, 0]
+        for place, column in enumerate(left.T):
+            both = np.append(column, whole[place])
             if not np.isfinite(both).all():
                 continue
-            inside = _is_inside(both, scale).all()
-            natural |= not inside
-            found = self.of(
-                lambda v, one=one: one.values(v)[:, 0],  # type: ignore[misc]
-                alpha=alpha,
-                scale=scale if inside else "natural",
-            )
+            own = scale if _is_inside(both, scale).all() else "natural"
+            natural |= own != scale
+            found = self._jackknifed(whole[place], column, alpha, own)
             ends[:, place] = found.low, found.high
         words = f"jackknife over {self.facet}, t with {self.df} df on the {scale} scale"
         return Limits(ends[0], ends[1], words, (_NATURAL,) if natural else ())
+
+    def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
+        """Return the standard errors of several quantities, nan where one is not defined."""
+        whole, left = self._quantities(quantities)
+        return np.array([self._combined(x, y)[2] for x, y in zip(whole, left.T, strict=True)])
+
+    def _quantities(self, quantities: Quantities | Smooth) -> tuple[FloatArray, FloatArray]:
+        """Return (m,) values from all data and (J, m) values without each level."""
+        left = self._estimates()
+        if isinstance(quantities, Quantities):
+            return quantities.values(self.whole), quantities.values(left)
+        pairs = zip(left, self.replicates.beta, strict=True)
+        values = np.array([[quantities.function(v, b)] for v, b in pairs])
+        return np.array([quantities.function(self.whole, self.beta)]), values
+
+    def _jackknifed(
+        self, value: float, left: FloatArray, alpha: float, scale: Scale
+    ) -> Jackknifed:
+        check_alpha(alpha)
+        if scale not in get_args(Scale):
+            known = ", ".join(map(repr, get_args(Scale)))
+            raise EstimationError(f"scale={scale!r} is not known; it is one of {known}")
+        _check_domain(np.append(left, value), scale)
+        to, back = _SCALES[scale]
+        pseudo, centre, se = self._combined(float(to(np.array([value]))[0]), to(left))
+        _, _, natural = self._combined(value, left)
+        margin = _t_quantile(self.df, alpha) * se
+        low, middle, high = back(np.array([centre - margin, centre, centre + margin])).tolist()
+        return Jackknifed(float(value), middle, natural, low, high, self.df, pseudo)
 
     def _estimates(self) -> FloatArray:
         if not self.replicates.converged.all():
@@ -207,9 +225,7 @@ class Jackknife:
             )
         return self.replicates.values  # noqa: PD011 - no frame
 
-    def _values(
-        self, function: Callable[[FloatArray], FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
+    def _values(self, function: Callable[[FloatArray], FloatArray]) -> tuple[float, FloatArray]:
         every = np.vstack([self.whole, self._estimates()])
         values = np.asarray(function(every), dtype=float)
         if values.shape != (len(every),):
@@ -217,14 +233,12 @@ class Jackknife:
                 f"the function gives shape {values.shape} for {len(every)} rows of components; it "
                 "gives one number a row, such as lambda v: v[:, 0] / v.sum(axis=1)"
             )
-        return values[0], values[1:]
+        return float(values[0]), values[1:]
 
-    def _combined(
-        self, whole: float | FloatArray, left: FloatArray
-    ) -> tuple[FloatArray, float, float]:
+    def _combined(self, whole: float, left: FloatArray) -> tuple[FloatArray, float, float]:
         """Return pseudo-values, their combined mean, and its standard error."""
         pseudo = pseudo_values(np.asarray(whole), left[:, None], self.groups)[:, 0]
-        centre, variance = float(whole), 0.0
+        centre, variance = whole, 0.0
         for group in np.unique(self.groups):
             own = pseudo[self.groups == group]
             centre += float(own.mean() - whole)
@@ -290,6 +304,7 @@ def jackknife(
         facet=name,
         replicates=replace(made, adjusted=pseudo_values(fit.values, made.values, groups)),
         whole=fit.values,
+        beta=fit.uncentre(fit.beta),
         groups=groups,
         levels=_in_words(design, levels, whole, left_out),
     )
@@ -351,6 +366,9 @@ _SCALES = {
     "log": (np.log, np.exp),
     "logit": (_logit, _inverse_logit),
 }
+
+
+_SCALE_OF: dict[str, Scale] = {"variance": "log", "share": "logit", "real": "natural"}
 
 
 def _is_inside(values: FloatArray, scale: Scale) -> BoolArray:

@@ -45,6 +45,7 @@ class Replicates:
     asked : number of replicates that were asked for
     fingerprint : what was refitted: plain text and numbers by name
     adjusted : (B, k + 1) components after an adjustment for the way of resampling; None without
+    notes : what a reader should know of them, half sentences
 
     Examples
     --------
@@ -69,6 +70,7 @@ class Replicates:
     asked: int
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     adjusted: FloatArray | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.numbers.size)
@@ -175,6 +177,7 @@ class Replicates:
             "seed": self.seed,
             "asked": self.asked,
             "fingerprint": dict(self.fingerprint),
+            "notes": self.notes,
         }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays = {name: array for name, array in arrays.items() if array is not None}
@@ -200,10 +203,8 @@ class Replicates:
                 arrays = {name: stored[name] for name in _ARRAYS if name in stored}
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
-            about["names"], about["fixed_names"] = (
-                tuple(about["names"]),
-                tuple(about["fixed_names"]),
-            )
+            for name in ("names", "fixed_names", "notes"):
+                about[name] = tuple(about[name])
             return cls(**about, **arrays)
         except FileNotFoundError:
             raise DataError(f"there is no file {path}") from None
