@@ -124,6 +124,28 @@ def test_a_profile_is_a_curve_with_its_interval():
     assert ax.get_title() == "95 %: [1.04, 3.84]"
 
 
+def test_the_profiles_of_a_fit_draw_themselves(crossed):
+    profile = crossed.profile(["a", "b"], alpha=0.1)
+    axes = profile.plot()
+    assert [ax.get_xlabel() for ax in axes] == list(profile.curves)
+    for ax, curve in zip(axes, profile.curves.values(), strict=True):
+        (left, right) = segments(ax)
+        np.testing.assert_array_equal([left[0, 0], right[0, 0]], [curve.low, curve.high])
+        # the curve crosses the quantiles of .05 and .95 at the ends
+        np.testing.assert_allclose([left[0, 1], right[1, 1]], [-1.644854, 1.644854], rtol=1e-6)
+
+
+def test_a_profile_over_decades_has_a_logarithmic_axis():
+    z = np.linspace(-2, 2, 9)
+    wide = SimpleNamespace(
+        theta=np.exp(2 * z), z=z, estimate=1.0, low=np.exp(-3.9), high=np.exp(3.9), alpha=0.05
+    )
+    near = zeta(1.0, 0.5, 2.0, z)
+    signed = SimpleNamespace(**{**vars(wide), "theta": wide.theta - 1.0})
+    axes = plots.profile({"a": wide, "b": near, "c": signed})
+    assert [ax.get_xscale() for ax in axes] == ["log", "linear", "linear"]
+
+
 def test_profiles_have_a_panel_each_and_open_ends_no_mark():
     open_end = zeta(1.0, 0.5, INF, np.linspace(-3, 1, 7))
     at_bound = SimpleNamespace(**{**vars(zeta(1.0, 0.0, 2.0, np.linspace(-1, 3, 9)))})

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["components"]
 
 _LOG_FROM = 30.0
-"""Components (or an interval and the largest of them) this many times apart need a log axis."""
+"""Components this many times apart need a logarithmic axis."""
+
+_LONG_FROM = 5.0
+"""So does an interval that reaches this many times beyond the largest component."""
 
 _LONGEST = 1e-2
 """On a log axis whiskers end this many times below the smallest component."""
@@ -106,7 +109,9 @@ def _is_log(values: FloatArray, low: FloatArray, high: FloatArray, scale: str) -
         return scale == "log"
     ends = high[np.isfinite(high)]
     longest = max(ends.max(initial=0.0), positive.max())
-    return bool(positive.max() > _LOG_FROM * positive.min() or longest > 10.0 * positive.max())
+    return bool(
+        positive.max() > _LOG_FROM * positive.min() or longest > _LONG_FROM * positive.max()
+    )
 
 
 def _limits(

@@ -15,6 +15,8 @@ from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, pyplot, tidy_axes
 __all__ = ["Curve", "profile"]
 
 _COLUMNS = 3
+_LOG_FROM = 30.0
+"""Values this many times apart need a logarithmic axis."""
 
 
 class Curve(Protocol):
@@ -48,7 +50,8 @@ def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -
 
     The interval reaches from where the curve crosses −z to where it crosses z, the normal
     quantile (dashed); both ends are marked by a line up or down to the curve, which ends before
-    −z where a parameter meets its bound first. An end at infinity has no mark.
+    −z where a parameter meets its bound first. An end at infinity has no mark. Positive values
+    that span decades have a logarithmic axis.
 
     Parameters
     ----------
@@ -91,7 +94,9 @@ def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -
 
     for ax, (name, curve) in zip(panels, curves.items(), strict=True):
         _draw(ax, name, curve)
-        ax.xaxis.set_major_locator(MaxNLocator(8 if len(panels) == 1 else 4, steps=[1, 2, 5, 10]))
+        if ax.get_xscale() == "linear":
+            most = 8 if len(panels) == 1 else 4
+            ax.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
     for ax in panels[::_COLUMNS] if axes is None else panels:
         ax.set_ylabel("ζ, signed root\nof the deviance")
     return panels
@@ -126,6 +131,9 @@ def _draw(ax: Any, name: str, curve: Curve) -> None:
             height = float(np.interp(end, theta[inside][order], z[inside][order]))
             ax.vlines(end, min(height, 0.0), max(height, 0.0), color=COLOURS[1], linewidth=1.5)
     ax.plot(curve.estimate, 0.0, marker="o", color=COLOURS[1], linestyle="none")
+    shown = theta[inside]
+    if shown.size and shown.min() > 0.0 and shown.max() > _LOG_FROM * shown.min():
+        ax.set_xscale("log")
     ax.set_title(
         f"{display.level(curve.alpha)}: {display.short_interval(curve.low, curve.high)}",
         fontsize="medium",

@@ -72,6 +72,28 @@ class Profile:
         """What the intervals do not say by themselves: ends at a bound, or none at all."""
         return tuple(note for curve in self.curves.values() for note in curve.notes)
 
+    def plot(self, axes: Sequence[Any] | None = None) -> list[Any]:
+        """Draw a zeta plot of every curve: z over the value, with the interval.
+
+        Parameters
+        ----------
+        axes : as many matplotlib axes as there are curves; those of a new figure if None
+
+        Returns
+        -------
+        list of matplotlib.axes.Axes
+
+        Raises
+        ------
+        DataError
+            If there is another number of axes.
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        return plots.profile(self.curves, axes=axes)
+
     def __str__(self) -> str:
         table = self.conf_int().to_string(header=["low", "high"])
         return "\n".join([f"Profile likelihood, {1.0 - self.alpha:.4g}", table, *self.notes])
