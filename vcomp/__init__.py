@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vcomp import ctt, datasets, ir
-    from vcomp.api import fit
+    from vcomp.api import compare, fit
     from vcomp.components import VarianceComponents
     from vcomp.ctt import cronbach_alpha
     from vcomp.dstudy import DStudy, from_components
@@ -44,6 +44,7 @@ _HOME = {
     "VarianceComponentsResults": "vcomp.results",
     "VcompError": "vcomp.exceptions",
     "VcompWarning": "vcomp.exceptions",
+    "compare": "vcomp.api",
     "cronbach_alpha": "vcomp.ctt",
     "fit": "vcomp.api",
     "from_components": "vcomp.dstudy",
@@ -62,6 +63,7 @@ __all__ = [
     "VarianceComponentsResults",
     "VcompError",
     "VcompWarning",
+    "compare",
     "cronbach_alpha",
     "ctt",
     "datasets",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from vcomp.design.rows import Missing
+from vcomp.exceptions import EstimationError
 from vcomp.formula import caller_environment
 from vcomp.model import VarianceComponentsModel
+from vcomp.results.evidence import compared_fit
 from vcomp.results.results import VarianceComponentsResults
+from vcomp.significance.compare import ModelComparison, compare_fits
 
-__all__ = ["fit"]
+__all__ = ["compare", "fit"]
 
 
 def fit(
@@ -66,3 +69,45 @@ def fit(
     environment = caller_environment(eval_env, 1)
     model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
     return model.fit(method, **options)
+
+
+def compare(*results: VarianceComponentsResults) -> ModelComparison:
+    """Compare models of the same rows by their likelihoods, each with the next smaller one.
+
+    A component that the smaller model does not have is at its bound there: the likelihood ratio
+    has a mixture of χ² (Self & Liang 1987), which the outcome names. Models that are not nested
+    have AIC and BIC only.
+
+    Parameters
+    ----------
+    *results : two or more, in any order: fitted by REML with the same fixed part, or all by ML
+
+    Returns
+    -------
+    ModelComparison
+        Its ``table`` has a row a model, with the columns npar, llf, aic, bic, statistic, df,
+        p_value and distribution; ``print`` it for reading.
+
+    Raises
+    ------
+    DataError
+        If they were not fitted to the same rows of the same response.
+    EstimationError
+        If there are fewer than two, one has no likelihood or is not at its maximum, or the
+        likelihoods are not comparable: REML with ML, or REML with different fixed parts.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("bodoff2007_alpha")
+    >>> small = vcomp.fit("score ~ (1|sys)", data)
+    >>> large = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+    >>> vcomp.compare(large, small).table["p_value"].round(3).tolist()
+    [nan, 0.213]
+    """
+    for res in results:
+        if not isinstance(res, VarianceComponentsResults):
+            raise EstimationError(
+                f"compare() takes results, such as vcomp.fit() returns, not {type(res).__name__}"
+            )
+    return compare_fits(tuple(compared_fit(res) for res in results))

@@ -304,7 +304,13 @@ class VarianceComponentsModel:
             components=label(design, self.statistics.group_sums, estimate, table),
             table=self._anova_table(estimate.method),
             cells=None if table is None else CellMeans.of(design, table),
+            response_sums=self._response_sums(),
         )
+
+    def _response_sums(self) -> tuple[float, float]:
+        """Return the mean of the response and the sum of squares about it."""
+        mean = float(self.rows.y.mean())
+        return mean, self.statistics.yy - self.nobs * (mean - self.design.origin) ** 2
 
     def _anova_table(self, method: str) -> AnovaTable | None:
         """Return the analysis of variance that belongs to a method, Method I's where none does."""

@@ -1,8 +1,7 @@
-"""Frames and tests of fixed effects, and what tests of components need of a result."""
+"""Frames and tests of fixed effects."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,7 +11,6 @@ from vcomp._typing import FloatArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.choose import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.significance.choose import ComponentFit
 from vcomp.significance.contrasts import Contrasts, contrasts_of
 from vcomp.significance.fixed_effects import (
     ContrastTest,
@@ -33,10 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.results.fitted import FittedComponents
-    from vcomp.results.record import FitRecord
 
 __all__ = [
-    "component_fit",
     "contrasts",
     "fixed_effects",
     "fixed_intervals",
@@ -56,27 +52,6 @@ class _Tests(Protocol):
     def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest: ...
 
     def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest: ...
-
-
-def component_fit(res: FittedComponents) -> ComponentFit:
-    """Return what tests of a component need of a result."""
-    record = res._record
-    model = res.model
-    return ComponentFit(
-        estimate=record.estimate,
-        table=record.table,
-        classical=record.structure.balanced and _is_closed(record),
-        stats=None if model is None else model.statistics,
-    )
-
-
-def _is_closed(record: FitRecord) -> bool:
-    """Whether with two terms what both are finer than is a term too: their spaces are orthogonal.
-
-    Balanced data whose terms are not have mean squares that depend on each other.
-    """
-    facets = record.components.facets[:-1]
-    return all(not a & b or a & b in facets for a, b in combinations(facets, 2))
 
 
 def fixed_intervals(estimate: Estimate, alpha: float) -> tuple[FloatArray, FloatArray]:

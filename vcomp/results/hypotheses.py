@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vcomp.results import fixed_tables
+from vcomp.results.evidence import component_fit
 from vcomp.results.fitted import FittedComponents
 from vcomp.significance.choose import Simulation, component_test
 from vcomp.significance.outcome import HypothesisTest
@@ -71,7 +72,7 @@ class Hypotheses(FittedComponents):
         Chosen as it is exact.
         """
         simulation = Simulation(n, rng, workers)
-        return component_test(fixed_tables.component_fit(self), term, method, simulation)
+        return component_test(component_fit(self), term, method, simulation)
 
     def fixed_effects(self, alpha: float = 0.05, ddf: str = "satterthwaite") -> pd.DataFrame:
         """Return a row a fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.

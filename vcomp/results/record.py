@@ -37,6 +37,8 @@ class FitRecord:
     components : the components with their facets, for D-studies
     table : analysis of variance; None for a mean that is not one constant
     cells : cell means of two facets, None for other designs and where there are very many
+    response_sums : mean of the response and sum of squares about it, which tell whether another
+        fit is of the same rows; None in files of older versions
     """
 
     formula: str
@@ -47,6 +49,7 @@ class FitRecord:
     components: VarianceComponents
     table: AnovaTable | None
     cells: CellMeans | None
+    response_sums: tuple[float, float] | None = None
 
     def to_json(self) -> Json:
         """Return plain lists and dicts, with the version of the format."""
@@ -61,6 +64,7 @@ class FitRecord:
             "components": self.components.to_json(),
             "table": None if self.table is None else _table_to_json(self.table),
             "cells": None if self.cells is None else self.cells.to_json(),
+            "response_sums": None if self.response_sums is None else list(self.response_sums),
         }
 
     @classmethod
@@ -89,6 +93,7 @@ class FitRecord:
     @classmethod
     def _from_plain(cls, stored: Json) -> FitRecord:
         table, cells = stored["table"], stored["cells"]
+        sums = stored.get("response_sums")
         return cls(
             formula=stored["formula"],
             response=stored["response"],
@@ -98,6 +103,7 @@ class FitRecord:
             components=VarianceComponents.from_json(stored["components"]),
             table=None if table is None else _table_from_json(table),
             cells=None if cells is None else CellMeans.from_json(cells),
+            response_sums=None if sums is None else (float(sums[0]), float(sums[1])),
         )
 
 

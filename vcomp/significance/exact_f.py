@@ -184,7 +184,9 @@ def _is_exact(
 
 def _generic(table: AnovaTable, term: int) -> FloatArray:
     """Return components with σ²_t = 0 that no accident of numbers hides a difference at."""
-    v: FloatArray = np.sqrt(2.0 + np.arange(table.df.size)) / np.maximum(table.expected.max(axis=0), 1.0)
+    v: FloatArray = np.sqrt(2.0 + np.arange(table.df.size)) / np.maximum(
+        table.expected.max(axis=0), 1.0
+    )
     v[term] = 0.0
     return v
 
