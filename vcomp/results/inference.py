@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from vcomp.results import tables
+from vcomp.results.crosscheck import CrossCheck, crosscheck
 from vcomp.results.fitted import FittedComponents
 from vcomp.uncertainty import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     import pandas as pd
 
     from vcomp.results.profile import Profile
@@ -110,3 +112,55 @@ class Inference(FittedComponents):
         if not isinstance(method, str):
             return method
         return FromComponents(self._record.components, method, negative)
+
+    def crosscheck(
+        self,
+        methods: Sequence[str] | str | None = None,
+        *,
+        n: int = 100,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+        time_limit: float | None = None,
+        progress: bool | None = None,
+    ) -> CrossCheck:
+        """Return the estimates of the other methods, and where they differ from those of this fit.
+
+        Where the model holds all methods estimate the same. Data drawn from the fit and estimated
+        by all of them show how far their estimates then lie from each other; a difference that is
+        larger tells of effects that go with how often their groups were observed, or of variances
+        that are not the same everywhere. Balanced data do not show such things: there all methods
+        agree.
+
+        Parameters
+        ----------
+        methods : as for :func:`vcomp.fit`, one or several; None for all
+        n : data sets that are drawn: each is estimated by all methods
+        rng : seed, or a generator that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
+        time_limit : seconds after which no data set is drawn
+        progress : whether to show a bar; None for one where stderr is a terminal
+
+        Returns
+        -------
+        CrossCheck
+            with ``table``, ``fixed_effects``, ``excluded`` (methods that do not apply, and why),
+            ``agrees`` and ``summary()``
+
+        Raises
+        ------
+        EstimationError
+            If a method is not known, a number is not one that can be, or no component is above 0.
+        DataError
+            If the result was loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> check = res.crosscheck(["anova", "ml"], n=50)
+        >>> check.agrees
+        True
+        """
+        access = self._access()
+        return crosscheck(access, methods, n, rng, workers, time_limit, progress)
