@@ -155,7 +155,8 @@ def facet_bootstrap(
     ------
     EstimationError
         If a facet is not one of the random part, has fewer than two levels to draw from, or an
-        option is not one that it can have; or if no resample could be fitted.
+        option is not one that it can have; if no resample could be fitted, or an adjustment is
+        asked for where components are held.
     DataError
         If the file is not one of replicates, or of another fit, seed or facet.
 
@@ -170,6 +171,11 @@ def facet_bootstrap(
     check_time_limit(time_limit)
     if not isinstance(adjust, bool | np.bool_):
         raise EstimationError(f"adjust is True or False, not {adjust!r}")
+    if adjust and components.held:
+        raise EstimationError(
+            f"there is no adjustment where {', '.join(components.held)} is held: it is one of "
+            "estimates; use adjust=False"
+        )
     seed = seed_from(rng)
     sample = FacetSample(design, fit.stats, names)
     fingerprint = {**fit.fingerprint(), "facets": list(names)}
