@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.components import VarianceComponents, closure
@@ -283,6 +283,7 @@ QUANTITY = {
 
 
 @pytest.mark.parametrize("quantity", QUANTITY)
+@settings(deadline=None)
 @given(
     values=st.lists(st.floats(0.1, 10.0), min_size=7, max_size=7),
     root=st.lists(st.floats(-1.0, 1.0), min_size=49, max_size=49),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -14,9 +14,12 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, RESIDUAL, VarianceComponents
+from vcomp.dstudy.estimate import Asked, MeanOfScores, estimate_quantity
 from vcomp.dstudy.plan import gstudy_design, positive_size
 from vcomp.dstudy.study import DStudy, dstudy
 from vcomp.exceptions import PlanError
+from vcomp.uncertainty import FromComponents
+from vcomp.uncertainty.estimated import EstimatedQuantity
 
 __all__ = ["PublishedComponents", "from_components"]
 
@@ -49,6 +52,7 @@ class PublishedComponents:
         sizes: Mapping[str, Any] | None = None,
         alpha: float = 0.05,
         negative: str = "zero",
+        method: str = "auto",
         **n: Any,
     ) -> DStudy:
         """Return what planned measurements would be worth; see :func:`vcomp.dstudy.dstudy`.
@@ -60,6 +64,7 @@ class PublishedComponents:
         sizes : like `n`, for facets whose names are no Python names or those of other parameters
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` takes negative components as zero, ``"keep"`` as they are
+        method : of the intervals, ``"mls"``, ``"log"``, ``"wald"`` or ``"auto"``
         **n : one size or several for each facet
 
         Raises
@@ -89,7 +94,44 @@ class PublishedComponents:
             sizes=sizes,
             alpha=alpha,
             negative=negative,
+            method=method,
             **n,
+        )
+
+    def estimate(
+        self,
+        what: str | Callable[..., Any],
+        *,
+        alpha: float = 0.05,
+        method: str = "auto",
+        design: str | None = None,
+        object: str | None = None,  # noqa: A002 - the word of the field
+        sizes: Mapping[str, Any] | None = None,
+        negative: str | None = None,
+        target: float | None = None,
+        coefficient: str | None = None,
+        facet: str | None = None,
+        **n: Any,
+    ) -> EstimatedQuantity:
+        """Return a quantity with its standard error and interval, where cov is known.
+
+        See :meth:`vcomp.results.inference.Inference.estimate`; profiles and bootstrap need the
+        data, and are not there.
+
+        Examples
+        --------
+        >>> published = from_components({"p": 2.0, "Residual": 4.0}, cov=[[0.5, 0], [0, 0.1]])
+        >>> print(published.estimate("p", method="wald"))
+        p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
+        """
+        asked = Asked(design, object, {**(sizes or {}), **n}, negative, target, coefficient, facet)
+        return estimate_quantity(
+            self.components,
+            what,
+            lambda policy: FromComponents(self.components, method, policy),
+            MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False),
+            asked,
+            alpha,
         )
 
     def summary(self) -> Any:

@@ -21,7 +21,13 @@ from vcomp.uncertainty.quantity import Quantities
 from vcomp.uncertainty.taken import take_components
 from vcomp.uncertainty.two_way import ARTEAGA, FELDT, arteaga_interval, feldt_interval
 
-__all__ = ["SYMBOLS", "Requirement", "required_size"]
+__all__ = [
+    "SYMBOLS",
+    "Requirement",
+    "check_requirement",
+    "required_size",
+    "requirement_ratio",
+]
 
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 """The coefficients as they are printed."""
@@ -124,13 +130,8 @@ def required_size(
     >>> study.required(target=0.8, coefficient="Phi").n
     40
     """
-    _check(target, coefficient)
-    facet = _facet(facet, plan)
-    # The G-study's own plan shows effective sizes, which belong together: 33.7 documents a topic
-    # beside 1.4 topics. With another number of topics it is the G-study's sizes that hold.
-    own = components.sizes if plan.inverse_n else {}
-    first = zip(plan.facets, plan.sizes[0], strict=True)
-    held = {f: own.get(f, n) for f, n in first if f != facet}
+    facet = check_requirement(plan, target, coefficient, facet)
+    held = _held(components, plan, facet)
     universe, a, b = _split(components, plan, coefficient, facet, held)
     room = universe * (1 - target) / target - a
     values = take_components(components, negative).values
@@ -150,6 +151,45 @@ def required_size(
         found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
         ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
     return Requirement(coefficient, target, facet, n, *ends, alpha, held, method, why)
+
+
+def check_requirement(plan: DStudyPlan, target: float, coefficient: str, facet: str | None) -> str:
+    """Return the facet that is meant.
+
+    Raises
+    ------
+    PlanError
+        The target, coefficient or facet is not one that can be.
+    """
+    _check(target, coefficient)
+    return _facet(facet, plan)
+
+
+def requirement_ratio(
+    components: VarianceComponents, plan: DStudyPlan, target: float, coefficient: str, facet: str
+) -> Quantities:
+    """Return the size n = B/(τ(1 − π)/π − A) that a coefficient needs as a ratio of components.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study, the first of which holds the other facets
+    target : π
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    facet : whose size is asked for
+    """
+    held = _held(components, plan, facet)
+    universe, a, b = _split(components, plan, coefficient, facet, held)
+    room = universe * (1 - target) / target - a
+    return Quantities("ratio", b[None, :], room[None, :])
+
+
+def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
+    # The G-study's own plan shows effective sizes, which belong together: 33.7 documents a topic
+    # beside 1.4 topics. With another number of topics it is the G-study's sizes that hold.
+    own = components.sizes if plan.inverse_n else {}
+    first = zip(plan.facets, plan.sizes[0], strict=True)
+    return {f: own.get(f, n) for f, n in first if f != facet}
 
 
 def _two_way_ends(

@@ -17,7 +17,6 @@ from vcomp.dstudy.requirement import Requirement, required_size
 from vcomp.dstudy.two_way import two_way_plans, two_way_table
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.uncertainty.limits import FromComponents, IntervalSource, Limits
-from vcomp.uncertainty.quantity import Quantities
 from vcomp.uncertainty.two_way import (
     ARTEAGA,
     FELDT,
@@ -259,40 +258,8 @@ def dstudy(
     if twice:
         raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
     plan = make_plans(components, design, object, {**(sizes or {}), **n})
-    source = interval_source(components, method, negative) if isinstance(method, str) else method
+    source = FromComponents(components, method, negative) if isinstance(method, str) else method
     return project(components, plan, alpha=alpha, negative=negative, source=source)
-
-
-def interval_source(components: VarianceComponents, method: str, negative: str) -> IntervalSource:
-    """Return what gives the intervals of a D-study from components alone.
-
-    Raises
-    ------
-    PlanError
-        If the method is not known, or has no intervals of coefficients.
-    """
-    if method == "f":
-        return _F(components, "mls", negative)
-    if method == "satterthwaite":
-        raise PlanError(
-            "Satterthwaite's interval is one of a variance, not of a coefficient; intervals of a "
-            "D-study are 'auto', 'f', 'mls', 'log' or 'wald'"
-        )
-    return FromComponents(components, method, negative)
-
-
-@dataclass(frozen=True)
-class _F:
-    """F quantiles for coefficients, and for error variances what is exact for mean squares."""
-
-    components: VarianceComponents
-    others: str
-    negative: str
-
-    method = "f"
-
-    def limits(self, q: Quantities, alpha: float) -> Limits:
-        return FromComponents(self.components, self.others, self.negative).limits(q, alpha)
 
 
 def project(
@@ -334,11 +301,15 @@ def project(
     source = local if source is None else source
     made = quantities(weights(components, plan))
     columns = {name: q.values(local.taken.values) for name, q in made.items()}
-    by_f = _by_f(components, plan, alpha, source.method)
+    by_f = f_intervals(components, plan, alpha, source.method)
     methods: dict[str, str] = {}
     said: list[str] = []
     for name in QUANTITIES:
-        found = _combined(source.limits(made[name], alpha), by_f.get(name))
+        f = by_f.get(name)
+        if f is not None and f.spoken.all():
+            found = Limits(f.low, f.high, f.method)
+        else:
+            found = _combined(source.limits(made[name], alpha), f)
         columns |= {
             f"{name}_se": local.standard_errors(made[name]),
             f"{name}_low": found.low,
@@ -353,7 +324,7 @@ def project(
 
 
 @dataclass(frozen=True, slots=True)
-class _FLimits:
+class FLimits:
     """Intervals from F quantiles of the plans that the mean squares speak about."""
 
     low: FloatArray
@@ -363,18 +334,20 @@ class _FLimits:
     n_replicates: int
 
 
-def _by_f(
+def f_intervals(
     components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
-) -> dict[str, _FLimits]:
-    """Return the intervals that a complete two-way table gives from F quantiles."""
+) -> dict[str, FLimits]:
+    """Return the intervals of Eρ² and Φ that a complete two-way table gives from F quantiles.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+    alpha : intervals have confidence 1 − alpha
+    method : that was asked for; none but ``"auto"`` and ``"f"`` takes these
+    """
     table = two_way_table(components, plan) if method in ("auto", "f") else None
     spoken = two_way_plans(table, plan)
-    if method == "f" and not spoken.all():
-        raise PlanError(
-            "method='f' takes Eρ² and Φ from the mean squares of a complete two-way table with "
-            "both main effects in the model, crossed in the D-study too, and as many replicates; "
-            "for these plans use method='mls'"
-        )
     if table is None or not spoken.any():
         return {}
     column = plan.facets.index(table.columns)
@@ -382,7 +355,7 @@ def _by_f(
     found = {}
     for name, (interval, of, words) in _F_INTERVALS.items():
         low, high = (of(end, n) for end in interval(table, alpha))
-        found[name] = _FLimits(low, high, words, spoken, table.n_replicates)
+        found[name] = FLimits(low, high, words, spoken, table.n_replicates)
     return found
 
 
@@ -392,7 +365,7 @@ _F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-def _combined(other: Limits, by_f: _FLimits | None) -> Limits:
+def _combined(other: Limits, by_f: FLimits | None) -> Limits:
     """Return F intervals where there are any, else the others."""
     if by_f is None:
         return other

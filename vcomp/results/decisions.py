@@ -9,7 +9,7 @@ from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy import DStudy, dstudy
 from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
 from vcomp.exceptions import PlanError
-from vcomp.results.fitted import FittedComponents
+from vcomp.results.inference import Inference, IntervalMethod
 from vcomp.results.universe_scores import universe_scores
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Decisions"]
 
 
-class Decisions(FittedComponents):
+class Decisions(Inference):
     """D-studies and rank accuracy of a fit."""
 
     @property
@@ -46,6 +46,7 @@ class Decisions(FittedComponents):
         sizes: Mapping[str, Any] | None = None,
         alpha: float = 0.05,
         negative: str = "zero",
+        method: IntervalMethod = "auto",
         **n: Any,
     ) -> DStudy:
         """Return what planned measurements would be worth: error variances, Eρ² and Φ.
@@ -59,6 +60,9 @@ class Decisions(FittedComponents):
             G-study's own, with the exact effective sizes of unbalanced data
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` takes negative components as zero, ``"keep"`` as estimated
+        method : of the intervals, as in :meth:`conf_int`. ``"auto"`` takes Eρ² and Φ of a complete
+            two-way design from F quantiles (``"f"``: Feldt, Arteaga et al.), all else by modified
+            large samples
 
         Raises
         ------
@@ -82,6 +86,7 @@ class Decisions(FittedComponents):
             sizes=sizes,
             alpha=alpha,
             negative=negative,
+            method=self.interval_source(method, negative),
             **n,
         )
 

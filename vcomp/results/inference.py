@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from vcomp.dstudy.estimate import Asked, MeanOfScores, estimate_quantity
+from vcomp.resampling import Replicates, parametric_bootstrap
 from vcomp.results import tables
 from vcomp.results.crosscheck import CrossCheck, crosscheck
 from vcomp.results.fitted import FittedComponents
-from vcomp.uncertainty import FromComponents, IntervalSource
+from vcomp.uncertainty import IntervalSource
+from vcomp.uncertainty.estimated import EstimatedQuantity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
 
     import numpy as np
     import pandas as pd
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Inference", "IntervalMethod"]
 
-IntervalMethod: TypeAlias = str | IntervalSource
+IntervalMethod: TypeAlias = str | IntervalSource | Replicates
 """The name of a method, or what gives intervals itself, such as bootstrap replicates."""
 
 
@@ -37,6 +41,9 @@ class Inference(FittedComponents):
             ``"mls"``, which ``"auto"`` takes
                 modified large sample: exact for the residual of balanced data, near to its level
                 for all components, at their bound zero as well
+            ``"f"``
+                the same where ratios have an exact F, and nothing else for them: two mean squares
+                of a balanced design
             ``"satterthwaite"``
                 χ² with ν = 2 (σ̂²/se)²; a component at its bound or below has none (nan)
             ``"log"``, ``"wald"``
@@ -55,6 +62,75 @@ class Inference(FittedComponents):
             If alpha is not between 0 and 1.
         """
         return tables.conf_int(self, alpha, self.interval_source(method))
+
+    def estimate(
+        self,
+        what: str | Callable[..., Any],
+        *,
+        alpha: float = 0.05,
+        method: IntervalMethod = "auto",
+        design: str | None = None,
+        object: str | None = None,  # noqa: A002 - the word of the field
+        sizes: Mapping[str, Any] | None = None,
+        negative: str | None = None,
+        target: float | None = None,
+        coefficient: str | None = None,
+        facet: str | None = None,
+        cut: float | None = None,
+        **n: Any,
+    ) -> EstimatedQuantity:
+        """Return estimate, standard error and interval of any quantity made of components.
+
+        Parameters
+        ----------
+        what : one of
+
+            a component, a sum of components, a ratio of two, a root
+                ``"sys"``, ``"sys + topic"``, ``"sys / (sys + Residual/50)"``, ``"sd(sys)"``,
+                ``"share(sys)"``, ``"total"``
+            what a D-study projects
+                ``"universe_var"``, ``"rel_err_var"`` σ²(δ), ``"abs_err_var"`` σ²(Δ), ``"Erho2"``,
+                ``"Phi"``, ``"rel_sem"`` and ``"abs_sem"`` (standard errors of measurement),
+                ``"rel_signal_noise"`` and ``"abs_signal_noise"``; ``"Phi_lambda"``, with the cut
+                score ``cut=``; ``"n"``, the required size of ``facet=`` for ``target=`` (.95) of
+                ``coefficient=`` (``"Erho2"``)
+            a function
+                of a pandas Series of the components, such as ``lambda v: v["sys"] ** 0.5``
+        alpha : the interval has confidence 1 − alpha
+        method : of the interval, as in :meth:`conf_int`; functions have ``"wald"``, ``"log"``,
+            ``"profile"`` and ``"bootstrap"``
+        design, object, sizes, **n : the plan of a D-study, as in :meth:`dstudy`
+        negative : take negative estimates as ``"zero"``, as D-studies do, or ``"keep"`` them
+
+        Raises
+        ------
+        EstimationError
+            If the quantity or method is not known, or do not go together.
+        PlanError
+            If the plan cannot be, or alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> print(res.estimate("sys / (sys + Residual)", alpha=0.2))
+        sys / (sys + Residual) = 0.586 (standard error 0.258), 80 % interval [0.152, 0.854] by \
+        modified large sample (Graybill and Wang 1980; Ting et al. 1990)
+        >>> res.estimate("Phi", topic=6).estimate == res.dstudy(topic=6).table["Phi"][0]
+        True
+        """
+        asked = Asked(
+            design, object, {**(sizes or {}), **n}, negative, target, coefficient, facet, cut
+        )
+        estimate, design_columns = self._record.estimate, self._record.exog_names
+        return estimate_quantity(
+            self._record.components,
+            what,
+            lambda policy: self.interval_source(method, policy),
+            MeanOfScores(estimate.beta, estimate.cov_beta, design_columns == ("Intercept",)),
+            asked,
+            alpha,
+        )
 
     def gstudy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row a component: estimate, se, ci_low, ci_high and percent.
@@ -109,9 +185,9 @@ class Inference(FittedComponents):
         method : its name, or a source itself
         negative : how the delta method takes negative estimates, ``"keep"`` or ``"zero"``
         """
-        if not isinstance(method, str):
-            return method
-        return FromComponents(self._record.components, method, negative)
+        from vcomp.results.sources import source_of
+
+        return source_of(self, method, negative)
 
     def crosscheck(
         self,
@@ -164,3 +240,68 @@ class Inference(FittedComponents):
         """
         access = self._access()
         return crosscheck(access, methods, n, rng, workers, time_limit, progress)
+
+    def bootstrap(
+        self,
+        n: int = 1000,
+        *,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+        time_limit: float | None = None,
+        path: str | PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> Replicates:
+        """Return estimates of `n` data sets drawn from the fitted model: a parametric bootstrap.
+
+        Every data set is estimated by the method, and with the options, of this fit. Where the
+        design has orthogonal strata their sufficient statistics are drawn, and the number of rows
+        does not matter; elsewhere rows are simulated.
+
+        Parameters
+        ----------
+        n : number of replicates
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
+        time_limit : seconds after which no replicate is begun; what is done is kept, with a
+            warning
+        path : of a file that the replicates are saved to every half minute, at the end, and when
+            the work is interrupted. If it is there already, they are continued from it (after a
+            generator with the file's seed); :meth:`vcomp.resampling.Replicates.load` reads it
+        progress : whether to show a bar; None for one where stderr is a terminal
+
+        Raises
+        ------
+        EstimationError
+            If an option is not of that form, or no component is estimated above zero.
+        DataError
+            If the result was loaded without its rows, or the file is not one of replicates of this
+            fit and seed.
+
+        Warns
+        -----
+        VcompWarning
+            If negative components are taken as zero, the time limit ended the work, or estimations
+            did not converge.
+
+        References
+        ----------
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> replicates = res.bootstrap(200, rng=1)
+        >>> replicates.frame["var(sys)"].between(0.0, 0.05).all()
+        True
+        """
+        return parametric_bootstrap(
+            self._access().generating(),
+            n,
+            rng=rng,
+            workers=workers,
+            time_limit=time_limit,
+            path=path,
+            progress=progress,
+        )

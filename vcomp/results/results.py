@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from vcomp.results import tables
 from vcomp.results.decisions import Decisions
 from vcomp.results.hypotheses import Hypotheses
-from vcomp.results.inference import Inference, IntervalMethod
+from vcomp.results.inference import IntervalMethod
+from vcomp.results.levels import ByLevels
 from vcomp.results.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["VarianceComponentsResults"]
 
 
-class VarianceComponentsResults(Inference, Hypotheses, Decisions, Predictions):
+class VarianceComponentsResults(Decisions, Hypotheses, ByLevels, Predictions):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,

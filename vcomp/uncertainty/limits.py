@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -13,13 +13,18 @@ from vcomp.components import VarianceComponents
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.uncertainty import delta
 from vcomp.uncertainty.mean_squares import MeanSquares, mean_squares
-from vcomp.uncertainty.modified_large_sample import linear_limits, ratio_limits
-from vcomp.uncertainty.quantity import Quantities
+from vcomp.uncertainty.modified_large_sample import (
+    linear_limits,
+    ratio_limits,
+    rests_on_two,
+)
+from vcomp.uncertainty.quantity import Quantities, Scale, Smooth
 from vcomp.uncertainty.taken import Taken, take_components
 
 __all__ = [
     "AT_BOUND",
     "BELOW_ZERO",
+    "EXACT_F",
     "LOGIT_SCALE",
     "LOG_SCALE",
     "MODIFIED_LARGE_SAMPLE",
@@ -30,9 +35,11 @@ __all__ = [
     "Limits",
     "check_local_method",
     "cut",
+    "delta_limits",
 ]
 
 MODIFIED_LARGE_SAMPLE = "modified large sample (Graybill and Wang 1980; Ting et al. 1990)"
+EXACT_F = "exact F of two mean squares"
 SATTERTHWAITE = "Satterthwaite"
 WALD = "Wald"
 LOG_SCALE = "delta method on the log scale"
@@ -41,7 +48,7 @@ LOGIT_SCALE = "delta method on the logit scale"
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
 BELOW_ZERO = "where even the upper limit would be below 0, both are 0"
 
-LOCAL_METHODS = ("auto", "mls", "satterthwaite", "wald", "log")
+LOCAL_METHODS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +75,7 @@ class IntervalSource(Protocol):
     def method(self) -> str:
         """Its name, as the user gives it."""
 
-    def limits(self, quantities: Quantities, alpha: float) -> Limits:
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha."""
 
 
@@ -79,8 +86,10 @@ class FromComponents:
     Parameters
     ----------
     components : of the G-study
-    method : ``"mls"`` (which ``"auto"`` takes), ``"satterthwaite"``, ``"wald"`` or ``"log"``
+    method : ``"mls"`` (which ``"auto"`` takes), ``"f"`` (the same, and nothing but exact for
+        ratios), ``"satterthwaite"``, ``"wald"`` or ``"log"``
     negative : how negative estimates are taken by all but ``"mls"``, ``"keep"`` or ``"zero"``
+    beta, cov_beta : fixed effects and their covariance, for functions that depend on them
 
     Raises
     ------
@@ -100,11 +109,13 @@ class FromComponents:
     components: VarianceComponents
     method: str = "auto"
     negative: str = "keep"
+    beta: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cov_beta: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __post_init__(self) -> None:
         check_local_method(self.method)
 
-    def limits(self, quantities: Quantities, alpha: float) -> Limits:
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
 
         Raises
@@ -115,9 +126,13 @@ class FromComponents:
             If alpha is not between 0 and 1
         """
         check_alpha(alpha)
+        if isinstance(quantities, Smooth):
+            return self._of_function(quantities, alpha)
         if self.method == "auto" and self.squares is None:
             return replace(self, method="log").limits(quantities, alpha)
-        if self.method in ("auto", "mls"):
+        if self.method == "f":
+            self._check_two(quantities)
+        if self.method in ("auto", "mls", "f"):
             return self._modified_large_sample(quantities, alpha)
         if self.method == "satterthwaite" and quantities.form not in ("linear", "root"):
             raise EstimationError(
@@ -126,8 +141,18 @@ class FromComponents:
             )
         return self._by_delta(quantities, alpha)
 
-    def standard_errors(self, quantities: Quantities) -> FloatArray:
+    def values(self, quantities: Quantities | Smooth) -> FloatArray:
+        """Return the quantities at the estimates, (m,)."""
+        if isinstance(quantities, Smooth):
+            return np.array([quantities.function(self.taken.values, self.beta)])
+        return quantities.values(self.taken.values)
+
+    def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
         """Return the delta method's standard errors; nan where only what is unsure matters."""
+        if isinstance(quantities, Smooth):
+            by_v, by_beta = quantities.slopes(self.taken.values, self.beta)
+            se = delta.standard_errors(by_v[None, :], self.taken.cov, self.unsure)
+            return np.sqrt(np.square(se) + by_beta @ self.cov_beta @ by_beta)
         gradients = quantities.gradients(self.taken.values)
         return delta.standard_errors(gradients, self.taken.cov, self.unsure)
 
@@ -164,7 +189,20 @@ class FromComponents:
         low, high = np.where(silent, np.nan, low), np.where(silent, np.nan, high)
         found = cut(q, low, high)
         notes = [*found.notes, *self._at_bound(q)]
-        return replace(found, method=MODIFIED_LARGE_SAMPLE, notes=tuple(notes))
+        exact = self.method == "f" and q.form in ("ratio", "share")
+        words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
+        return replace(found, method=words, notes=tuple(notes))
+
+    def _check_two(self, q: Quantities) -> None:
+        """Refuse ratios that have no exact F."""
+        squares = self.squares
+        if q.form in ("linear", "root") or squares is None:
+            return
+        if not rests_on_two(squares, q.a, q.denominator):
+            raise EstimationError(
+                "method='f' is for ratios that rest on two independent mean squares of a balanced "
+                "design, and for Φ of a complete two-way table; use method='mls'"
+            )
 
     def _says_nothing(self, squares: MeanSquares, q: Quantities) -> BoolArray:
         """Return where all components that matter were neither estimated nor held."""
@@ -184,24 +222,37 @@ class FromComponents:
         return [AT_BOUND] if bound and bool((zero & (q.a != 0.0).any(axis=1)).any()) else []
 
     def _by_delta(self, q: Quantities, alpha: float) -> Limits:
-        values, se = q.values(self.taken.values), self.standard_errors(q)
-        if self.method == "wald":
-            low, high = delta.wald_interval(values, se, alpha)
-            name = WALD
-        elif self.method == "satterthwaite":
+        values, se = self.values(q), self.standard_errors(q)
+        if self.method == "satterthwaite":
             power = 2.0 if q.form == "root" else 1.0
             # of a standard deviation by its variance
             spread = se * (2.0 * values if q.form == "root" else 1.0)
             ends = delta.satterthwaite_interval(values**power, spread, alpha)
             low, high = ends[0] ** (1.0 / power), ends[1] ** (1.0 / power)
-            name = SATTERTHWAITE
-        elif q.scale == "share":
-            low, high = delta.logit_interval(values, se, alpha)
-            name = LOGIT_SCALE
-        else:
-            low, high = delta.log_interval(values, se, alpha)
-            name = LOG_SCALE
-        return Limits(low, high, name if np.isfinite(low).any() else "")
+            return Limits(low, high, SATTERTHWAITE if np.isfinite(low).any() else "")
+        return delta_limits(values, se, alpha, "real" if self.method == "wald" else q.scale)
+
+    def _of_function(self, q: Smooth, alpha: float) -> Limits:
+        if self.method not in ("auto", "wald", "log"):
+            raise EstimationError(
+                f"method={self.method!r} has no interval of any function of the components; "
+                "'wald', 'log', 'profile' and 'bootstrap' have one"
+            )
+        scale: Scale = q.scale if self.method == "auto" else "real"
+        if self.method == "log":
+            scale = "variance" if q.scale == "real" else q.scale
+        return delta_limits(self.values(q), self.standard_errors(q), alpha, scale)
+
+
+def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale) -> Limits:
+    """Return intervals that are normal on the natural, log or logit scale."""
+    interval, name = {
+        "real": (delta.wald_interval, WALD),
+        "variance": (delta.log_interval, LOG_SCALE),
+        "share": (delta.logit_interval, LOGIT_SCALE),
+    }[scale]
+    low, high = interval(values, se, alpha)
+    return Limits(low, high, name if np.isfinite(low).any() else "")
 
 
 def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:

@@ -18,7 +18,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.uncertainty.mean_squares import MeanSquares
 
-__all__ = ["linear_limits", "ratio_limits"]
+__all__ = ["linear_limits", "ratio_limits", "rests_on_two"]
 
 _ENDLESS = 1e6
 """An upper limit beyond so many times the estimate is none: ∞."""
@@ -109,6 +109,20 @@ def ratio_limits(
     with np.errstate(divide="ignore"):
         low, high = (size * t / (1.0 - t) for t in (end(1.0), end(-1.0)))
     return np.where(top > 0.0, low, 0.0), np.where(top > 0.0, high, 0.0)
+
+
+def rests_on_two(squares: MeanSquares, a: FloatArray, b: FloatArray) -> bool:
+    """Return whether ratios a'σ²/b'σ² depend on two independent mean squares of a balanced design.
+
+    Then :func:`ratio_limits` are exact.
+    """
+    used = (squares.coefficients(a) != 0.0) | (squares.coefficients(b) != 0.0)
+    scale = np.maximum(np.abs(squares.coefficients(a)), np.abs(squares.coefficients(b)))
+    used &= scale * squares.values > 1e-9 * (scale * squares.values).max(axis=1, keepdims=True)
+    whole = np.abs(squares.df - np.round(squares.df)) < 1e-5 * squares.df
+    correlated = (squares.correlation != 0.0).sum(axis=1) > 1
+    independent = whole & ~correlated
+    return bool((used.sum(axis=1) <= 2).all() and not (used & ~independent).any())
 
 
 @dataclass

@@ -105,8 +105,10 @@ class Smooth:
     function : f(σ², β) of (k,) and (p,) arrays
     slopes : its gradients by both, (k,) and (p,)
     scale : where its values lie
+    uses_fixed : whether it depends on the fixed effects
     """
 
     function: Callable[[FloatArray, FloatArray], float]
     slopes: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     scale: Scale = "real"
+    uses_fixed: bool = False

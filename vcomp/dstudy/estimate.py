@@ -1,0 +1,275 @@
+"""Any quantity that is made of components: estimate, standard error, interval, by one mechanism.
+
+A quantity is a component, a sum or ratio of components, what a D-study projects, or a function
+that the user writes; :mod:`vcomp.uncertainty` has the intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.components import VarianceComponents
+from vcomp.dstudy.plan import DStudyPlan, make_plans
+from vcomp.dstudy.project import QUANTITIES, quantities, weights
+from vcomp.dstudy.requirement import check_requirement, requirement_ratio
+from vcomp.dstudy.study import f_intervals, project
+from vcomp.exceptions import EstimationError, PlanError, check_alpha
+from vcomp.uncertainty import FromComponents, IntervalSource, Limits, Quantities, Smooth
+from vcomp.uncertainty.estimated import EstimatedQuantity
+from vcomp.uncertainty.expression import read_quantity
+from vcomp.uncertainty.function import smooth_of
+from vcomp.uncertainty.quantity import Form
+
+__all__ = ["DSTUDY_QUANTITIES", "Asked", "MeanOfScores", "estimate_quantity"]
+
+DSTUDY_QUANTITIES = (
+    "universe_var", *QUANTITIES, "rel_sem", "abs_sem", "rel_signal_noise", "abs_signal_noise",
+    "Phi_lambda", "n",
+)  # fmt: skip
+"""Names of quantities that need a plan."""
+
+_OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
+
+
+@dataclass(frozen=True, slots=True)
+class MeanOfScores:
+    """The mean that criteria are compared with, and its variance; None where it is not known."""
+
+    beta: FloatArray
+    cov_beta: FloatArray
+    is_mean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a quantity beside its name; see :func:`estimate_quantity`."""
+
+    design: str | None = None
+    object: str | None = None
+    sizes: Mapping[str, Any] | None = None
+    negative: str | None = None
+    target: float | None = None
+    coefficient: str | None = None
+    facet: str | None = None
+    cut: float | None = None
+
+
+def estimate_quantity(
+    components: VarianceComponents,
+    what: str | Callable[..., Any],
+    source_of: Callable[[str], IntervalSource],
+    mean: MeanOfScores,
+    asked: Asked,
+    alpha: float,
+) -> EstimatedQuantity:
+    """Return estimate, standard error and interval of a quantity.
+
+    Parameters
+    ----------
+    components : of the G-study
+    what : a component; a sum of components, a ratio of such sums, or a root, see
+        :func:`~vcomp.uncertainty.expression.read_quantity`; one of :data:`DSTUDY_QUANTITIES`; or
+        a function of a Series of the components
+    source_of : makes what gives the intervals from a policy for negative estimates
+    mean : of the scores
+    asked : plan and options
+    alpha : the interval has confidence 1 − alpha
+
+    Raises
+    ------
+    EstimationError
+        If the quantity is not known, or the method has no interval of it.
+    PlanError
+        If the plan cannot be, is more than one, or an option is not one of the quantity.
+    """
+    check_alpha(alpha)
+    given = {k: getattr(asked, k) for k in ("target", "coefficient", "facet", "cut")}
+    allowed = _OPTIONS.get(what, ()) if isinstance(what, str) else ()
+    strange = [k for k, value in given.items() if value is not None and k not in allowed]
+    if strange:
+        homes = {k: name for name, options in _OPTIONS.items() for k in options}
+        raise PlanError(f"{strange[0]}= is an option of {homes[strange[0]]!r}, not of {what!r}")
+    if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
+        return _of_plan(components, what, source_of(asked.negative or "zero"), mean, asked, alpha)
+    if asked.design is not None or asked.object is not None or asked.sizes:
+        raise PlanError(
+            f"{what!r} needs no plan: design=, object= and sizes are for "
+            f"{', '.join(DSTUDY_QUANTITIES)}"
+        )
+    source, local = source_of(asked.negative or "keep"), _local(components, mean, asked, "keep")
+    if isinstance(what, str):
+        return _estimated(what, read_quantity(what, components.names), source, local, alpha)
+    if not callable(what):
+        raise EstimationError(
+            f"a quantity is a text such as 'sys / total', or a function of the components; not "
+            f"{what!r}"
+        )
+    name = getattr(what, "__name__", "function").replace("<lambda>", "function")
+    return _estimated(name, smooth_of(what, components.names), source, local, alpha)
+
+
+def _local(
+    components: VarianceComponents, mean: MeanOfScores, asked: Asked, default: str
+) -> FromComponents:
+    negative = asked.negative or default
+    return FromComponents(components, "auto", negative, mean.beta, mean.cov_beta)
+
+
+def _estimated(
+    name: str, q: Quantities | Smooth, source: IntervalSource, local: FromComponents, alpha: float
+) -> EstimatedQuantity:
+    """Return a quantity with its interval."""
+    value, se = float(local.values(q)[0]), float(local.standard_errors(q)[0])
+    if np.isnan(value):
+        raise EstimationError(
+            f"{name} is not defined at these estimates: a denominator is zero or negative, or "
+            "there is a root of a negative number"
+        )
+    found = source.limits(q, alpha)
+    low, high = float(found.low[0]), float(found.high[0])
+    notes = [*found.notes, *_taken_as_zero(q, local)]
+    if np.isnan(low):
+        notes.append(
+            "no interval: what it depends on has no standard error, or the covariance matrix of "
+            "the components is not known"
+        )
+    elif np.isnan(se):
+        notes.append(
+            "no standard error: a component that it rests on is at its bound, or taken so"
+        )
+    return EstimatedQuantity(name, value, se, low, high, alpha, found.method, tuple(notes))
+
+
+def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
+    """Say which negative estimates a quantity takes as zero."""
+    names = local.components.names
+    used = np.ones(len(names), dtype=bool)
+    if isinstance(q, Quantities):
+        used = q.a[0] != 0.0 if q.b is None else (q.a[0] != 0.0) | (q.b[0] != 0.0)
+    zeroed = [
+        f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
+    ]
+    return [f"{', '.join(zeroed)} below zero taken as 0"] if zeroed else []
+
+
+def _of_plan(
+    components: VarianceComponents,
+    what: str,
+    source: IntervalSource,
+    mean: MeanOfScores,
+    asked: Asked,
+    alpha: float,
+) -> EstimatedQuantity:
+    plan = make_plans(components, asked.design, asked.object, asked.sizes)
+    if len(plan.sizes) > 1:
+        raise PlanError(
+            f"{what!r} is estimated for one plan, and these sizes make {len(plan.sizes)}; use "
+            "dstudy(…).table for several"
+        )
+    local = _local(components, mean, asked, "zero")
+    if what == "n":
+        return _required(components, plan, source, local, asked, alpha)
+    if what == "Phi_lambda":
+        return _estimated(what, _phi_lambda(components, plan, mean, asked), source, local, alpha)
+    name, form = _PLANNED[what]
+    q = quantities(weights(components, plan))[name]
+    if form == "share":
+        f = f_intervals(components, plan, alpha, source.method).get(name)
+        if f is not None and f.spoken.all():
+            source = _Fixed(Limits(f.low, f.high, f.method))
+    else:
+        q = Quantities(form, q.a, q.b)
+    return _estimated(what, q, source, local, alpha)
+
+
+_PLANNED: dict[str, tuple[str, Form]] = {
+    "universe_var": ("universe_var", "linear"),
+    "rel_err_var": ("rel_err_var", "linear"),
+    "abs_err_var": ("abs_err_var", "linear"),
+    "rel_sem": ("rel_err_var", "root"),
+    "abs_sem": ("abs_err_var", "root"),
+    "Erho2": ("Erho2", "share"),
+    "Phi": ("Phi", "share"),
+    "rel_signal_noise": ("Erho2", "ratio"),
+    "abs_signal_noise": ("Phi", "ratio"),
+}
+"""Which quantity of a D-study each is, and in what form."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """An interval that is there already."""
+
+    found: Limits
+    method: str = "f"
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        return self.found
+
+
+def _required(
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    source: IntervalSource,
+    local: FromComponents,
+    asked: Asked,
+    alpha: float,
+) -> EstimatedQuantity:
+    """Return the size of a facet that a coefficient needs, not rounded up."""
+    target = 0.95 if asked.target is None else asked.target
+    coefficient = asked.coefficient or "Erho2"
+    facet = check_requirement(plan, target, coefficient, asked.facet)
+    ratio = requirement_ratio(components, plan, target, coefficient, facet)
+    study = project(components, plan, alpha=alpha, negative=local.negative, source=source)
+    found = study.required(target, coefficient, facet)
+    if found.why:
+        notes = (f"out of reach: {found.why}",)
+        return EstimatedQuantity(
+            "n", found.n, np.nan, found.low, found.high, alpha, found.method, notes
+        )
+    value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
+    notes = (f"levels of {facet} for {coefficient} = {target}: {found.n:g}",)
+    return EstimatedQuantity("n", value, se, found.low, found.high, alpha, found.method, notes)
+
+
+def _phi_lambda(
+    components: VarianceComponents, plan: DStudyPlan, mean: MeanOfScores, asked: Asked
+) -> Smooth:
+    """Return Φ(λ) = (σ²(τ) + (μ − λ)²)/(σ²(τ) + (μ − λ)² + σ²(Δ)).
+
+    (μ − λ)² is estimated by (X̄ − λ)² less the variance of X̄ (Brennan and Kane 1977; Brennan 2001,
+    eq. 2.54).
+    """
+    if asked.cut is None or not isinstance(asked.cut, Real) or isinstance(asked.cut, bool):
+        raise PlanError("Phi_lambda needs the cut score λ as a number: cut=…")
+    if not mean.is_mean:
+        raise PlanError(
+            "Phi_lambda compares the mean of all scores with the cut score, and this fit's fixed "
+            "part is not one constant"
+        )
+    w, cut = weights(components, plan), float(asked.cut)
+    u, e = w.universe, w.absolute[0]
+    variance = float(mean.cov_beta[0, 0])
+
+    def parts(v: FloatArray, beta: FloatArray) -> tuple[float, float]:
+        away = max((float(beta[0]) - cut) ** 2 - variance, 0.0)
+        return float(u @ v) + away, float(e @ v)
+
+    def value(v: FloatArray, beta: FloatArray) -> float:
+        signal, error = parts(v, beta)
+        return signal / (signal + error) if signal + error > 0.0 else np.nan
+
+    def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        signal, error = parts(v, beta)
+        total = (signal + error) ** 2
+        away = float(beta[0]) - cut
+        moves = 2.0 * away if away**2 > variance else 0.0
+        return (error * u - signal * e) / total, np.array([error * moves / total])
+
+    return Smooth(value, slopes, "share", uses_fixed=True)

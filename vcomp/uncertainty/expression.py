@@ -1,0 +1,178 @@
+"""Quantities as people write them: ``"sys"``, ``"sys / (sys + Residual/50)"``, ``"sd(topic)"``."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError
+from vcomp.uncertainty.quantity import Form, Quantities
+
+__all__ = ["read_quantity"]
+
+_FUNCTIONS = ("sqrt", "sd", "var", "share")
+_ELSE = "write anything else as a function of the components, such as lambda v: v['sys'] ** 0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A number (without weights), or a form of the components."""
+
+    number: float
+    form: Form = "linear"
+    a: FloatArray | None = None
+    b: FloatArray | None = None
+
+
+def read_quantity(text: str, names: Sequence[str]) -> Quantities:
+    """Return the quantity that a text means.
+
+    Parameters
+    ----------
+    text : sums of components with numbers as factors, a ratio of two such sums, or a square root
+        of one; ``total`` is the sum of all components, ``sd(x)`` is ``sqrt(x)``, ``share(x)`` is
+        ``x / total``, ``var(x)`` is ``x``
+    names : of the components
+
+    Raises
+    ------
+    EstimationError
+        If it is not of that form, or names a component that is not there.
+
+    Examples
+    --------
+    >>> q = read_quantity("sys / (sys + Residual/50)", ["sys", "topic", "Residual"])
+    >>> q.form, q.a, q.b
+    ('share', array([[1., 0., 0.]]), array([[0.  , 0.  , 0.02]]))
+    """
+    coded = _coded(text, names)
+    try:
+        tree = ast.parse(coded, mode="eval").body
+    except SyntaxError:
+        raise EstimationError(
+            f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
+            f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
+        ) from None
+    value = _Reader(text, tuple(names)).read(tree)
+    if value.a is None:
+        raise EstimationError(f"{text!r} holds no component; they are {', '.join(names)}")
+    rows = [None if w is None else w[None, :] for w in (value.a, value.b)]
+    assert rows[0] is not None
+    return Quantities(value.form, rows[0], rows[1])
+
+
+def _coded(text: str, names: Sequence[str]) -> str:
+    """Return the text with components, whose names need not be Python's, as ``_0_``, ``_1_``."""
+    longest = sorted(range(len(names)), key=lambda k: -len(names[k]))
+    alternatives = "|".join(f"(?P<n{k}>{re.escape(names[k])})" for k in longest)
+    pattern = re.compile(rf"`?(?<![\w:.])(?:{alternatives})(?![\w:.])`?")
+
+    def code(match: re.Match[str]) -> str:
+        assert match.lastgroup is not None
+        return f"_{match.lastgroup[1:]}_"
+
+    return pattern.sub(code, text.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    text: str
+    names: tuple[str, ...]
+
+    def read(self, node: ast.expr) -> _Value:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return _Value(float(node.value))
+        if isinstance(node, ast.Name):
+            return self._component(node.id)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+            return self._times(_Value(sign), self.read(node.operand))
+        if isinstance(node, ast.BinOp):
+            return self._operation(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._call(node)
+        raise self._refusal("only +, -, *, / and sqrt of components are read")
+
+    def _component(self, name: str) -> _Value:
+        match = re.fullmatch(r"_(\d+)_", name)
+        if match:
+            return _Value(0.0, "linear", np.eye(len(self.names))[int(match[1])])
+        if name == "total":
+            return _Value(0.0, "linear", np.ones(len(self.names)))
+        known = [*self.names, "total", "universe_var", "rel_err_var", "abs_err_var", "Erho2"]
+        known += ["Phi", "Phi_lambda", "rel_sem", "abs_sem", "n"]
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise EstimationError(
+            f"{name!r} is no component and no quantity{hint}; components are "
+            f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"
+        )
+
+    def _operation(self, node: ast.BinOp) -> _Value:
+        left, right = self.read(node.left), self.read(node.right)
+        if isinstance(node.op, ast.Add | ast.Sub):
+            sign = -1.0 if isinstance(node.op, ast.Sub) else 1.0
+            return self._sum(left, self._times(_Value(sign), right))
+        if isinstance(node.op, ast.Mult):
+            return self._times(left, right)
+        if isinstance(node.op, ast.Div):
+            return self._ratio(left, right)
+        raise self._refusal("only +, -, * and / are read")
+
+    def _call(self, node: ast.Call) -> _Value:
+        assert isinstance(node.func, ast.Name)
+        if node.func.id not in _FUNCTIONS or len(node.args) != 1 or node.keywords:
+            raise self._refusal(f"the functions are {', '.join(_FUNCTIONS)}, of one argument")
+        inside = self.read(node.args[0])
+        if inside.a is None or inside.form != "linear":
+            raise self._refusal(f"{node.func.id} is of a sum of components")
+        if node.func.id == "var":
+            return inside
+        if node.func.id == "share":
+            return self._ratio(inside, self._component("total"))
+        return _Value(0.0, "root", inside.a)
+
+    def _sum(self, left: _Value, right: _Value) -> _Value:
+        if left.a is None and right.a is None:
+            return _Value(left.number + right.number)
+        if left.a is None or right.a is None or left.form != "linear" or right.form != "linear":
+            raise self._refusal("only components can be added up, not numbers, ratios or roots")
+        return _Value(0.0, "linear", left.a + right.a)
+
+    def _times(self, left: _Value, right: _Value) -> _Value:
+        if left.a is None and right.a is None:
+            return _Value(left.number * right.number)
+        number, form = (left, right) if left.a is None else (right, left)
+        if number.a is not None:
+            raise self._refusal("components are multiplied by numbers only")
+        assert form.a is not None
+        if form.form == "linear":
+            return _Value(0.0, "linear", number.number * form.a)
+        if form.form == "root" and number.number > 0.0:
+            return _Value(0.0, "root", number.number**2 * form.a)
+        if form.form in ("ratio", "share"):
+            assert form.b is not None
+            whole = form.b + form.a if form.form == "share" else form.b
+            return _Value(0.0, "ratio", number.number * form.a, whole)
+        raise self._refusal("roots are multiplied by positive numbers only")
+
+    def _ratio(self, left: _Value, right: _Value) -> _Value:
+        if right.a is None:
+            if right.number == 0.0:
+                raise self._refusal("it divides by zero")
+            return self._times(_Value(1.0 / right.number), left)
+        if left.a is None or left.form != "linear" or right.form != "linear":
+            raise self._refusal("a ratio is one of two sums of components")
+        rest = right.a - left.a
+        if (rest >= 0.0).all() and (left.a >= 0.0).all():
+            return _Value(0.0, "share", left.a, rest)
+        return _Value(0.0, "ratio", left.a, right.a)
+
+    def _refusal(self, why: str) -> EstimationError:
+        return EstimationError(f"cannot take {self.text!r} as a quantity: {why}; {_ELSE}")
