@@ -187,7 +187,7 @@ class _Solved:
 
 _NO_ERRORS = (
     " No standard errors: with so many groups those of estimates at given weights are not "
-    "computed; iterated=True and method='reml' have them."
+    "computed; res.bootstrap() has them by drawing data, iterated=True and method='reml' at once."
 )
 
 
