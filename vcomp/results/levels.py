@@ -150,7 +150,7 @@ class ByLevels(FittedComponents):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method="anova")
         >>> found = res.jackknife("topic").of(lambda v: v[:, 0])
-        >>> abs(found.estimate - res.vcomp["sys"]) < 1e-12
+        >>> bool(abs(found.estimate - res.vcomp["sys"]) < 1e-12)
         True
         """
         access = self._access()
