@@ -55,6 +55,14 @@ def test_many_levels_are_thinned_by_rank_and_the_axis_says_so():
     assert every.get_ylabel() == "rank among 1,000 levels of s"
 
 
+def test_low_axes_have_ranks_for_names():
+    estimate = np.arange(30.0)
+    frame = pd.DataFrame({"estimate": estimate, "low": estimate - 1, "high": estimate + 1})
+    assert len(drawn_text(plots.effects(frame, "s"))) == 30
+    low = plt.figure(figsize=(6, 2)).subplots()
+    assert plots.effects(frame, "s", ax=low).get_ylabel() == "rank among 30 levels of s"
+
+
 def test_effects_without_standard_errors_are_hollow():
     frame = pd.DataFrame({"estimate": [1.0, -1.0], "low": [0.5, NAN], "high": [1.5, NAN]})
     ax = plots.effects(frame, "s")
@@ -140,10 +148,13 @@ def test_a_profile_over_decades_has_a_logarithmic_axis():
     wide = SimpleNamespace(
         theta=np.exp(2 * z), z=z, estimate=1.0, low=np.exp(-3.9), high=np.exp(3.9), alpha=0.05
     )
+    at_zero = SimpleNamespace(**{**vars(wide), "theta": np.r_[0.0, wide.theta[1:]]})
     near = zeta(1.0, 0.5, 2.0, z)
-    signed = SimpleNamespace(**{**vars(wide), "theta": wide.theta - 1.0})
-    axes = plots.profile({"a": wide, "b": near, "c": signed})
-    assert [ax.get_xscale() for ax in axes] == ["log", "linear", "linear"]
+    signed = SimpleNamespace(**{**vars(wide), "theta": wide.theta - 1.0, "low": -0.9})
+    axes = plots.profile({"a": wide, "b": near, "c": signed, "d": at_zero})
+    axes[0].figure.canvas.draw()
+    assert [ax.get_xscale() for ax in axes] == ["log", "linear", "linear", "log"]
+    np.testing.assert_array_equal(axes[3].lines[0].get_xdata(), wide.theta[1:])
 
 
 def test_profiles_have_a_panel_each_and_open_ends_no_mark():

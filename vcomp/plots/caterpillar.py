@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["effects"]
 
 _LABELLED = 40
-"""More levels than this have no room for their names."""
+"""More levels than this are not named."""
+
+_NAME = 0.12
+"""Inches of height that a name takes."""
 
 
 def effects(
@@ -38,7 +41,8 @@ def effects(
 ) -> Any:
     """Draw the predicted effects of a term, sorted, with their intervals.
 
-    Up to 40 levels have their names; more are numbered by rank. Of more than `max_levels` so many
+    Up to 40 levels have their names where the axes are high enough; else they are numbered by
+    rank. Of more than `max_levels` so many
     are drawn, evenly spaced by rank with the first and the last of them, and the axis says so.
 
     Parameters
@@ -82,8 +86,9 @@ def effects(
     order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
     ranks = _spaced(len(frame), max_levels)
     shown = frame.iloc[order[ranks]]
-    named = len(frame) <= min(_LABELLED, max_levels)
-    ax = new_axes(ax, (6.0, max(4.0, 1.0 + 0.19 * len(shown)) if named else 4.0))
+    few = len(frame) <= min(_LABELLED, max_levels)
+    ax = new_axes(ax, (6.0, max(4.0, 1.0 + 0.19 * len(shown)) if few else 4.0))
+    named = few and ax.get_window_extent().height / ax.figure.dpi >= _NAME * len(shown)
     _draw(ax, shown, ranks + 1.0, thin=not named)
     known = shown[["low", "high"]].notna().all(axis=1)
     xlabel = f"predicted effect of {escaped(term)}"

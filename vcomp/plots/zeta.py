@@ -120,6 +120,9 @@ def _draw(ax: Any, name: str, curve: Curve) -> None:
 
     theta, z = np.asarray(curve.theta, dtype=float), np.asarray(curve.z, dtype=float)
     inside = np.isfinite(theta) & np.isfinite(z)
+    if curve.low > 0.0 and theta[inside].max(initial=0.0) > _LOG_FROM * curve.low:
+        ax.set_xscale("log")
+        inside &= theta > 0.0  # a search that came to 0 left the axis there
     order = np.argsort(theta[inside])
     ax.plot(theta[inside][order], z[inside][order], color=COLOURS[0], linewidth=2.0, marker=".")
     reach = -float(ndtri(curve.alpha / 2.0))
@@ -131,9 +134,6 @@ def _draw(ax: Any, name: str, curve: Curve) -> None:
             height = float(np.interp(end, theta[inside][order], z[inside][order]))
             ax.vlines(end, min(height, 0.0), max(height, 0.0), color=COLOURS[1], linewidth=1.5)
     ax.plot(curve.estimate, 0.0, marker="o", color=COLOURS[1], linestyle="none")
-    shown = theta[inside]
-    if shown.size and shown.min() > 0.0 and shown.max() > _LOG_FROM * shown.min():
-        ax.set_xscale("log")
     ax.set_title(
         f"{display.level(curve.alpha)}: {display.short_interval(curve.low, curve.high)}",
         fontsize="medium",
