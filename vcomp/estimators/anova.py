@@ -61,8 +61,8 @@ class ANOVA:
             If the components cannot be told apart, or `rng` is given where nothing is random.
         """
         sums = stats.group_sums
-        coefficients, rows = henderson1(sums), adjustment(sums)
-        values = _solve(rows @ coefficients, adjusted_squares(sums, rows))
+        coefficients = henderson1(sums)
+        values = _components(sums, coefficients)
         sampling = self._sampling(stats, coefficients, values)
         beta, cov_beta = _mean(sums, values)
         return Estimate(
@@ -78,6 +78,18 @@ class ANOVA:
             engine="closed form: sums of squares and their expectations",
             covariance_error=sampling.errors_of(names),
         )
+
+    def point(self, stats: Statistics) -> tuple[FloatArray, FloatArray]:
+        """Return components and the mean alone, without the work of their standard errors.
+
+        Raises
+        ------
+        EstimationError
+            If the components cannot be told apart.
+        """
+        sums = stats.group_sums
+        values = _components(sums, henderson1(sums))
+        return values, _mean(sums, values)[0]
 
     def _sampling(
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray
@@ -159,6 +171,11 @@ def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
         return AnovaTable(
             names, df, squares, np.where(df[:, None] > 0, expected / df[:, None], np.nan)
         )
+
+
+def _components(sums: GroupSums, coefficients: FloatArray) -> FloatArray:
+    rows = adjustment(sums)
+    return _solve(rows @ coefficients, adjusted_squares(sums, rows))
 
 
 def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from vcomp._typing import FloatArray
+from vcomp.estimators.anova import ANOVA
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.estimators.refit import refit_without_negative, residual_alone
@@ -30,6 +33,9 @@ class InClosedForm:
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate, by the same policy about what is below zero."""
         recipe = self._recipe
+        if isinstance(recipe.estimator, ANOVA) and recipe.negative == "keep":
+            values, beta = recipe.estimator.point(stats)
+            return Refitted(values, beta, np.nan, converged=True)
         found = recipe.estimator.estimate(stats, recipe.names)
         if recipe.negative == "refit":
             found = refit_without_negative(found, partial(self._of_terms, stats))
