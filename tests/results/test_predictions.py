@@ -75,6 +75,19 @@ def test_variances_from_strata(name, covariates):
     check(model, v, rng)
 
 
+@pytest.mark.parametrize("decades", [0, 6, 10, 14])
+def test_components_many_decades_apart(decades):
+    """Of two crossed facets the variance of a cell's mean is a sum of what each stratum leaves."""
+    n_a, n_b, e = 7, 9, 0.7
+    _, data = balanced("crossed")
+    model = model_of("y ~ (1|a) + (1|b)", data)
+    a, b = 10.0**decades, 0.4
+    groups, X = np.array([[3, 5], [0, 0]]), np.ones((2, 1))
+    found = prediction_variances(model.statistics, np.array([a, b, e]), groups, X)
+    expected = a * e / (n_b * a + e) * (1 - 1 / n_a) + b * e / (n_a * b + e) * (1 - 1 / n_b)
+    np.testing.assert_allclose(found, expected + e / (n_a * n_b), rtol=1e-7)
+
+
 @given(UNBALANCED, st.integers(0, 50))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_variances_of_any_design(design, seed):

@@ -41,6 +41,9 @@ _AT_ONCE = 65_536
 _COLUMNS = 16
 """Right-hand sides of one solve by iteration."""
 
+_LOST = 1e-8
+"""Of the variance of the effects themselves: where prediction leaves less, few digits are left."""
+
 _TOL = 1e-9
 """Of these solves; forms err by its square."""
 
@@ -78,8 +81,11 @@ def prediction_variances(
             [paths.fit(groups[part]) for part in _parts(found.size)] or [left[:0]]
         )
         if known.any():
-            found[known] = _by_strata(strata, paths, v, groups[known], X[known])
+            found[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
             left = ~known
+            if not exact.all() and (blocked := blocked_for_variances(stats)) is not None:
+                lost = np.flatnonzero(known)[~exact]
+                found[lost] = _by_elimination(blocked, v, groups[lost], X[lost])
     if left.any():
         found[left] = _by_equations(stats, v, groups[left], X[left])
     return found
@@ -142,11 +148,12 @@ def _agree(known: LongArray, given: LongArray, fits: BoolArray) -> None:
 
 def _by_strata(
     stats: StratumStatistics, paths: _Paths, v: FloatArray, groups: LongArray, X: FloatArray
-) -> FloatArray:
+) -> tuple[FloatArray, BoolArray]:
+    """Return the variances, and where differences of large numbers have left digits of them."""
     engine = StrataLikelihood(stats, reml=True)
     beta, cov_beta = engine.fixed_effects(v)
     fixed = fixed_of_terms(stats, engine.covariances, v, beta)
-    found = np.empty(groups.shape[0])
+    found, exact = np.empty(groups.shape[0]), np.empty(groups.shape[0], dtype=bool)
     for part in _parts(found.size):
         some, d = groups[part], X[part].copy()
         used = np.zeros(d.shape[0])
@@ -154,16 +161,17 @@ def _by_strata(
             has = some[:, t] >= 0
             d[has] -= v[t] * fixed[t][:, some[has, t]].T
             used += np.where(has, v[t], 0.0)
-        path = paths.groups(some)[0]
+        whole, path = used.copy(), paths.groups(some)[0]
         for stratum, covariance in zip(stats.strata, engine.covariances, strict=True):
             assert isinstance(covariance, NestedCovariance)
             weights = _weights(stats, v, some, stratum.contrasts)
             share = prod(1.0 - 1.0 / stats.shape[f] for f in stratum.contrasts)
             forms = covariance.path_forms(stratum.coefficients @ v, path[:-1], weights)
             used -= share * forms
+        exact[part] = (whole == 0.0) | (used > _LOST * whole)
         # Of combinations that are all but known little is left but rounding.
         found[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
-    return found
+    return found, exact
 
 
 def _weights(
@@ -192,17 +200,17 @@ def _by_equations(
     blocked = blocked_for_variances(stats)
     if blocked is None:
         return _by_iteration(stats.cross_products, v, groups, X)
-    return np.concatenate(
-        [_by_elimination(blocked, v, groups[part], X[part]) for part in _parts(X.shape[0])]
-    )
+    return _by_elimination(blocked, v, groups, X)
 
 
 def _by_elimination(
     blocked: BlockedLikelihood, v: FloatArray, groups: LongArray, X: FloatArray
 ) -> FloatArray:
-    point = blocked.point(v)
-    rows = _indicators(groups, point.active, blocked.sizes)
-    return point.prediction_variances(rows, X)
+    point, found = blocked.point(v), np.empty(X.shape[0])
+    for part in _parts(found.size):
+        rows = _indicators(groups[part], point.active, blocked.sizes)
+        found[part] = point.prediction_variances(rows, X[part])
+    return found
 
 
 def _indicators(groups: LongArray, terms: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
