@@ -31,25 +31,28 @@ class Contrasts:
     names: tuple[str, ...]
 
     def independent(self) -> Contrasts:
-        """Return the same hypothesis in as few rows as it takes.
+        """Return the same hypothesis by those rows that do not follow from rows before them.
 
         Raises
         ------
         EstimationError
             If the rows contradict each other.
         """
-        U, s, _ = np.linalg.svd(self.L, full_matrices=False)
-        kept = s > _DEPENDENT * s[0]
-        rotated = U[:, kept].T
-        back = U[:, kept] @ (rotated @ self.constants)
-        if np.abs(back - self.constants).max() > 1e-8 * max(1.0, np.abs(self.constants).max()):
-            raise EstimationError(
-                f"the contrasts {', '.join(self.names)} contradict each other: rows that depend "
-                "on each other have values that do not"
-            )
-        if kept.all():
-            return self
-        return Contrasts(rotated @ self.L, rotated @ self.constants, self.names)
+        scale = np.linalg.norm(self.L, axis=1)
+        rows, values = self.L / scale[:, None], self.constants / scale
+        kept: list[int] = []
+        for place, row in enumerate(rows):
+            weights = np.linalg.lstsq(rows[kept].T, row, rcond=None)[0]
+            if np.linalg.norm(row - weights @ rows[kept]) > _DEPENDENT:
+                kept.append(place)
+            elif abs(values[place] - weights @ values[kept]) > 1e-8 * np.abs(values).max():
+                raise EstimationError(
+                    f"the contrasts {', '.join(self.names)} contradict each other: "
+                    f"{self.names[place]} = {self.constants[place]:g} does not go with those "
+                    "before it"
+                )
+        names = tuple(self.names[place] for place in kept)
+        return Contrasts(self.L[kept], self.constants[kept], names)
 
 
 def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:

@@ -208,4 +208,4 @@ def _sum_in_words(weights: FloatArray, names: tuple[str, ...]) -> str:
         if weight:
             size = "" if abs(weight - 1.0) < _SAME else f"{weight:.4g} "
             parts.append(f"{size}MS({name})")
-    return " + ".join(parts)
+    return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
