@@ -149,21 +149,29 @@ class _Quantity:
         """Return the point of the profile at θ."""
         return self._found(theta, near.place)
 
-    def other(self, theta: float) -> Visit | None:
-        """Return the point at θ from the estimate rescaled; None for a single component.
+    def other(self, theta: float, near: Visit) -> Visit | None:
+        """Return the likeliest point at θ that other starts lead to; None for one component.
 
-        Planes of a single component are likelihoods as any other. Those of a ratio all meet where
-        its components are zero, and may have a maximum there beside the one that is followed.
+        Planes of a single component are likelihoods as any other. On those of several one
+        component may take the place of another, each way with a maximum of its own, and those of a
+        ratio all meet where its components are zero.
         """
         surface = self.constraint.surface(theta)
-        normal = np.where(self.held, 0.0, surface.normal(self.here.v))
-        if surface.is_flat and np.count_nonzero(normal) == 1:
+        matters = ~self.held & (surface.normal(near.v) != 0.0)
+        if surface.is_flat and np.count_nonzero(matters) == 1:
             return None
-        try:
-            place = place_at(self.engine, rescaled(self.here.v, surface, self.held))
-            return self._found(theta, place)
-        except (np.linalg.LinAlgError, EstimationError):
-            return None
+        starts = [self.here.v]
+        for place in np.flatnonzero(matters & (near.v == 0.0)):
+            starts.append(near.v.copy())
+            starts[-1][place] = 0.5 * near.v[~self.held].sum()
+        found = []
+        for start in starts:
+            try:
+                v = rescaled(start, surface, self.held)
+                found.append(self._found(theta, place_at(self.engine, v)))
+            except (np.linalg.LinAlgError, EstimationError):
+                continue
+        return min(found, key=lambda visit: abs(visit.z), default=None)
 
     def _found(self, theta: float, start: Place) -> Visit:
         surface = self.constraint.surface(theta)

@@ -243,8 +243,8 @@ class SmoothConstraint:
 
 
 _CONSTANT = (
-    "the quantity does not change with the components that were estimated: it has no profile; "
-    "fit without hold="
+    "the quantity does not change with the components that were estimated: its weights are all "
+    "the same, or zero, or its components were held; it has no profile"
 )
 
 

@@ -67,6 +67,8 @@ class ProfileCurve:
             If the profile cannot be followed so far.
         """
         check_alpha(alpha)
+        if alpha == self.alpha:
+            return self.low, self.high
         low, high = self._ends(alpha)
         return low.theta, high.theta
 

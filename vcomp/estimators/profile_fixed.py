@@ -82,7 +82,7 @@ def profile_fixed_effect(
     limits = Limits(-np.inf, np.inf)
     scale = Coordinate(-np.inf, np.inf, estimate, deviation, 0.0, 0.0)
     start = Visit(estimate, 0.0, 0.0, v_hat, None)
-    trace = Trace(effect.visit, lambda side: None, lambda theta: None, scale, [start])
+    trace = Trace(effect.visit, lambda side: None, lambda theta, near: None, scale, [start])
     return trace_curve(trace, limits, lambda z: z, name, alpha, points)
 
 

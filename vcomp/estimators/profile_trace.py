@@ -144,7 +144,7 @@ class Trace:
     ----------
     visit : computes a point at θ, from a point nearby
     edge : computes the point at an end of the range (side −1 or 1), None where there is none
-    other : computes the point at θ from other starts than points nearby, None where there is no
+    other : computes the point at θ from other starts than the one nearby, None where there is no
         need: on a surface the likelihood may have several maxima
     coordinate : the scale to search on
     visits : in the order of θ, the estimate among them
@@ -152,7 +152,7 @@ class Trace:
 
     visit: Callable[[float, Visit], Visit]
     edge: Callable[[float], Visit | None]
-    other: Callable[[float], Visit | None]
+    other: Callable[[float, Visit], Visit | None]
     coordinate: Coordinate
     visits: list[Visit] = field(default_factory=list)
 
@@ -200,7 +200,8 @@ class Trace:
 
     def _better(self, theta: float, level: float) -> Visit | None:
         """Return a likelier point at a supposed crossing, instead of all that led there."""
-        side, found = float(np.sign(level)), self.other(theta)
+        side, near = float(np.sign(level)), min(self.visits, key=lambda v: abs(v.theta - theta))
+        found = self.other(theta, near)
         if found is None or side * found.z >= side * level - _SAME:
             return None
         ends = (self.coordinate.low, self.coordinate.high)
