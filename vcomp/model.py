@@ -215,8 +215,10 @@ class VarianceComponentsModel:
             decrement in standard errors at which they end; ``hold={"topic": 0.01}``, components
             that are known and not estimated; ``start={"topic": 0.02}`` (or all components in
             order), where to start instead of MIVQUE(0); ``engine``, of the likelihood;
-            ``n_probes`` and ``rng``, its random probes if it has any. For MINQUE: ``weights``, a
-            number, a mapping or a sequence, and ``iterated``, True or a number of rounds
+            ``n_probes`` and ``rng``, its random probes if it has any. For ANOVA the same, of the
+            standard errors, which are exact without where that is affordable. For MINQUE:
+            ``weights``, a number, a mapping or a sequence, and ``iterated``, True or a number of
+            rounds
 
         Raises
         ------

@@ -145,8 +145,9 @@ class FittedComponents:
         Parameters
         ----------
         kind : for REML and ML the inverse of the ``"observed"`` (default), ``"expected"`` or
-            ``"average"`` information; for ANOVA ``"sampling"``, exact under normality at the
-            estimates. nan where a component is at its bound or held
+            ``"average"`` information; for ANOVA ``"sampling"``, under normality at the
+            estimates: exact, or by Monte Carlo where that takes long (:attr:`mc_error_bse`). nan
+            where a component is at its bound or held
 
         Raises
         ------
@@ -181,6 +182,17 @@ class FittedComponents:
     def mc_error_llf(self) -> float:
         """The same of the log-likelihood."""
         return self._record.estimate.llf_error
+
+    @property
+    def mc_error_bse(self) -> pd.Series:
+        """How well the standard errors are known, relative to them: 0.01 is to one per cent.
+
+        0 where they are exact. Those of ANOVA come from random probes where the data are large;
+        ``n_probes=`` says how many.
+        """
+        estimate = self._record.estimate
+        errors = np.array([estimate.covariance_error.get(name, 0.0) for name in estimate.names])
+        return tables.series(errors, estimate.names, "mc_error_bse")
 
     @property
     def fe_params(self) -> pd.Series:
