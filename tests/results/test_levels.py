@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import balanced
+from designs import balanced, unbalanced
 
 import vcomp
 from vcomp.resampling import Jackknife, Replicates
+from vcomp.uncertainty import Quantities
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,15 @@ def test_intervals_of_components_from_both(res):
     drawn = res.resample("a", 200, rng=3)
     ends = res.conf_int(0.1, drawn).loc["var(a)"]
     assert tuple(ends) == pytest.approx(tuple(np.quantile(drawn.adjusted[:, 0], [0.05, 0.95])))
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+def test_what_is_approximate_reaches_the_intervals():
+    res = vcomp.fit(*unbalanced("crossed"), method="anova")
+    drawn = res.resample("a", 50)
+    source = res.interval_source(drawn)
+    notes = source.limits(Quantities("linear", np.eye(3)), 0.1).notes
+    assert any("rests on mean sizes here" in note for note in notes)
 
 
 def test_a_result_without_rows_says_so(res):

@@ -93,11 +93,6 @@ class FacetSample:
             sample = levels.take(sample, levels.draw(rng))
         return statistics_of(self._design, self._rows, sample)
 
-    @property
-    def unequal(self) -> bool:
-        """Whether some facet has not equally many levels wherever it is."""
-        return any(np.ptp(self.levels(self._whole, f).per_group) for f in self._facets)
-
 
 def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
     """Refuse a facet of which there are too few levels to be drawn or left out.

@@ -74,7 +74,7 @@ class FromReplicates:
         low, high, absent = _each(values, estimate, alpha, self.kind, quantities.scale)
         usable = len(self.replicates) - absent
         words = f"{self.kind} of {usable:,} {self.replicates.kind} replicates"
-        notes = []
+        notes = list(self.replicates.notes)
         if absent:
             notes.append(
                 f"in {absent:,} of {len(self.replicates):,} replicates the estimation did not end "
