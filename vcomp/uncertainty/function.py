@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,10 @@ def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smo
 def _gradient(at: Callable[[Any], Any], v: FloatArray) -> FloatArray:
     differences = np.array([_central(at, v, j) for j in range(v.size)])
     try:
-        steps = np.array([_complex_step(at, v, j) for j in range(v.size)])
+        with warnings.catch_warnings():
+            # A lost imaginary part shows below.
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            steps = np.array([_complex_step(at, v, j) for j in range(v.size)])
     except (TypeError, ValueError, AttributeError):
         return differences
     size = np.abs(differences).max(initial=0.0)

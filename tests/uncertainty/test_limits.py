@@ -1,0 +1,134 @@
+"""What each method has intervals of, and what it says where it has none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import vcomp
+from vcomp.dstudy import from_components
+from vcomp.exceptions import EstimationError, PlanError
+from vcomp.uncertainty import FromComponents, Quantities
+from vcomp.uncertainty.limits import AT_BOUND, BELOW_ZERO, EXACT_F
+
+COV = np.diag([0.4, 0.3, 0.02])
+G = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}, cov=COV).components
+
+
+def limits(text_or_q, method, g=G, alpha=0.05):
+    return FromComponents(g, method).limits(text_or_q, alpha)
+
+
+def test_delta_methods_on_their_scales():
+    share = Quantities("share", np.array([[1.0, 0, 0]]), np.array([[0, 0, 0.1]]))
+    p, d = 2.0, 0.4
+    se = np.sqrt(d**2 * 0.4 + p**2 * 0.01 * 0.02) / (p + d) ** 2
+    value, z = p / (p + d), stats.norm.isf(0.025)
+    wald = limits(share, "wald")
+    np.testing.assert_allclose([wald.low[0], wald.high[0]], [value - z * se, value + z * se])
+    logit, at = limits(share, "log"), np.log(value / (1 - value))
+    reach = z * se / (value * (1 - value))
+    expected = [1 / (1 + np.exp(-at + reach)), 1 / (1 + np.exp(-at - reach))]
+    np.testing.assert_allclose([logit.low[0], logit.high[0]], expected, rtol=1e-12)
+
+
+def test_satterthwaite_of_a_standard_deviation_is_the_root_of_the_variances():
+    weights = np.array([[1.0, 0.5, 0.0]])
+    root = limits(Quantities("root", weights), "satterthwaite")
+    linear = limits(Quantities("linear", weights), "satterthwaite")
+    np.testing.assert_allclose(root.low**2, linear.low, rtol=1e-12)
+    np.testing.assert_allclose(root.high**2, linear.high, rtol=1e-12)
+    with pytest.raises(EstimationError, match="one of a variance, not of a ratio"):
+        limits(Quantities("ratio", weights, np.array([[0, 0, 1.0]])), "satterthwaite")
+
+
+def test_f_is_strict():
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    g = vcomp.fit("score ~ (1|sys) + (1|topic)", data).components
+    two = Quantities("ratio", np.array([[1.0, 0, 0]]), np.array([[0, 0, 1.0]]))
+    three = Quantities("ratio", np.array([[1.0, 0, 0]]), np.array([[0, 1.0, 1.0]]))
+    exact, mls = limits(two, "f", g), limits(two, "mls", g)
+    assert exact.method == EXACT_F != mls.method
+    np.testing.assert_array_equal([exact.low, exact.high], [mls.low, mls.high])
+    with pytest.raises(EstimationError, match="two independent mean squares of a balanced"):
+        limits(three, "f", g)
+    unbalanced = vcomp.fit("score ~ (1|sys) + (1|topic)", data.iloc[:-1]).components
+    with pytest.raises(EstimationError, match="balanced"):
+        limits(two, "f", unbalanced)
+
+
+def test_estimates_at_their_bound_have_one_sided_intervals(shared_data):
+    res = vcomp.fit("Yield ~ (1|Batch)", shared_data("Dyestuff2.csv"))
+    assert res.vcomp["Batch"] == 0.0
+    found = res.interval_source("mls").limits(Quantities("linear", np.eye(2)), 0.05)
+    table = res.anova_table()
+    S, df = table["mean_sq"].to_numpy(), table["df"].to_numpy()
+    # The upper limit is that of (S_a − S_e)/n, from the mean squares as they are.
+    c, tail = np.array([0.2, -0.2]), 0.025
+    H = 1 / (stats.chi2.isf(1 - tail, df[0]) / df[0]) - 1
+    G_e = 1 - df[1] / stats.chi2.isf(tail, df[1])
+    f = stats.f.isf(1 - tail, df[0], df[1])
+    pair = ((1 - f) ** 2 - H**2 * f**2 - G_e**2) / f
+    V = (H * c[0] * S[0]) ** 2 + (G_e * c[1] * S[1]) ** 2 + pair * c[0] * -c[1] * S[0] * S[1]
+    upper = c @ S + np.sqrt(V)
+    assert found.low[0] == 0.0
+    assert found.high[0] == pytest.approx(upper, rel=1e-7)
+    assert AT_BOUND in found.notes
+    assert AT_BOUND in " ".join(str(res.summary()).split())
+
+
+def test_a_component_far_below_zero_has_both_limits_at_zero():
+    y = np.tile([-2.0, -1.0, 0.0, 1.0, 2.0], 6)
+    y[0] += 0.01  # or the group means were equal, with no variance at all
+    data = {"y": y, "a": np.repeat(np.arange(6), 5)}
+    for method in ("anova", "reml"):
+        res = vcomp.fit("y ~ (1|a)", data, method=method)
+        found = res.interval_source("mls").limits(Quantities("linear", np.eye(2)), 0.05)
+        assert (found.low[0], found.high[0]) == (0.0, 0.0)
+        assert BELOW_ZERO in found.notes
+
+
+def test_nothing_is_known_without_a_covariance_matrix():
+    g = from_components({"p": 1.0, "Residual": 2.0}).components
+    q = Quantities("linear", np.eye(2))
+    found = FromComponents(g).limits(q, 0.05)
+    assert np.isnan([found.low, found.high]).all()
+    assert found.method == ""
+    with pytest.raises(EstimationError, match="needs the covariance matrix"):
+        limits(q, "mls", g)
+
+
+def test_differences_are_not_cut_at_zero():
+    found = limits(Quantities("linear", np.array([[1.0, -1.0, 0.0]])), "mls")
+    assert found.low[0] < 0.0 < found.high[0]
+
+
+def test_intervals_shrink_and_grow_with_alpha():
+    q = Quantities("share", np.array([[1.0, 0, 0]]), np.array([[0, 0.1, 0.1]]))
+    for method in ("mls", "log", "wald"):
+        wide, narrow = limits(q, method, alpha=0.01), limits(q, method, alpha=0.3)
+        assert wide.low[0] < narrow.low[0] < narrow.high[0] < wide.high[0]
+
+
+def test_scale_invariance():
+    """Scores in other units: variances by the square, shares not at all."""
+    c = 1e-4
+    other = from_components({"p": 2.0 * c, "i": 1.0 * c, "Residual": 4.0 * c}, cov=COV * c**2)
+    share = Quantities("share", np.array([[1.0, 0, 0]]), np.array([[0, 0.1, 0.1]]))
+    variance = Quantities("linear", np.array([[0.0, 0.1, 0.1]]))
+    a, b = limits(share, "mls"), limits(share, "mls", other.components)
+    np.testing.assert_allclose([b.low, b.high], [a.low, a.high], rtol=1e-9)
+    a, b = limits(variance, "mls"), limits(variance, "mls", other.components)
+    np.testing.assert_allclose([b.low, b.high], [a.low * c, a.high * c], rtol=1e-9)
+
+
+def test_errors():
+    q = Quantities("linear", np.eye(3))
+    with pytest.raises(
+        EstimationError, match=r"'exakt' is not known; intervals are 'auto', 'mls'"
+    ):
+        FromComponents(G, "exakt")
+    for alpha in (0, 1, 5, True, "x"):
+        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+            limits(q, "mls", alpha=alpha)
