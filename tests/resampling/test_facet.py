@@ -1,7 +1,5 @@
 """Brennan's bootstrap: every resample of small tables, against frames that are put together."""
 
-# ruff: noqa: PD011 - replicates are no frames
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -83,6 +81,22 @@ def test_of_several_facets_too(name, facets):
     values = np.array(every_resample(fit, design, facets))
     mean = adjusted(values, components, facets).mean(axis=0)
     np.testing.assert_allclose(mean, res.vcomp, rtol=0, atol=1e-12 * res.vcomp.abs().max())
+
+
+def test_without_all_terms_the_expectation_is_that_under_the_model():
+    # E y'By under V = Σ σ² z z' is Σ σ² z'Bz: estimates of data that are columns of Z.
+    _, frame = table("p x i, replicated")
+    frame = frame[frame.i < 3]
+    variances = np.array([0.7, 1.3, 2.0])
+    expected = np.zeros(3)
+    groups = [frame.p, frame.i, np.arange(len(frame))]
+    for variance, codes in zip(variances, groups, strict=True):
+        for group in np.unique(codes):
+            data = frame.assign(y=(codes == group).astype(float))
+            fit, design, components, _ = fit_again("y ~ (1|p) + (1|i)", data)
+            expected += variance * np.mean(every_resample(fit, design, ["p"]), axis=0)
+    found = expectation(components, "p") @ variances
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def put_together(frame, chosen, facet, outer, inner):

@@ -1,7 +1,5 @@
 """The jackknife over levels: closed forms, textbook identities, and frames without a level."""
 
-# ruff: noqa: PD011 - replicates are no frames
-
 from __future__ import annotations
 
 import numpy as np

@@ -33,9 +33,9 @@ __all__ = ["adjusted", "expectation"]
 def expectation(components: VarianceComponents, facet: str) -> FloatArray:
     """Return A with E* σ²* = A σ² over all resamples of a facet, (k + 1, k + 1).
 
-    It is exact for the analysis of variance of balanced data whose terms are all that the design
-    has; with fewer terms it is so in expectation, and for unbalanced data, with harmonic means of
-    the sizes, an approximation.
+    For the analysis of variance of balanced data whose terms are all that the design has it holds
+    for the data at hand; with fewer terms in expectation, under the model; and for unbalanced data
+    it is an approximation, with harmonic means of the sizes.
 
     Parameters
     ----------

@@ -223,7 +223,7 @@ class Jackknife:
                 f"the jackknife over {self.facet} is not complete: {failed} of "
                 f"{len(self.replicates)} estimates are missing"
             )
-        return self.replicates.values  # noqa: PD011 - no frame
+        return self.replicates.values
 
     def _values(self, function: Callable[[FloatArray], FloatArray]) -> tuple[float, FloatArray]:
         every = np.vstack([self.whole, self._estimates()])
