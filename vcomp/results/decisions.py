@@ -138,7 +138,8 @@ class Decisions(Inference):
         DataError
             If the result was loaded without its rows.
         EstimationError
-            If the residual is estimated at zero.
+            If the residual is estimated at zero; or if effects can only be solved for iteratively,
+            and the objects are too many for a solve of each.
 
         References
         ----------
