@@ -189,13 +189,14 @@ def likelihoods_under(
     recipes = [
         Recipe(get_estimator("reml" if reml else "ml", hold=dict(hold)), names) for hold in holds
     ]
-    draws = draws_of(stats, recipes[0]) if recipes else None
+    if not recipes:
+        return np.zeros((n, 0))
+    draws = draws_of(stats, recipes[0])
 
     def make() -> Callable[[int], FloatArray]:
         refits = [refit_of(stats, recipe, v0) for recipe in recipes]
 
         def one(number: int) -> FloatArray:
-            assert draws is not None
             drawn = draws.draw(v0, stream(seed, number))
             found = [refit(drawn) for refit in refits]
             return np.array([f.llf if f.converged else np.nan for f in found])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -22,6 +23,8 @@ __all__ = ["Replicates"]
 _FORMAT = 1
 _SAME = 1e-6
 """Estimates that differ by less, relative to the largest, are those of the same fit."""
+
+_UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
 
 _ARRAYS = ("numbers", "values", "beta", "llf", "converged", "adjusted")
 
@@ -198,7 +201,7 @@ class Replicates:
             If there is no such file, or it is not one of these.
         """
         try:
-            with np.load(Path(path), allow_pickle=False) as stored:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
                 arrays = {name: stored[name] for name in _ARRAYS if name in stored}
             if about.pop("format") != _FORMAT:
@@ -210,7 +213,7 @@ class Replicates:
             raise DataError(f"there is no file {path}") from None
         except DataError:
             raise
-        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
+        except _UNREADABLE:
             raise DataError(f"{path} does not hold replicates as Replicates.save writes") from None
 
     def check_same(self, kind: str, fingerprint: Mapping[str, Any], where: object) -> None:

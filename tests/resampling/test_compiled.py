@@ -1,0 +1,119 @@
+"""Compiled refits are those of the ordinary engine and maximisation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from designs import GRIDS, gridded
+
+import vcomp
+from vcomp.estimators.likelihood import ML, REML
+from vcomp.estimators.strata import StrataLikelihood
+from vcomp.kernels.nested import nested_derivatives
+from vcomp.resampling import compiled
+from vcomp.resampling.by_likelihood import ByLikelihood
+from vcomp.resampling.compiled import Compiled, Packed
+from vcomp.resampling.strata_draws import StrataDraws
+from vcomp.resampling.streams import stream
+from vcomp.statistics import Statistics
+
+NESTED = sorted(name for name in GRIDS if "not nested" not in name)
+
+
+def model(name, fixed=""):
+    formula, data = gridded(name)
+    return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("fixed", ["", "x + "])
+@pytest.mark.parametrize("reml", [True, False])
+def test_derivatives_are_those_of_the_engine(name, fixed, reml):
+    of_data = model(name, fixed).statistics.strata
+    rng = np.random.default_rng(0)
+    for zero in (None, 0):
+        v = rng.uniform(0.2, 3.0, of_data.n_terms + 1)
+        if zero is not None:
+            v[zero] = 0.0
+        stats = StrataDraws(of_data).draw(v, stream(0, 1))
+        packed, engine = Packed(of_data), StrataLikelihood(stats, reml=reml)
+        ok, value, score, average, observed, beta = nested_derivatives(
+            v, packed.tree, packed.filled(stats), packed.n_fixed, reml
+        )
+        exact = engine.derivatives(v)
+        assert ok
+        np.testing.assert_allclose(value, exact.loglike, rtol=1e-12)
+        size = np.abs(exact.score).max()
+        np.testing.assert_allclose(score, exact.score, rtol=0, atol=1e-11 * size)
+        for found, kind in ((average, "average"), (observed, "observed")):
+            wanted = engine.information(v, kind)
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-11 * np.abs(wanted).max())
+        np.testing.assert_allclose(beta, engine.fixed_effects(v)[0], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("method", [REML, ML])
+@pytest.mark.parametrize("fixed", ["", "x + "])
+def test_refits_are_those_of_the_ordinary_way(name, method, fixed, monkeypatch):
+    """The same components, zeros among them, to far less than their standard errors."""
+    whole = model(name, fixed)
+    names, strata = whole.component_names, whole.statistics.strata
+    v = np.full(len(names), 0.2)
+    v[-1] = 1.0
+    fast = Compiled(whole.statistics, method(), names, v)
+    slow = ByLikelihood(whole.statistics, method(), names, v)
+    given_up = []
+    monkeypatch.setattr(fast, "_ordinary", lambda s: given_up.append(s) or slow(s))
+    draws, at_bound = StrataDraws(strata), 0
+    for b in range(15):
+        stats = Statistics.from_strata(draws.draw(v, stream(4, b)))
+        found, wanted = fast(stats), slow(stats)
+        assert found.converged
+        assert wanted.converged
+        np.testing.assert_array_equal(found.values == 0.0, wanted.values == 0.0)
+        engine = StrataLikelihood(stats.strata, reml=method is REML)
+        average = np.sqrt(np.diagonal(engine.information(wanted.values, "average")))
+        # In units of the error that each component would have alone.
+        assert (np.abs(found.values - wanted.values) * average).max() < 1e-7
+        np.testing.assert_allclose(found.llf, wanted.llf, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(found.beta, wanted.beta, rtol=1e-6, atol=1e-7)
+        at_bound += int((found.values == 0.0).any())
+    assert at_bound > 0
+    assert len(given_up) <= 1
+
+
+def test_what_is_given_up_is_taken_over(monkeypatch):
+    whole = model("per document")
+    names, v = whole.component_names, np.full(11, 0.5)
+    refit = Compiled(whole.statistics, REML(), names, v)
+    usual = refit(whole.statistics)
+    monkeypatch.setattr(
+        compiled, "maximise_nested", lambda *a: (False, np.zeros(11), np.nan, np.zeros(1))
+    )
+    found = refit(whole.statistics)
+    assert found.converged
+    np.testing.assert_allclose(found.llf, usual.llf, rtol=1e-11)
+    np.testing.assert_allclose(found.values, usual.values, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("hold", [{"p": 0.0}, {"p": 0.3, "Residual": 1.5}])
+def test_held_components_stay(hold):
+    whole = model("per document")
+    names = whole.component_names
+    v = np.full(len(names), 0.5)
+    found = Compiled(whole.statistics, REML(hold=hold), names, v)(whole.statistics)
+    exact = whole.fit("reml", hold=hold)
+    for name, value in hold.items():
+        assert found.values[names.index(name)] == value
+    np.testing.assert_allclose(found.llf, exact.llf, rtol=1e-12)
+    np.testing.assert_allclose(found.values, exact.vcomp, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_limit_of_steps_is_kept(limit):
+    whole = model("per document")
+    v = np.full(11, 0.5)
+    found = Compiled(whole.statistics, REML(max_iter=limit), whole.component_names, v)(
+        whole.statistics
+    )
+    assert not found.converged

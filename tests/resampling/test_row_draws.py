@@ -1,0 +1,162 @@
+"""Rows drawn anew: what is shared with the data is the same, the rest has its distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from designs import GRIDS, balanced, drop_rows, gridded, unbalanced
+from moments import agree_in_mean, score_agrees
+
+import vcomp
+from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.exceptions import DataError
+from vcomp.resampling import row_draws
+from vcomp.resampling.row_draws import RowDraws, draw_errors
+from vcomp.resampling.streams import stream
+from vcomp.statistics import Statistics
+
+
+def model_of(case, fixed=""):
+    """Return the model of a grid, complete or with rows missing, or of an unbalanced design."""
+    name, kind = case
+    formula, data = unbalanced(name) if kind == "unbalanced" else gridded(name)
+    if kind == "holes":
+        data = drop_rows(data, 0.1, 3)
+    return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
+
+
+CASES = [
+    *((name, "complete") for name in sorted(GRIDS)),
+    ("per document", "holes"),
+    ("deep", "holes"),
+    ("three facets", "holes"),
+    ("crossed", "unbalanced"),
+    ("crossed and nested", "unbalanced"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+@pytest.mark.parametrize("fixed", ["", "x + xp + "])
+def test_statistics_with_a_response_are_those_made_from_scratch(case, fixed):
+    if case[1] == "unbalanced":
+        fixed = ""
+    model = model_of(case, fixed)
+    y = np.random.default_rng(8).normal(size=model.nobs)
+    design = model.design
+    anew = Statistics(model.chunk.with_response(y), design.grid, design.partial_grid)
+    shared = model.statistics.with_response(y)
+    a, b = anew.cross_products, shared.cross_products
+    for left, right in ((a.Zy, b.Zy), (a.ZX, b.ZX), (a.group_n, b.group_n)):
+        for x, z in zip(left, right, strict=True):
+            np.testing.assert_allclose(x, z, rtol=0, atol=1e-12 * np.sqrt(model.nobs))
+    for name in ("XX", "Xy", "yy"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-12, atol=1e-12)
+    assert b.pairs is model.statistics.cross_products.pairs
+    assert (anew.strata is None) == (shared.strata is None)
+    if anew.strata is not None:
+        for s, t in zip(anew.strata.strata, shared.strata.strata, strict=True):
+            assert s.fixed == t.fixed
+            np.testing.assert_array_equal(s.columns.within, t.columns.within)
+            for x, z in zip(s.columns.means, t.columns.means, strict=True):
+                np.testing.assert_array_equal(x, z)
+        assert anew.strata.yy == shared.strata.yy
+    assert (anew.completed is None) == (shared.completed is None)
+    if anew.completed is not None:
+        np.testing.assert_array_equal(anew.completed.tables, shared.completed.tables)
+
+
+def test_the_data_stay_as_they_are():
+    model = model_of(("per document", "holes"))
+    before = model.statistics.cross_products
+    tables = model.statistics.completed.tables.copy()
+    drawn = model.statistics.with_response(np.ones(model.nobs))
+    assert drawn.cross_products.yy == model.nobs
+    assert drawn.completed is not None
+    assert model.statistics.cross_products is before
+    assert model.chunk.origin != 0.0
+    np.testing.assert_array_equal(model.statistics.completed.tables, tables)
+
+
+def test_statistics_without_rows_take_no_response():
+    stats = Statistics.from_cross_products(model_of(("crossed", "complete")).stats)
+    with pytest.raises(DataError, match="no rows"):
+        stats.with_response(np.zeros(20))
+    strata = Statistics.from_strata(model_of(("crossed", "complete")).statistics.strata)
+    with pytest.raises(DataError, match="strata only"):
+        _ = strata.cross_products
+
+
+@pytest.mark.parametrize("name", ["crossed", "crossed and nested", "three facets"])
+def test_the_score_has_mean_zero_and_variance_information(name):
+    model = model_of((name, "unbalanced"))
+    v = np.random.default_rng(4).uniform(0.5, 2.0, len(model.component_names))
+    v[0] = 0.0
+    draws = RowDraws(model.statistics)
+    score_agrees(
+        lambda b: draws.draw(v, stream(2, b)).cross_products,
+        lambda stats: BlockedLikelihood(stats, reml=True),
+        v,
+        n=300,
+    )
+
+
+def test_two_rows_covary_by_the_groups_that_they_share():
+    model = vcomp.VarianceComponentsModel(*balanced("nested"))
+    v, rows = np.array([2.0, 1.0, 0.5]), model.chunk
+    errors = np.array([draw_errors(rows, v, stream(6, b)) for b in range(4000)])[:, :6]
+    V = v[-1] * np.eye(6)
+    for codes, component in zip(rows.codes, v, strict=False):
+        V += component * (codes[:6, None] == codes[None, :6])
+    variance = np.outer(np.diagonal(V), np.diagonal(V)) + V**2
+    agree_in_mean(errors[:, :, None] * errors[:, None, :], V, variance)
+
+
+def test_blocks_do_not_change_the_numbers(monkeypatch):
+    rows, v = model_of(("per document", "holes")).chunk, np.linspace(0.5, 1.5, 11)
+    whole = draw_errors(rows, v, stream(1, 2))
+    monkeypatch.setattr(row_draws, "_BLOCK", 7)
+    np.testing.assert_array_equal(draw_errors(rows, v, stream(1, 2)), whole)
+
+
+@pytest.mark.parametrize("case", [("crossed", "unbalanced"), ("three facets", "unbalanced")])
+def test_an_engine_with_another_response_is_that_of_the_other_response(case):
+    model = model_of(case)
+    rng = np.random.default_rng(1)
+    engine = BlockedLikelihood(model.stats, reml=True)
+    k = len(model.component_names)
+    for active in (np.ones(k), np.r_[0.0, np.ones(k - 1)], np.ones(k)):
+        v = active * rng.uniform(0.5, 2.0, k)
+        engine.derivatives(v)  # so that there is something to be left behind
+        stats = model.statistics.with_response(rng.normal(size=model.nobs)).cross_products
+        engine = engine.with_response(stats)
+        fresh = BlockedLikelihood(stats, reml=True)
+        a, b = engine.derivatives(v), fresh.derivatives(v)
+        assert engine.rss == fresh.rss
+        assert engine.loglike(v) == fresh.loglike(v) == a.loglike == b.loglike
+        np.testing.assert_array_equal(a.score, b.score)
+        np.testing.assert_array_equal(engine.information(v), fresh.information(v))
+
+
+@pytest.mark.parametrize("terms", [(0,), (1,), (0, 2), (1, 2)])
+def test_statistics_of_some_terms_are_those_of_their_model(terms):
+    for case in (("nested, balanced", "complete"), ("nested, balanced", "holes")):
+        model = model_of(case)
+        names = [model.component_names[t] for t in terms]
+        fewer = vcomp.VarianceComponentsModel(
+            f"y ~ {' + '.join(f'(1|{name})' for name in names)}", model_data(case)
+        )
+        v = np.linspace(0.7, 1.1, len(terms) + 1)
+        stats = model.statistics.of_terms(terms)
+        engine = BlockedLikelihood(stats.cross_products, reml=True)
+        np.testing.assert_allclose(engine.loglike(v), fewer.loglike(v), rtol=1e-11)
+        if stats.strata is not None:
+            from vcomp.estimators.strata import StrataLikelihood
+
+            strata = StrataLikelihood(stats.strata, reml=True)
+            np.testing.assert_allclose(strata.loglike(v), fewer.loglike(v), rtol=1e-11)
+            np.testing.assert_allclose(stats.group_sums.T, fewer.statistics.group_sums.T)
+
+
+def model_data(case):
+    _, data = gridded(case[0])
+    return drop_rows(data, 0.1, 3) if case[1] == "holes" else data

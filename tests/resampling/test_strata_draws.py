@@ -1,0 +1,132 @@
+"""Statistics of strata drawn without rows have the distribution that rows give them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import GRIDS, gridded
+from moments import agree_in_mean, score_agrees
+
+import vcomp
+from vcomp.estimators.strata import StrataLikelihood
+from vcomp.resampling.strata_draws import StrataDraws, _helmert, _in_contrasts
+from vcomp.resampling.streams import stream
+
+NESTED = sorted(name for name in GRIDS if "not nested" not in name)
+
+
+def model(name, fixed="", seed=0):
+    formula, data = gridded(name, seed)
+    return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
+
+
+def components(n_terms):
+    return np.random.default_rng(5).uniform(0.3, 2.0, n_terms + 1)
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_means_and_squares_have_the_moments_of_normal_data(name):
+    """W ~ c_e χ² and Σ ȳȳ' ~ Wishart, with V̄ = Σ c_l Z_l Z_l' + diag(c_e/n) of the group means."""
+    stats = model(name).statistics.strata
+    v = components(stats.n_terms)
+    draws = StrataDraws(stats)
+    drawn = [draws.columns(v, stream(1, b)) for b in range(1500)]
+    n = stats.remainder.tables.group_n[-1]
+    for s, stratum in enumerate(stats.strata):
+        c, m = stratum.coefficients @ v, stratum.multiplicity
+        V = np.diag(c[-1] / n) + c[0]
+        groups = np.arange(n.size)
+        for level in range(len(stats.remainder.parents), 0, -1):
+            V += c[level] * (groups[:, None] == groups[None, :])
+            groups = stats.remainder.parents[level - 1][groups]
+        y = [columns[s].means[0][:, 0] for columns in drawn]
+        variance = m * (np.outer(np.diagonal(V), np.diagonal(V)) + V**2)
+        agree_in_mean([a @ a.T for a in y], m * V, variance)
+        df = m * (n - 1.0).sum()
+        within = [columns[s].within[0, 0] for columns in drawn]
+        agree_in_mean(within, df * c[-1], 2.0 * df * c[-1] ** 2)
+        squares = [(w - df * c[-1]) ** 2 for w in within]
+        agree_in_mean(squares, 2.0 * df * c[-1] ** 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "fixed"),
+    [
+        ("one way", "x + xi + "),
+        ("crossed", "x + xp + "),
+        ("per document", "xd + xp + x + "),
+        ("deep", "x + xi + "),
+        ("unequally replicated", "x + "),
+        ("replicated", "x + xp + "),
+        ("nested", "0 + x + "),
+    ],
+)
+@pytest.mark.parametrize("reml", [True, False])
+def test_the_score_has_mean_zero_and_variance_information(name, fixed, reml):
+    stats = model(name, fixed).statistics.strata
+    v = components(stats.n_terms)
+    draws = StrataDraws(stats)
+    if reml:
+        score_agrees(
+            lambda b: draws.draw(v, stream(3, b)), lambda s: StrataLikelihood(s, reml=True), v
+        )
+        return
+    # Of the full likelihood the score's mean is what the fixed part takes from the traces.
+    engines = [StrataLikelihood(draws.draw(v, stream(3, b)), reml=False) for b in range(400)]
+    restricted = StrataLikelihood(engines[0].stats, reml=True)
+    shift = engines[0].derivatives(v).score - restricted.derivatives(v).score
+    expected = restricted.information(v, "expected")
+    agree_in_mean([e.derivatives(v).score for e in engines], shift, np.diagonal(expected))
+
+
+def test_products_of_columns_are_those_of_the_strata():
+    """What all rows have of X'y and y'y is the sum over strata, X'X is as it was."""
+    stats = model("per document", "x + xp + ").statistics.strata
+    drawn = StrataDraws(stats).draw(components(stats.n_terms), stream(0, 0))
+    n = stats.remainder.tables.group_n[-1]
+    total = np.zeros((1 + stats.n_fixed, 1 + stats.n_fixed))
+    for stratum in drawn.strata:
+        at = [0, *(1 + j for j in stratum.fixed)]
+        means = stratum.columns.means[0]
+        total[np.ix_(at, at)] += stratum.columns.within
+        total[np.ix_(at, at)] += np.einsum("q,qbr,qdr->bd", n, means, means)
+    np.testing.assert_allclose(drawn.yy, total[0, 0], rtol=1e-12)
+    np.testing.assert_allclose(drawn.Xy, total[1:, 0], rtol=0, atol=1e-11 * np.sqrt(drawn.yy))
+    np.testing.assert_allclose(stats.XX, total[1:, 1:], rtol=0, atol=1e-10 * stats.XX.max())
+    assert drawn.cells is None
+
+
+def test_no_more_columns_are_drawn_than_there_are_groups():
+    """With 200 persons and 5 topics a Wishart's triangle serves for 199 vectors."""
+    index = pd.MultiIndex.from_product([range(200), range(2), range(5)], names=["p", "q", "i"])
+    data = index.to_frame(index=False)
+    data["y"] = np.random.default_rng(0).normal(size=len(data))
+    model = vcomp.VarianceComponentsModel("y ~ (1|p) + (1|i:q) + (1|i) + (1|p:i)", data)
+    stats = model.statistics.strata
+    columns = StrataDraws(stats).columns(components(stats.n_terms), stream(0, 0))
+    for stratum, drawn in zip(stats.strata, columns, strict=True):
+        groups = sum(stats.remainder.tables.sizes)
+        assert drawn.means[0].shape[2] == min(stratum.multiplicity, groups)
+
+
+def test_contrasts_keep_products():
+    rng = np.random.default_rng(2)
+    columns = rng.normal(size=(3, 2, 4, 5))
+    columns -= columns.mean(axis=2, keepdims=True)
+    columns -= columns.mean(axis=3, keepdims=True)
+    flat = columns.reshape(3, 2, 20)
+    turned = _in_contrasts(flat, (4, 5))
+    assert turned.shape == (3, 2, 12)
+    np.testing.assert_allclose(
+        np.einsum("abr,cdr->abcd", turned, turned), np.einsum("abr,cdr->abcd", flat, flat),
+        atol=1e-13,
+    )  # fmt: skip
+    H = _helmert(6)
+    np.testing.assert_allclose(H @ H.T, np.eye(5), atol=1e-15)
+    np.testing.assert_allclose(H.sum(axis=1), 0.0, atol=1e-15)
+
+
+def test_a_crossed_remainder_is_refused():
+    with pytest.raises(ValueError, match="crossed"):
+        StrataDraws(model("not nested").statistics.strata)
