@@ -24,7 +24,11 @@ _ENDLESS = 1e6
 """An upper limit beyond so many times the estimate is none: ∞."""
 
 _ROUNDS = 60
-"""Steps after which any bracket of [0, 1] is shut to the last bit, if only by bisection."""
+"""Halvings after which any bracket of [0, 1] is shut to the last bit."""
+
+_NEAR, _ZERO = 1e-10, 1e-14
+"""A root is found where steps and values, of forms scaled to 1, are smaller: steps of a secant
+method then have all digits."""
 
 
 def linear_limits(
@@ -238,28 +242,29 @@ def _crossing(
     f_low, f_high = sign * above(low, every), sign * above(high, every)
     never, always = ~(f_low > 0.0), ~(f_high < 0.0)
     active = ~(never | always)
-    side = np.zeros(m)
-    for step in range(2 * _ROUNDS):
+    side, found = np.zeros(m), np.zeros(m)
+    width = np.ones(m)
+    for step in range(3 * _ROUNDS):
         if not active.any():
             break
         lo, hi, fl, fh = low[active], high[active], f_low[active], f_high[active]
         with np.errstate(invalid="ignore"):
             t = (lo * fh - hi * fl) / (fh - fl)
-        middle = 0.5 * (lo + hi)
-        # Every third step halves the bracket, in case secants stay on one side.
-        usable = np.isfinite(t) & (t > lo) & (t < hi) & (step % 3 != 2)
-        t = np.where(usable, t, middle)
+        # Secants that have not halved the bracket in three steps give way to halving it.
+        slow = (hi - lo > 0.5 * width[active]) if step % 3 == 2 else np.zeros(lo.size, dtype=bool)
+        usable = np.isfinite(t) & (t > lo) & (t < hi) & ~slow
+        t = np.where(usable, t, 0.5 * (lo + hi))
         f = sign * above(t, active)
-        up = f > 0.0
-        last = side[active]
-        low[active], f_low[active] = np.where(up, t, lo), np.where(up, f, _illinois(fl, last < 0))
-        high[active], f_high[active] = (
-            np.where(up, hi, t),
-            np.where(up, _illinois(fh, last > 0), f),
-        )
-        side[active] = np.where(up, 1.0, -1.0)
-        active = active & (high - low > 4e-16 * high) & (f_high != 0.0)
-    found = np.where(f_high == 0.0, high, 0.5 * (low + high))
+        up, last = f > 0.0, side[active]
+        still = (np.abs(t - found[active]) > _NEAR * t) | (np.abs(f) > _ZERO)
+        still &= (hi - lo > 4e-16 * hi) & (f != 0.0)
+        if step % 3 == 2:
+            width[active] = hi - lo
+        low[active], high[active] = np.where(up, t, lo), np.where(up, hi, t)
+        f_low[active] = np.where(up, f, _illinois(fl, last < 0))
+        f_high[active] = np.where(up, _illinois(fh, last > 0), f)
+        side[active], found[active] = np.where(up, 1.0, -1.0), t
+        active[active] = still
     return np.where(never, 0.0, np.where(always, 1.0, found))
 
 
