@@ -311,8 +311,13 @@ class VarianceComponentsModel:
 
     def _response_sums(self) -> tuple[float, float]:
         """Return the mean of the response and the sum of squares about it."""
-        mean = float(self.rows.y.mean())
-        return mean, self.statistics.yy - self.nobs * (mean - self.design.origin) ** 2
+        y, yy = self.rows.y, self.statistics.yy
+        mean = float(y.mean())
+        away = self.nobs * (mean - self.design.origin) ** 2
+        if away > 1e-3 * yy:
+            # Sums about an origin so far from the mean would cancel.
+            return mean, float(np.square(y - mean).sum())
+        return mean, yy - away
 
     def _anova_table(self, method: str) -> AnovaTable | None:
         """Return the analysis of variance that belongs to a method, Method I's where none does."""

@@ -39,10 +39,12 @@ def type_2_form(model, term):
     """Return the projection on what a term adds to all that are not finer than it."""
     chunk = model.chunk
     Z = [indicator(c) for c in chunk.codes]
-    others = [
-        u for u in range(len(Z))
-        if u != term and not (np.linalg.matrix_rank(np.column_stack([Z[u], Z[term]])) == Z[u].shape[1])
-    ]  # fmt: skip
+
+    def is_finer(u):
+        """Whether the groups of u lie within those of the term."""
+        return np.linalg.matrix_rank(np.column_stack([Z[u], Z[term]])) == Z[u].shape[1]
+
+    others = [u for u in range(len(Z)) if u != term and not is_finer(u)]
     small = basis(model.exog, *(Z[u] for u in others))
     big = basis(model.exog, *(Z[u] for u in others), Z[term])
     return big @ big.T - small @ small.T

@@ -292,7 +292,7 @@ def test_models_without_fixed_effects():
 
 def test_degrees_of_freedom_that_cannot_be_had():
     res = vcomp.fit("y ~ kind + (1|block)", blocks())
-    with pytest.raises(vcomp.EstimationError, match="ddf='residual' is not known; .*'normal'"):
+    with pytest.raises(vcomp.EstimationError, match="ddf='residual' is not known"):
         res.fixed_effects(ddf="residual")
     with pytest.raises(vcomp.PlanError, match="alpha"):
         res.fixed_effects(alpha=1.5)

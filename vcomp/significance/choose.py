@@ -301,8 +301,9 @@ def _check_term(estimate: Estimate, term: Any) -> None:
             f"square is free of it; components that can be are {', '.join(terms) or 'none'}"
         )
     if term not in terms:
-        near = get_close_matches(str(term), terms, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        known = {name.casefold(): name for name in terms}
+        near = get_close_matches(str(term).casefold(), known, 1)
+        hint = f"; did you mean {known[near[0]]!r}?" if near else ""
         raise EstimationError(
             f"there is no component {term!r} to test; they are {', '.join(terms) or 'none'}{hint}"
         )

@@ -35,6 +35,9 @@ __all__ = ["ComparedFit", "Comparison", "ModelComparison", "compare_fits", "mixt
 _SAME = 1e-9
 """Relative differences of sums that rows in another order make."""
 
+_ROUNDING = 1e-13
+"""Relative differences that another order makes of a mean far from zero."""
+
 _ROUNDED = 1e-6
 """A larger model whose log-likelihood is this much below the smaller one's was not maximised."""
 
@@ -246,9 +249,9 @@ def _check_rows(one: ComparedFit, other: ComparedFit) -> None:
             "older version; fit it again"
         )
     (mean, squares), (mean_2, squares_2) = one.response_sums, other.response_sums
-    scale = squares + one.nobs * mean**2
-    same = abs(squares - squares_2) <= _SAME * scale
-    if not same or (mean - mean_2) ** 2 * one.nobs > _SAME**2 * scale:
+    spread = np.sqrt(squares / one.nobs)
+    same = abs(squares - squares_2) <= _SAME * squares
+    if not same or abs(mean - mean_2) > _SAME * spread + _ROUNDING * abs(mean):
         raise DataError(
             f"{pair} were fitted to different values of {one.response!r} (their means are "
             f"{display.number(mean, 8)} and {display.number(mean_2, 8)})"
