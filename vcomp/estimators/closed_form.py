@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.fixed_errors import FixedErrors, errors_of_fixed
 from vcomp.estimators.quadratic_forms import TooLargeError
 from vcomp.estimators.reductions import Reductions
 from vcomp.exceptions import EstimationError
@@ -45,18 +48,19 @@ def estimate_from(
         return nothing
     values = solve(reductions.coefficients, reductions.sum_sq)
     covariance, reason = _covariance(reductions, values)
-    beta, cov_beta, doubt = fixed_effects(stats, values)
+    fixed = fixed_effects(stats, values)
     return Estimate(
         method=method,
         names=names,
         values=values,
         covariances={"sampling": covariance},
-        beta=beta,
-        cov_beta=cov_beta,
+        beta=fixed.beta,
+        cov_beta=fixed.cov_beta,
         llf=np.nan,
         converged=True,
-        status=f"Closed form{negative_components(names, values)}.{reason}{doubt}",
+        status=f"Closed form{negative_components(names, values)}.{reason}{fixed.doubt}",
         engine="closed form: sums of squares and their expectations",
+        fixed_errors=fixed.errors,
     )
 
 
@@ -95,39 +99,48 @@ def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
     return f"; {listed} {verb} estimated below zero and kept as estimated"
 
 
-def fixed_effects(stats: Statistics, values: FloatArray) -> tuple[FloatArray, FloatArray, str]:
-    """Return generalised least squares at the components, negative ones as zero.
+@dataclass(frozen=True, slots=True)
+class FixedPart:
+    """The fixed effects of a closed form.
 
-    Returns
-    -------
-    beta, cov_beta : nan, or of ordinary least squares and nan, where that cannot be had
-    reason : a sentence on that, empty if all is there
+    Attributes
+    ----------
+    beta, cov_beta : nan, or of ordinary least squares and nan, where they cannot be had
+    doubt : a sentence on that, empty if all is there
+    errors : how their covariance moves with the components, None where it is not known
     """
+
+    beta: FloatArray
+    cov_beta: FloatArray
+    doubt: str = ""
+    errors: FixedErrors | None = None
+
+
+def fixed_effects(stats: Statistics, values: FloatArray) -> FixedPart:
+    """Return generalised least squares at the components, negative ones as zero."""
     p = stats.Xy.size
     nothing = np.full((p, p), np.nan)
     v = np.maximum(values, 0.0)
     if p == 0:
-        return np.zeros(0), nothing, ""
+        return FixedPart(np.zeros(0), nothing)
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
-            fixed = choose_engine(stats, reml=True).fixed_effects(v)
+            engine = choose_engine(stats, reml=True)
+            beta, cov_beta = engine.fixed_effects(v)
+            return FixedPart(beta, cov_beta, errors=errors_of_fixed(engine, v))
         except EstimationError:
-            return (
+            return FixedPart(
                 np.full(p, np.nan),
                 nothing,
-                (" No fixed effects: generalised least squares needs more memory than is free."),
+                " No fixed effects: generalised least squares needs more memory than is free.",
             )
         except np.linalg.LinAlgError:
             pass
-        else:
-            return *fixed, ""
-    return (
+    return FixedPart(
         solve_positive(stats.XX, stats.Xy),
         nothing,
-        (
-            " Fixed effects by ordinary least squares, without standard errors: no residual "
-            "variance is left."
-        ),
+        " Fixed effects by ordinary least squares, without standard errors: no residual variance "
+        "is left.",
     )
 
 

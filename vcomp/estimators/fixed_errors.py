@@ -7,8 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray, Json
+from vcomp.estimators.engine import LikelihoodEngine
 
-__all__ = ["FixedErrors"]
+__all__ = ["FixedErrors", "errors_of_fixed"]
+
+_MOST_SLOPES = 10_000_000
+"""Numbers that slopes may take; beyond, there are none."""
 
 _STORED = 20_000
 """Numbers of slopes that are written into a file, at most."""
@@ -56,3 +60,14 @@ class FixedErrors:
             slopes=None if slopes is None else np.array(slopes, dtype=float).reshape(k, p, p),
             df=np.array(stored["df"], dtype=float).reshape(p),
         )
+
+
+def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
+    """Return how the covariance of the fixed effects moves at components `v`, still without df.
+
+    None where there are no fixed effects, or too many.
+    """
+    p = engine.n_fixed
+    if not p or v.size * p**2 > _MOST_SLOPES:
+        return None
+    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))

@@ -13,7 +13,7 @@ from vcomp.estimators.certify import Certified, certify
 from vcomp.estimators.choose import choose_engine, engine_for_decades
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.fixed_errors import FixedErrors
+from vcomp.estimators.fixed_errors import errors_of_fixed
 from vcomp.estimators.maximise import VANISHED, Maximum, maximise
 from vcomp.estimators.options import (
     Hold,
@@ -37,9 +37,6 @@ _EXACT_FIT = 1e-13
 _TOLERANCE = 1e-10
 _TOLERANCE_OF_PROBES = 1e-4
 """Newton decrements at which iterations end: exact engines, and those with random probes."""
-
-_MOST_SLOPES = 10_000_000
-"""Numbers that derivatives of the fixed effects' covariance may take; beyond, there are none."""
 
 _ROUNDED_RESIDUAL = 1e-12
 """A residual below this share of the total variance is rounding if no maximum is found."""
@@ -187,18 +184,10 @@ def estimate_by_likelihood(
         log=found.log,
         monte_carlo=_monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
-        fixed_errors=_fixed_errors(likelihood, found.v),
+        fixed_errors=errors_of_fixed(likelihood, found.v),
         without_bounds=certified.without_bounds,
     )
     return estimate.with_seconds(seconds)
-
-
-def _fixed_errors(likelihood: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return how the covariance of the fixed effects moves; None where there is not the room."""
-    p = likelihood.n_fixed
-    if not p or v.size * p**2 > _MOST_SLOPES:
-        return None
-    return FixedErrors(likelihood.fixed_forms(v).slopes, np.zeros(0))
 
 
 def _maximise(

@@ -353,7 +353,7 @@ def _error(
 def _labelled(
     stats: Statistics, names: tuple[str, ...], found: _Solved, *, given: bool
 ) -> Estimate:
-    beta, cov_beta, reason = fixed_effects(stats, found.values)
+    fixed = fixed_effects(stats, found.values)
     known = found.covariance is not None
     nothing = np.full((found.values.size, found.values.size), np.nan)
     negative = negative_components(names, found.values)
@@ -362,11 +362,12 @@ def _labelled(
         names=names,
         values=found.values,
         covariances={"sampling": nothing if found.covariance is None else found.covariance},
-        beta=beta,
-        cov_beta=cov_beta,
+        beta=fixed.beta,
+        cov_beta=fixed.cov_beta,
         llf=np.nan,
         converged=not found.trapped and (given or found.step <= _TOLERANCE),
-        status=f"{found.status(given=given)}{negative}.{'' if known else _NO_ERRORS}{reason}",
+        status=f"{found.status(given=given)}{negative}.{'' if known else _NO_ERRORS}{fixed.doubt}",
         engine="closed form: quadratic forms and their expectations",
         certificate=None if found.last is None else _certificate(names, found, found.last),
+        fixed_errors=fixed.errors,
     )

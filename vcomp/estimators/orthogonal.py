@@ -46,13 +46,14 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
     if nothing is not None:
         return nothing
     estimate = ANOVA().estimate(stats, names)
-    beta, cov_beta, doubt = fixed_effects(stats, estimate.values)
+    fixed = fixed_effects(stats, estimate.values)
     return replace(
         estimate,
         method=method,
-        beta=beta,
-        cov_beta=cov_beta,
-        status=estimate.status + doubt,
+        beta=fixed.beta,
+        cov_beta=fixed.cov_beta,
+        status=estimate.status + fixed.doubt,
+        fixed_errors=fixed.errors,
         engine="closed form: sums of squares of orthogonal terms, in any order the same",
     )
 

@@ -74,6 +74,8 @@ def refit_without_negative(
         found,
         names=first.names,
         values=values,
+        # Those are of the terms that were kept.
+        fixed_errors=None,
         covariances={
             kind: _spread(covariance, places, values.size)
             for kind, covariance in found.covariances.items()

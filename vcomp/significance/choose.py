@@ -250,7 +250,7 @@ def _simulated(
     found = simulated_p(
         stats, null, term, int(simulation.n), rng=simulation.rng, workers=int(simulation.workers)
     )
-    notes = [f"{found.share_zero:.1%} of the drawn ratios are 0."]
+    notes = [f"{display.percent(found.share_zero)} of the drawn ratios are 0."]
     if found.n < simulation.n:
         notes.append(f"{simulation.n - found.n} of the drawn data sets could not be fitted.")
     return HypothesisTest(

@@ -399,7 +399,9 @@ def _mixture_in_words(weights: FloatArray, degrees: FloatArray) -> str:
     parts = []
     for weight, d in zip(weights, degrees, strict=True):
         if weight:
-            size = "½ " if weight == 0.5 else ("" if weight == 1.0 else f"{weight:.4g} ")
+            size = (
+                "½ " if weight == 0.5 else ("" if weight == 1.0 else f"{display.number(weight)} ")
+            )
             parts.append(f"{size}χ²({int(d)})")
     return " + ".join(parts)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.anova import AnovaTable, adjustment
 from vcomp.estimators.henderson3 import adjusted
@@ -206,6 +207,6 @@ def _sum_in_words(weights: FloatArray, names: tuple[str, ...]) -> str:
     parts = []
     for weight, name in zip(weights, names, strict=True):
         if weight:
-            size = "" if abs(weight - 1.0) < _SAME else f"{weight:.4g} "
+            size = "" if abs(weight - 1.0) < _SAME else f"{display.number(weight)} "
             parts.append(f"{size}MS({name})")
     return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"

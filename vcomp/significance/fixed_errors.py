@@ -7,7 +7,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.fixed_errors import FixedErrors
+from vcomp.estimators.fixed_errors import FixedErrors, errors_of_fixed
 from vcomp.exceptions import EstimationError
 from vcomp.significance.fixed_effects import Satterthwaite
 from vcomp.statistics import Statistics
@@ -77,6 +77,7 @@ def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:
     if not v[-1] > 0.0:
         return None
     try:
-        return choose_engine(stats, reml=True).fixed_forms(v).slopes
+        errors = errors_of_fixed(choose_engine(stats, reml=True), v)
     except (EstimationError, np.linalg.LinAlgError):
         return None
+    return None if errors is None else errors.slopes
