@@ -534,12 +534,12 @@ def test_intervals_contain_the_estimate_and_end_at_the_level(name, seed, rows, w
         assert curve.low <= curve.estimate <= curve.high
         assert (np.diff(curve.theta) > 0.0).all()
         assert (np.diff(curve.z) > -1e-6).all()
-        top = engine.loglike(v)
+        top, limits = engine.loglike(v), constraint.limits(v, np.zeros(k, dtype=bool))
         for theta, z, at in zip(curve.theta, curve.z, curve.components, strict=True):
             assert constraint.value(at) == pytest.approx(theta, rel=1e-9, abs=1e-12)
             assert 2.0 * (top - engine.loglike(at)) == pytest.approx(z**2, abs=1e-6)
         for end, level in ((curve.low, -Z), (curve.high, Z)):
-            if end not in (0.0, 1.0):
+            if end not in (limits.low, limits.high):
                 nearest = np.argmin(np.abs(curve.theta - end))
                 assert curve.theta[nearest] == pytest.approx(end, rel=1e-4)
                 assert curve.z[nearest] == pytest.approx(level, abs=1e-3)

@@ -276,7 +276,10 @@ class _Search:
         matrix = information[np.ix_(moves, moves)]
         if not normal[moves].any() or not _is_positive_within(matrix, normal[moves]):
             return step
-        return _bounded(information, here.score, here.v, normal, moves, shift, is_newton=True)
+        try:
+            return _bounded(information, here.score, here.v, normal, moves, shift, is_newton=True)
+        except np.linalg.LinAlgError:  # only a corner of the bounds lies on the surface
+            return step
 
     def _uphill(self, here: Place, step: _Step) -> Place | None:
         """Return the first of the step and its halves that raises the likelihood."""

@@ -45,6 +45,9 @@ __all__ = [
 _SOFT = 0.1
 """Odds, relative to those of the estimate, that the scale adds to a range's end."""
 
+_LITTLE = 0.01
+"""Share of the total below which a component may be what another maximum has more of."""
+
 _POINTS = 9
 
 
@@ -161,9 +164,10 @@ class _Quantity:
         if surface.is_flat and np.count_nonzero(matters) == 1:
             return None
         starts = [self.here.v]
-        for place in np.flatnonzero(matters & (near.v == 0.0)):
+        total = float(near.v[~self.held].sum())
+        for place in np.flatnonzero(matters & (near.v <= _LITTLE * total)):
             starts.append(near.v.copy())
-            starts[-1][place] = 0.5 * near.v[~self.held].sum()
+            starts[-1][place] = 0.5 * total
         found = []
         for start in starts:
             try:

@@ -148,6 +148,7 @@ class Trace:
         need: on a surface the likelihood may have several maxima
     coordinate : the scale to search on
     visits : in the order of θ, the estimate among them
+    branched : the sides (−1 below the estimate, 1 above) on which there are two maxima
     """
 
     visit: Callable[[float, Visit], Visit]
@@ -155,6 +156,7 @@ class Trace:
     other: Callable[[float, Visit], Visit | None]
     coordinate: Coordinate
     visits: list[Visit] = field(default_factory=list)
+    branched: set[float] = field(default_factory=set)
 
     def at(self, theta: float) -> Visit:
         """Return the point at θ, computed from the nearest one towards the estimate.
@@ -168,7 +170,15 @@ class Trace:
             (v for v in inside if side * (theta - v.theta) >= 0.0),
             key=lambda v: abs(self._t(v) - t),
         )
-        return near if near.theta == theta else self.add(self.visit(float(theta), near))
+        if near.theta == theta:
+            return near
+        found = self.visit(float(theta), near)
+        beyond = [v for v in self.visits if side * (v.theta - theta) > 0.0]
+        if side in self.branched and beyond:
+            # Two maxima are followed then, the other one from beyond.
+            other = self.visit(float(theta), min(beyond, key=lambda v: abs(self._t(v) - t)))
+            found = min(found, other, key=lambda v: abs(v.z))
+        return self.add(found)
 
     def add(self, found: Visit) -> Visit:
         """Keep a point."""
@@ -204,8 +214,13 @@ class Trace:
         found = self.other(theta, near)
         if found is None or side * found.z >= side * level - _SAME:
             return None
+        self.branched.add(side)
         ends = (self.coordinate.low, self.coordinate.high)
-        self.visits = [v for v in self.visits if side * v.theta < side * theta or v.theta in ends]
+        self.visits = [
+            v
+            for v in self.visits
+            if v.theta in ends or (side * v.theta < side * theta and side * v.z < side * found.z)
+        ]
         return self.add(found)
 
     def _lost(self, level: float) -> EstimationError:
@@ -221,7 +236,7 @@ class Trace:
         limit = self.coordinate.low if side < 0.0 else self.coordinate.high
         wall = self.coordinate.t_of(limit)
         inner, outer = self._bracket(level)
-        start, t = self._t(inner), guess
+        start, t, previous = self._t(inner), guess, np.inf
         for _ in range(_MOST):
             if outer is None and side * (t - wall) >= 0.0:
                 outer = self._edge(side, limit)
@@ -242,7 +257,9 @@ class Trace:
                 return End(here.theta, reached=True)
             if outer is None and abs(t - start) > _FAR and abs(step) > _FARTHER:
                 return End(limit, reached=False)
-            t += step
+            # Tangents that lead from one side to the other and back do not come nearer.
+            slow = outer is not None and abs(step) > 0.5 * previous
+            t, previous = np.inf if slow else t + step, abs(step)
         raise self._lost(level)
 
     def fill(self, low: float, high: float, points: int) -> None:
