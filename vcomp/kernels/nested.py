@@ -26,6 +26,8 @@ Strata: TypeAlias = tuple[
     FloatArray, LongArray, FloatArray, FloatArray, FloatArray, LongArray, LongArray
 ]
 
+Derived: TypeAlias = tuple[bool, float, FloatArray, FloatArray, FloatArray, FloatArray]
+
 _FAST = {"reassoc", "contract"}
 _RIDGE = 1e-14
 
@@ -146,46 +148,47 @@ def _quadratics(
     _, a, shrink = eliminated
     depth, Q, size = offsets.size - 2, offsets[-1], offsets.size
     s2, inner, b, w = c[-1], offsets[depth], within.shape[0], means.shape[1]
-    X, delta = np.empty((Q, w)), np.empty((Q, w))
-    X[inner:] = means
-    _deviations(X, delta, depth, tree, eliminated)
-    gram = within / s2
-    for g in range(1, Q):
-        for k in range(w):
-            X[g, k] = delta[g, k] - delta[parent[g], k] / shrink[parent[g]]
-    _add_products(gram, X, X, a, 0, Q)
-    first, second = np.zeros((size, b, b)), np.zeros((size, size, b, b))
+    X, delta, sums, again = np.empty((Q, w)), np.empty((Q, w)), np.empty((Q, w)), np.empty((Q, w))
     ones, n_inner = np.ones(Q), np.zeros(Q)
-    sums, rest, again = np.empty((Q, w)), np.empty((Q, w)), np.empty((Q, w))
+    gram, first, second = np.zeros((b, b)), np.zeros((size, b, b)), np.zeros((size, size, b, b))
+    for g in range(n.size):
+        n_inner[inner + g] = n[g]
+        for k in range(w):
+            X[inner + g, k] = means[g, k]
+    _deviations(X, delta, depth, tree, eliminated)
     for g in range(Q):
         for k in range(w):
             sums[g, k] = a[g] * delta[g, k]
-    for d in range(depth + 1):
-        _add_products(first[d], sums, sums, ones, offsets[d], offsets[d + 1])
-        X[offsets[d] : offsets[d + 1]] = sums[offsets[d] : offsets[d + 1]]
-        _deviations(X, again, d, tree, eliminated)
-        for m in range(d + 1):
+            if g:
+                X[g, k] = delta[g, k] - delta[parent[g], k] / shrink[parent[g]]
+    _add_products(gram, X, X, a, 0, Q)
+    for d in range(depth + 2):
+        # The column that V⁻¹ is applied to again is constant in the groups of level d, or else it
+        # is the rest of the means, for the residual.
+        level = min(d, depth)
+        for g in range(offsets[level], offsets[level + 1]):
+            for k in range(w):
+                X[g, k] = sums[g, k] if d <= depth else delta[g, k] / shrink[g] / s2
+        if d <= depth:
+            _add_products(first[d], sums, sums, ones, offsets[d], offsets[d + 1])
+        else:
+            _add_products(first[d], X, X, n_inner, inner, Q)
+        _deviations(X, again, level, tree, eliminated)
+        for m in range(level + 1):
             _add_products(second[m, d], sums, again, a, offsets[m], offsets[m + 1])
-            if m < d:
-                second[d, m] = second[m, d].T
-    for g in range(inner, Q):
-        n_inner[g] = n[g - inner]
-        for k in range(w):
-            rest[g, k] = delta[g, k] / shrink[g]
-            X[g, k] = rest[g, k] / s2
-    _deviations(X, again, depth, tree, eliminated)
-    for m in range(depth + 1):
-        _add_products(second[m, size - 1], sums, again, a, offsets[m], offsets[m + 1])
-        second[size - 1, m] = second[m, size - 1].T
     for g in range(inner, Q):
         for k in range(w):
-            again[g, k] /= shrink[g]
-    first[-1] = within
-    _add_products(first[size - 1], rest, rest, n_inner, inner, Q)
-    first[-1] /= s2 * s2
-    second[-1, -1] = within / s2
-    _add_products(second[size - 1, size - 1], rest, again, n_inner, inner, Q)
-    second[-1, -1] /= s2 * s2
+            X[g, k] = delta[g, k] / shrink[g] / s2
+            again[g, k] /= shrink[g] * s2
+    _add_products(second[size - 1, size - 1], X, again, n_inner, inner, Q)
+    for i in range(b):
+        for j in range(b):
+            gram[i, j] += within[i, j] / s2
+            first[size - 1, i, j] += within[i, j] / s2 / s2
+            second[size - 1, size - 1, i, j] += within[i, j] / s2 / s2 / s2
+            for d in range(size):
+                for m in range(d):
+                    second[d, m, i, j] = second[m, d, j, i]
     return gram, first, second
 
 
@@ -230,9 +233,7 @@ def _inverse(matrix: FloatArray, lift: float) -> tuple[bool, float, FloatArray]:
 
 
 @njit(cache=True, nogil=True)
-def nested_derivatives(
-    v: FloatArray, tree: Tree, strata: Strata, p: int, reml: bool
-) -> tuple[bool, float, FloatArray, FloatArray, FloatArray, FloatArray]:
+def nested_derivatives(v: FloatArray, tree: Tree, strata: Strata, p: int, reml: bool) -> Derived:
     """Return what a likelihood has at components `v`, (k + 1,), the residual last.
 
     Parameters
@@ -251,56 +252,123 @@ def nested_derivatives(
     n = tree[0]
     flat, starts, within, M, mult, places, n_b = strata
     S, k1, B = mult.size, v.size, 1 + p
-    log_det, total_n = 0.0, 0.0
+    log_det, rows = 0.0, 0.0
     traces, squares = np.zeros(k1), np.zeros((k1, k1))
     gram, first, second = np.zeros((B, B)), np.zeros((k1, B, B)), np.zeros((k1, k1, B, B))
+    c = np.empty(M.shape[1])
     for s in range(S):
-        c = M[s] @ v
+        for h in range(c.size):
+            c[h] = 0.0
+            for t in range(k1):
+                c[h] += M[s, h, t] * v[t]
         eliminated, log_s = _eliminate(c, tree)
-        tr, sq = _traces(c, tree, eliminated)
-        b = n_b[s]
-        means = flat[starts[s] : starts[s + 1]].reshape((n.size, -1))
-        of_columns = np.ascontiguousarray(within[s, :b, :b])
-        g_s, f_s, s_s = _quadratics(c, tree, eliminated, means, of_columns)
         log_det += mult[s] * log_s
-        total_n += mult[s] * n.sum()
-        traces += mult[s] * (M[s].T @ tr)
-        squares += mult[s] * (M[s].T @ sq @ M[s])
-        for i in range(b):
-            x = places[s, i]
-            for j in range(b):
-                y = places[s, j]
-                gram[x, y] += g_s[i, j]
-                first[:, x, y] += M[s].T @ np.ascontiguousarray(f_s[:, i, j])
-                second[:, :, x, y] += M[s].T @ np.ascontiguousarray(s_s[:, :, i, j]) @ M[s]
+        rows += mult[s] * n.sum()
+        means = flat[starts[s] : starts[s + 1]].reshape((n.size, -1))
+        forms = _quadratics(c, tree, eliminated, means, within[s, : n_b[s], : n_b[s]])
+        own = _traces(c, tree, eliminated)
+        _add_forms(M[s], mult[s], places[s], own, forms, traces, squares, gram, first, second)
+    found: Derived = _combined(log_det, rows, traces, squares, gram, first, second, reml)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _add_forms(
+    M: FloatArray,
+    mult: float,
+    places: LongArray,
+    own: tuple[FloatArray, FloatArray],
+    forms: tuple[FloatArray, FloatArray, FloatArray],
+    traces: FloatArray,
+    squares: FloatArray,
+    gram: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+) -> None:
+    """Add the forms of one stratum, in terms of its own components, to those of the model."""
+    size, k1 = M.shape
+    b = forms[0].shape[0]
+    for i in range(b):
+        for j in range(b):
+            gram[places[i], places[j]] += forms[0][i, j]
+    for t in range(k1):
+        for h in range(size):
+            if M[h, t] == 0.0:
+                continue
+            traces[t] += mult * M[h, t] * own[0][h]
+            for i in range(b):
+                for j in range(b):
+                    first[t, places[i], places[j]] += M[h, t] * forms[1][h, i, j]
+            for u in range(k1):
+                for m in range(size):
+                    both = M[h, t] * M[m, u]
+                    if both == 0.0:
+                        continue
+                    squares[t, u] += mult * both * own[1][h, m]
+                    for i in range(b):
+                        for j in range(b):
+                            second[t, u, places[i], places[j]] += both * forms[2][h, m, i, j]
+
+
+@njit(cache=True, nogil=True)
+def _form(left: FloatArray, matrix: FloatArray, right: FloatArray) -> float:
+    total = 0.0
+    for i in range(left.size):
+        for j in range(right.size):
+            total += left[i] * matrix[i, j] * right[j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _combined(
+    log_det: float,
+    rows: float,
+    traces: FloatArray,
+    squares: FloatArray,
+    gram: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    reml: bool,
+) -> Derived:
+    """Return what REML or ML make of the forms, as :mod:`vcomp.estimators.totals`."""
+    k1, B = traces.size, gram.shape[0]
+    p = B - 1
     score, average, observed = np.empty(k1), np.empty((k1, k1)), np.empty((k1, k1))
-    ok, log_fixed, inverse = _inverse(gram[1:, 1:].copy(), 0.0)
-    beta = inverse @ np.ascontiguousarray(gram[1:, 0])
-    e = np.ones(B)
-    e[1:] = -beta
-    if not ok:
-        return False, -np.inf, score, average, observed, beta
-    deviance = log_det + e @ gram @ e
+    ok, log_fixed, inverse = _inverse(gram[1:, 1:], 0.0)
+    e, mixed, relative = np.ones(B), np.zeros((k1, p)), np.zeros((k1, p, p))
+    for i in range(p):
+        e[1 + i] = 0.0
+        for j in range(p):
+            e[1 + i] -= inverse[i, j] * gram[1 + j, 0]
+    beta = -e[1:]
+    deviance = log_det + _form(e, gram, e)
     if reml:
         deviance += log_fixed
-        total_n -= p
-    value = -0.5 * (deviance + total_n * np.log(2.0 * np.pi))
-    relative, mixed = np.empty((k1, p, p)), np.empty((k1, p))
+        rows -= p
+    value = -0.5 * (deviance + rows * np.log(2.0 * np.pi))
     for t in range(k1):
-        mixed[t] = np.ascontiguousarray(first[t, 1:]) @ e
-        relative[t] = inverse @ np.ascontiguousarray(first[t, 1:, 1:])
-        trace = traces[t] - (np.trace(relative[t]) if reml else 0.0)
-        score[t] = 0.5 * (e @ np.ascontiguousarray(first[t]) @ e - trace)
+        trace = traces[t]
+        for i in range(p):
+            for j in range(B):
+                mixed[t, i] += first[t, 1 + i, j] * e[j]
+            for j in range(p):
+                for h in range(p):
+                    relative[t, i, j] += inverse[i, h] * first[t, 1 + h, 1 + j]
+            if reml:
+                trace -= relative[t, i, i]
+        score[t] = 0.5 * (_form(e, first[t], e) - trace)
     for t in range(k1):
         for u in range(k1):
-            twice = e @ np.ascontiguousarray(second[t, u]) @ e - mixed[t] @ inverse @ mixed[u]
+            twice = _form(e, second[t, u], e) - _form(mixed[t], inverse, mixed[u])
             expected = squares[t, u]
             if reml:
-                expected -= 2.0 * np.sum(second[t, u, 1:, 1:] * inverse)
-                expected += np.sum(relative[t] * relative[u].T)
+                for i in range(p):
+                    for j in range(p):
+                        expected -= 2.0 * second[t, u, 1 + i, 1 + j] * inverse[i, j]
+                        expected += relative[t, i, j] * relative[u, j, i]
             average[t, u] = 0.5 * twice
             observed[t, u] = twice - 0.5 * expected
-    return np.isfinite(value), value, score, average, observed, beta
+    return ok and np.isfinite(value), value, score, average, observed, beta
 
 
 @njit(cache=True, nogil=True)
@@ -368,19 +436,30 @@ def _suggested(
     tol: float,
 ) -> tuple[FloatArray, float]:
     """Return the step from a point and how far the maximum is, negative if it cannot be told."""
-    moves = ~held
-    for t in range(v.size):
-        if v[t] == 0.0 and score[t] <= tol * np.sqrt(max(average[t, t], 0.0)):
-            moves[t] = False
-    lower = -v
+    k1 = v.size
+    moves, lower = np.ones(k1, np.bool_), -v
     lower[-1] *= 0.9  # without a residual there is no likelihood
-    at = np.flatnonzero(moves)
-    if not _inverse(average[at][:, at], 1e-8)[0]:
+    inside = True
+    for t in range(k1):
+        stays = v[t] == 0.0 and score[t] <= tol * np.sqrt(max(average[t, t], 0.0))
+        moves[t] = not (held[t] or stays)
+        inside = inside and (v[t] > 0.0 or not moves[t])
+    if not _inverse(_block(average, moves), 1e-8)[0]:
         return lower, -1.0
     step, decrement = _bounded(average, score, lower, moves)
-    if decrement < 0.05 and (v[at] > 0.0).all() and _inverse(observed[at][:, at], -1e-10)[0]:
+    if decrement < 0.05 and inside and _inverse(_block(observed, moves), -1e-10)[0]:
         step, decrement = _bounded(observed, score, lower, moves)
     return step, decrement if np.isfinite(decrement) else -1.0
+
+
+@njit(cache=True, nogil=True)
+def _block(matrix: FloatArray, kept: BoolArray) -> FloatArray:
+    at = np.flatnonzero(kept)
+    block = np.empty((at.size, at.size))
+    for i in range(at.size):
+        for j in range(at.size):
+            block[i, j] = matrix[at[i], at[j]]
+    return block
 
 
 @njit(cache=True, nogil=True)
@@ -417,21 +496,27 @@ def maximise_nested(
         step, decrement = _suggested(v, score, average, observed, held, tol)
         if decrement < 0.0:
             return False, v, value, beta
-        balance = np.where(held, 0.0, np.abs(v * score))
-        if decrement <= tol and balance.max() <= 1e-4 * np.sqrt(rows):
-            near = (v > 0.0) & (v * np.sqrt(np.diag(average)) <= 1e-7) & ~held
-            near[-1] = False
-            if near.any():
-                there = np.where(near, 0.0, v)
+        balance, near, there = 0.0, False, v.copy()
+        for t in range(v.size):
+            if not held[t]:
+                balance = max(balance, abs(v[t] * score[t]))
+                if t < v.size - 1 and 0.0 < v[t] * np.sqrt(average[t, t]) <= 1e-7:
+                    near, there[t] = True, 0.0
+        if decrement <= tol and balance <= 1e-4 * np.sqrt(rows):
+            if near:
                 ok, l2, s2, a2, o2, b2 = nested_derivatives(there, tree, strata, p, reml)
                 if ok and 0.0 <= _suggested(there, s2, a2, o2, held, tol)[1] <= max(tol, 1e-7):
                     v, value, beta = there, l2, b2
             return True, v, value, beta
         lost = 1e-12 if decrement < 1e-3 else 1e-14
-        slack, gain, share = lost * max(abs(value), rows), step @ score, 1.0
+        slack, gain, share = lost * max(abs(value), rows), 0.0, 1.0
+        for t in range(v.size):
+            gain += step[t] * score[t]
         found = False
         for _half in range(12):
-            there = np.maximum(v + share * step, 0.0)
+            there = np.empty(v.size)
+            for t in range(v.size):
+                there[t] = max(v[t] + share * step[t], 0.0)
             ok, l2, s2, a2, o2, b2 = nested_derivatives(there, tree, strata, p, reml)
             if ok and l2 >= value + 1e-4 * share * gain - slack:
                 found = True
