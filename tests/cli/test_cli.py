@@ -141,6 +141,16 @@ def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
     assert "For Eρ² = 0.9" in done.stdout
 
 
+@pytest.mark.parametrize("method", ["mls", "log", "profile", "bootstrap", "satterthwaite"])
+def test_intervals_by_any_method(method, scores):
+    printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--intervals", method).stdout
+    res = vcomp.fit(FORMULA, str(scores))
+    assert str(res.summary(method=method)) in printed
+    # Satterthwaite has none of coefficients.
+    other = "auto" if method == "satterthwaite" else method
+    assert str(res.dstudy(b=5, method=other).summary()) in printed
+
+
 def test_json_on_the_screen_is_json_alone(scores):
     done = run("fit", FORMULA, str(scores), "--json", "-")
     assert json.loads(done.stdout)["formula"] == FORMULA
@@ -190,6 +200,13 @@ MISTAKES = {
     "only random intercepts are supported": ["fit", "y ~ (x|a)", "FILE"],
     "there is no file": ["fit", FORMULA, "absent.csv"],
     "give one of DATA and --dataset": ["fit", FORMULA],
+    "'boot' is not known; intervals are 'auto'": [
+        "fit",
+        FORMULA,
+        "FILE",
+        "--intervals",
+        "boot",
+    ],
     "did you mean 'docsearch'?": ["fit", FORMULA, "--dataset", "docserch"],
     "method='remel' is not known": ["fit", FORMULA, "FILE", "--method", "remel"],
     "hold names component 'c', which is not there": ["fit", FORMULA, "FILE", "--hold", "c=1"],

@@ -100,6 +100,13 @@ def cli() -> None:
 @click.option("--object", "object_", metavar="FACET", help="The object of measurement.")
 @click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP.")
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option(
+    "--intervals",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Method of the intervals: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
+)
 @click.option("--json", "json_file", metavar="FILE", help="Store the result; - for the screen.")
 @click.option(
     "--plot",
@@ -128,6 +135,7 @@ def fit(
     object_: str | None,
     tau: bool,
     alpha: float,
+    intervals: str,
     json_file: str | None,
     picture: str | None,
 ) -> None:
@@ -153,16 +161,20 @@ def fit(
         negative=negative,
     )
     res: Any = vcomp.fit(formula, source, method=method, missing=missing, **options)  # type: ignore[arg-type]
+    # Replicates are made once for all tables.
+    how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
     study = None
     if n or design or object_:
-        study = res.dstudy(design, object=object_, sizes=n, alpha=alpha)
+        # Satterthwaite's intervals are of components alone.
+        coefficients = "auto" if intervals == "satterthwaite" else how
+        study = res.dstudy(design, object=object_, sizes=n, alpha=alpha, method=coefficients)
     ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
     if picture is not None:
-        draw(res, study, picture, alpha)
+        draw(res, study, picture, alpha, how)
     if json_file is not None:
         output.write(output.as_json(res, study, ranks), json_file)
     if json_file != "-":
-        click.echo(output.fit_text(res, study, ranks, alpha))
+        click.echo(output.fit_text(res, study, ranks, alpha, how))
 
 
 @cli.command(epilog=_EXAMPLES)
@@ -173,6 +185,13 @@ def fit(
 @click.option("--target", type=float, help="Also say what a coefficient of this size needs.")
 @click.option("--facet", metavar="FACET", help="The facet whose size --target asks for.")
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option(
+    "--intervals",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Method of the intervals: auto, mls, f, log, wald.",
+)
 def dstudy(
     arguments: Sequence[str],
     components: str | None,
@@ -181,6 +200,7 @@ def dstudy(
     target: float | None,
     facet: str | None,
     alpha: float,
+    intervals: str,
 ) -> None:
     """Plan a test from a stored result or from published components."""
     import vcomp
@@ -196,7 +216,7 @@ def dstudy(
     else:
         source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
     n = sizes_argument([a for a in arguments if "=" in a])
-    study = source.dstudy(design, object=object_, sizes=n, alpha=alpha)
+    study = source.dstudy(design, object=object_, sizes=n, alpha=alpha, method=intervals)
     click.echo(str(study.summary()))
     if target is not None:
         for coefficient in ("Erho2", "Phi"):

@@ -47,9 +47,9 @@ def rank_accuracy(
     )
 
 
-def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float) -> str:
+def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float, method: Any) -> str:
     """Return the summary of a fit, its D-study and its rank accuracy."""
-    parts = [str(res.summary(alpha))]
+    parts = [str(res.summary(alpha, method))]
     if study is not None:
         parts.append(str(study.summary()))
     if ranks is not None:

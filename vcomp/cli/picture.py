@@ -37,7 +37,7 @@ def check_picture(file: str) -> None:
         )
 
 
-def draw(res: Any, study: Any, file: str, alpha: float) -> None:
+def draw(res: Any, study: Any, file: str, alpha: float, method: Any) -> None:
     """Write a picture of the D-study, or of the components where there is none.
 
     Parameters
@@ -46,13 +46,14 @@ def draw(res: Any, study: Any, file: str, alpha: float) -> None:
     study : its D-study, or None
     file : with an ending that :func:`check_picture` lets pass
     alpha : intervals of the components have confidence 1 − alpha
+    method : of these intervals
 
     Raises
     ------
     DataError
         If the file cannot be written.
     """
-    axes = res.plot(alpha=alpha) if study is None else study.plot()
+    axes = res.plot(alpha=alpha, method=method) if study is None else study.plot()
     try:
         axes.figure.savefig(file, dpi=200)
     except OSError as error:

@@ -136,7 +136,7 @@ class FromProfile:
         return not (weights[~self.likelihood.held] != 0.0).any()
 
     def _ends(self, constraint: Constraint, alpha: float) -> tuple[float, float, tuple[str, ...]]:
-        curve = self.likelihood.profile(constraint, "quantity", alpha, points=0)
+        curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)
         return curve.low, curve.high, curve.notes
 
 
