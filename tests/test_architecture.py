@@ -57,7 +57,9 @@ def test_the_package_is_typed():
     assert resources.files("vcomp").joinpath("py.typed").is_file()
 
 
-@pytest.mark.parametrize("folder", ["cli", "ctt", "dstudy", "ir", "plots", "results"])
+@pytest.mark.parametrize(
+    "folder", ["cli", "ctt", "dstudy", "ir", "plots", "results", "significance"]
+)
 def test_only_display_formats_numbers(folder):
     """A format specification for numbers elsewhere would let two pages show one number twice."""
     specification = re.compile(r"\{[^{}]*:[^{}]*\.\d+[efg%]\}")

@@ -146,7 +146,7 @@ class ModelComparison:
     def summary(self) -> Any:
         """Return the table for reading, on statsmodels' table classes."""
         frame = self.table
-        df = ["" if np.isnan(d) else f"{d:.0f}" for d in frame["df"]]
+        df = ["" if np.isnan(d) else display.count(d) for d in frame["df"]]
         cells = {
             "npar": [str(n) for n in frame["npar"]],
             "llf": display.fixed(frame["llf"], decimals=3),
@@ -399,10 +399,8 @@ def _mixture_in_words(weights: FloatArray, degrees: FloatArray) -> str:
     parts = []
     for weight, d in zip(weights, degrees, strict=True):
         if weight:
-            size = (
-                "½ " if weight == 0.5 else ("" if weight == 1.0 else f"{display.number(weight)} ")
-            )
-            parts.append(f"{size}χ²({int(d)})")
+            share = "½" if weight == 0.5 else display.number(weight)
+            parts.append(f"χ²({int(d)})" if weight == 1.0 else f"{share} χ²({int(d)})")
     return " + ".join(parts)
 
 
