@@ -236,6 +236,12 @@ def test_workers_and_others_do_not_change_a_replicate(crossed, which):
     assert not np.array_equal(other.values, few.values)
 
 
+def test_probes_are_the_same_for_all_workers():
+    res = vcomp.fit(*holes(), engine="iterative", rng=np.random.default_rng(3), n_probes=5)
+    one, two = res.bootstrap(4, rng=7), res.bootstrap(4, rng=7, workers=2)
+    np.testing.assert_array_equal(one.values, two.values)
+
+
 def test_a_seed_is_drawn_from_a_generator_once(crossed):
     a = crossed.bootstrap(5, rng=np.random.default_rng(1))
     b = crossed.bootstrap(5, rng=np.random.default_rng(1))

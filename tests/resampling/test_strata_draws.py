@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ import vcomp
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.resampling.strata_draws import StrataDraws, _helmert, _in_contrasts
 from vcomp.resampling.streams import stream
+from vcomp.statistics import Statistics
 
 NESTED = sorted(name for name in GRIDS if "not nested" not in name)
 
@@ -130,3 +133,13 @@ def test_contrasts_keep_products():
 def test_a_crossed_remainder_is_refused():
     with pytest.raises(ValueError, match="crossed"):
         StrataDraws(model("not nested").statistics.strata)
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_groups_that_are_not_counted_again_give_the_same_sums(name):
+    data = model(name).statistics
+    strata = StrataDraws(data.strata).draw(components(data.n_terms), stream(0, 3))
+    shared = Statistics.from_strata(strata, like=data).group_sums
+    anew = Statistics.from_strata(strata).group_sums
+    for field in fields(anew):
+        np.testing.assert_array_equal(getattr(shared, field.name), getattr(anew, field.name))

@@ -45,7 +45,9 @@ class ByLikelihood:
         known = known_components(options.hold, names)
         self._options, self._names, self._held = options, names, known.held
         self._start = np.where(known.held, known.values, start)
-        self._seed = seed_of(options.rng)
+        # A generator has moved on since the fit, and would give every worker other probes.
+        moved_on = isinstance(options.rng, np.random.Generator)
+        self._seed = 0 if moved_on else seed_of(options.rng)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
         self._engine: LikelihoodEngine | None = None
 
@@ -76,9 +78,12 @@ class ByLikelihood:
         if isinstance(self._engine, BlockedLikelihood):
             self._engine = self._engine.with_response(stats.cross_products)
             return self._engine
+        # Which engine serves is found once; the last one is let go before the next is made.
+        name = self._options.engine if self._engine is None else self._engine.name
+        self._engine = None
         self._engine = choose_engine(
             stats,
-            self._options.engine,
+            name,
             reml=self._options.is_restricted,
             names=self._names[:-1],
             n_probes=self._options.n_probes,

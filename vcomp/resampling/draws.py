@@ -29,9 +29,10 @@ class Draws(Protocol):
 @dataclass(frozen=True, slots=True)
 class _OfStrata:
     strata: StrataDraws
+    data: Statistics
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:
-        return Statistics.from_strata(self.strata.draw(v, rng))
+        return Statistics.from_strata(self.strata.draw(v, rng), like=self.data)
 
 
 def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
@@ -54,7 +55,7 @@ def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
     by_likelihood = isinstance(recipe.estimator, LikelihoodMethod)
     nested = strata is not None and strata.remainder.parents is not None
     if strata is not None and nested and (by_likelihood or _needs_strata_only(strata, recipe)):
-        return _OfStrata(StrataDraws(strata))
+        return _OfStrata(StrataDraws(strata), stats)
     if stats.rows is None:
         raise DataError(
             "this needs rows, and these statistics were made from parts; fit the data as a whole"

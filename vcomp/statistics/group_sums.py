@@ -8,7 +8,7 @@ shares with group h of term u:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -18,7 +18,7 @@ from vcomp.kernels.pairs import squared_counts
 from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.strata import Stratum, StratumStatistics
 
-__all__ = ["GroupSums", "group_sums", "stratum_group_sums"]
+__all__ = ["GroupSums", "group_sums", "resum_strata", "stratum_group_sums"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,17 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
         inverse_n=inverse,
         finer=np.array([[stats.is_finer(t, u) for u in range(k)] for t in range(k)]),
     )
+
+
+def resum_strata(known: GroupSums, stats: StratumStatistics) -> GroupSums:
+    """Return the sums of strata with another response; what counts groups is as it was.
+
+    Parameters
+    ----------
+    known : sums of the same strata with another response
+    stats : the strata
+    """
+    return replace(known, total=_total(stats), yy=stats.yy, parts=_parts(stats)[0])
 
 
 def _is_single(stats: StratumStatistics, term: int) -> bool:

@@ -12,7 +12,12 @@ from vcomp.exceptions import DataError
 from vcomp.statistics.accumulate import accumulate, resum
 from vcomp.statistics.completed import CompletedGrid, complete, refill
 from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.group_sums import GroupSums, group_sums, stratum_group_sums
+from vcomp.statistics.group_sums import (
+    GroupSums,
+    group_sums,
+    resum_strata,
+    stratum_group_sums,
+)
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.rollup import RollUp
 from vcomp.statistics.strata import StratumStatistics
@@ -44,6 +49,7 @@ class Statistics:
     ) -> None:
         self.rows: Chunk | None = chunk
         self._grid, self._partial_grid = grid, partial_grid
+        self._like: Statistics | None = None
         self._accumulate: Callable[[], CrossProducts] = partial(accumulate, chunk)
         self._complete: Callable[[], CompletedGrid | None] = lambda: None
         if partial_grid is not None:
@@ -56,9 +62,18 @@ class Statistics:
         return cls._made(lambda: cross_products)
 
     @classmethod
-    def from_strata(cls, strata: StratumStatistics) -> Statistics:
-        """Return statistics that have strata only; to ask for cross-products is a DataError."""
-        return cls._made(_no_cross_products, strata)
+    def from_strata(cls, strata: StratumStatistics, like: Statistics | None = None) -> Statistics:
+        """Return statistics that have strata only; to ask for cross-products is a DataError.
+
+        Parameters
+        ----------
+        strata : the strata
+        like : statistics of the same design with another response, whose groups are not counted
+            again
+        """
+        made = cls._made(_no_cross_products, strata)
+        made._like = like
+        return made
 
     @classmethod
     def _made(
@@ -68,7 +83,7 @@ class Statistics:
         completed: Callable[[], CompletedGrid | None] = lambda: None,
     ) -> Statistics:
         made = cls.__new__(cls)
-        made.rows = made._grid = made._partial_grid = None
+        made.rows = made._grid = made._partial_grid = made._like = None
         made._accumulate, made._complete, made.strata = cross_products, completed, strata
         return made
 
@@ -136,6 +151,8 @@ class Statistics:
     @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
+        if self.strata is not None and self._like is not None:
+            return resum_strata(self._like.group_sums, self.strata)
         if self.strata is not None:
             return stratum_group_sums(self.strata)
         return group_sums(self.cross_products)
