@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import GRIDS, balanced, drop_rows, gridded, unbalanced
+from designs import GRIDS, UNBALANCED, balanced, drop_rows, gridded, unbalanced
+from hypothesis import assume, given, settings
 from moments import agree_in_mean, score_agrees
 
 import vcomp
 from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, DesignError
 from vcomp.resampling import row_draws
 from vcomp.resampling.row_draws import RowDraws, draw_errors
 from vcomp.resampling.streams import stream
@@ -63,6 +64,22 @@ def test_statistics_with_a_response_are_those_made_from_scratch(case, fixed):
     assert (anew.completed is None) == (shared.completed is None)
     if anew.completed is not None:
         np.testing.assert_array_equal(anew.completed.tables, shared.completed.tables)
+
+
+@settings(max_examples=25, deadline=None)
+@given(UNBALANCED)
+def test_any_design_is_summed_again_as_at_first(case):
+    try:
+        model = vcomp.VarianceComponentsModel(*unbalanced(*case))
+    except DesignError:  # what was left out left nothing of a term
+        assume(False)
+    y = np.random.default_rng(case[1]).normal(size=model.nobs)
+    anew = Statistics(model.chunk.with_response(y), model.design.grid).cross_products
+    shared = model.statistics.with_response(y).cross_products
+    for x, z in zip(anew.Zy, shared.Zy, strict=True):
+        np.testing.assert_allclose(x, z, rtol=0, atol=1e-12 * np.sqrt(model.nobs))
+    np.testing.assert_allclose(anew.Xy, shared.Xy, rtol=0, atol=1e-12 * np.sqrt(model.nobs))
+    assert anew.yy == shared.yy
 
 
 def test_the_data_stay_as_they_are():
