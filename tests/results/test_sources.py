@@ -42,6 +42,20 @@ def test_profiles_go_with_monotone_functions(res):
     np.testing.assert_allclose([function.low, function.high], [half.low, half.high], rtol=1e-6)
 
 
+def test_curves_of_quantities(res):
+    profile = res.profile(["sys", "sys / (sys + Residual)", "sys + topic"])
+    assert list(profile.curves) == ["sys", "sys / (sys + Residual)", "sys + topic"]
+    for name in profile.curves:
+        expected = res.estimate(name, method="profile")
+        found = profile.conf_int().loc[name]
+        np.testing.assert_allclose(found, [expected.low, expected.high], rtol=1e-8)
+        assert profile.curves[name].estimate == pytest.approx(expected.estimate, rel=1e-9)
+    with pytest.raises(EstimationError, match=r"nor a quantity of its components.*did you mean"):
+        res.profile("sis")
+    with pytest.raises(EstimationError, match="profile the variance instead"):
+        res.profile("sd(sys)")
+
+
 def test_required_sizes_by_profile(res):
     """n(target) is a monotone function of σ²_sys/σ²_e."""
     ratio = res.estimate("sys / Residual", method="profile")

@@ -279,7 +279,7 @@ def _tables(
 
 
 def _values(estimate: Estimate | Refitted) -> FloatArray:
-    return estimate.values  # noqa: PD011 - no frame
+    return estimate.values
 
 
 def _joined(parts: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:

@@ -84,7 +84,7 @@ def joint_test(res: FittedComponents, hypothesis: Any, ddf: str) -> HypothesisTe
     rows = given.independent()
     tests, L = _tests(res, rows.L, ddf)
     found = tests.joint(L, rows.L @ res._record.estimate.beta - rows.constants)
-    df = ", ".join(display.number(d, 5) for d in found.df)
+    df = ", ".join(display.count(d) for d in found.df)
     return HypothesisTest(
         term=", ".join(
             f"{name} = {value:g}" for name, value in zip(given.names, given.constants, strict=True)

@@ -33,6 +33,9 @@ class Inference(FittedComponents):
     def conf_int(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
         """Return intervals of :attr:`params` in columns 0 and 1, as statsmodels does.
 
+        Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as
+        :meth:`fixed_effects` says them, by whatever method those of components are.
+
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
@@ -141,12 +144,13 @@ class Inference(FittedComponents):
         return tables.gstudy(self, alpha, self.interval_source(method))
 
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
-        """Return profile likelihoods of components, and of fixed effects after ML.
+        """Return profile likelihoods of components and their ratios, of fixed effects after ML.
 
         Parameters
         ----------
-        what : one or several names as in :attr:`vcomp` or :attr:`params`; all components that were
-            estimated if not given
+        what : one or several names as in :attr:`vcomp` or :attr:`params`, or sums and ratios of
+            components such as ``"sys / (sys + Residual/50)"``; all components that were estimated
+            if not given
         alpha : intervals have confidence 1 − alpha
 
         Returns

@@ -12,10 +12,17 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import LikelihoodEngine
 from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.profile import LinearConstraint, ProfileCurve, profile_quantity
+from vcomp.estimators.profile import (
+    LinearConstraint,
+    ProfileCurve,
+    RatioConstraint,
+    profile_quantity,
+)
 from vcomp.estimators.profile_constraints import Constraint
 from vcomp.estimators.profile_fixed import profile_fixed_effect
 from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.uncertainty.expression import read_quantity
+from vcomp.uncertainty.quantity import Quantities
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,6 +166,18 @@ class Likelihood:
             points=points,
         )
 
+    def profile_ratio(
+        self, q: Quantities, name: str, alpha: float, points: int = 9
+    ) -> ProfileCurve:
+        """Return the profile of one linear form, ratio or share of components."""
+        if q.b is None:
+            return self.profile(LinearConstraint(q.a[0]), name, alpha, points)
+        a, b = q.a[0], q.b[0] + (q.a[0] if q.form == "share" else 0.0)
+        if (b >= 0.0).all():
+            return self.profile(RatioConstraint(a, b), name, alpha, points)
+        # A required size: its reciprocal has the denominator that cannot be negative.
+        return self.profile(RatioConstraint(b, a), name, alpha, points).reciprocal()
+
     def profile_component(self, place: int, name: str, alpha: float) -> ProfileCurve:
         """Return the profile of a component."""
         if self.held[place]:
@@ -198,7 +217,8 @@ def profiles(
     ----------
     access : the fit with its rows
     exog_names : of the fixed effects
-    what : names of parameters; all components that were estimated if not given
+    what : names of parameters, or quantities of components in text; all components that were
+        estimated if not given
     alpha : intervals have confidence 1 − alpha
 
     Raises
@@ -211,13 +231,21 @@ def profiles(
     asked = _asked(what, names, fixed, access.estimate.held)
     likelihood = Likelihood.of(access)
     curves = {}
-    for name, (place, is_fixed) in asked.items():
-        if is_fixed:
+    for name, parameter in asked.items():
+        if isinstance(parameter, Quantities):
+            curves[name] = likelihood.profile_ratio(parameter, name, alpha)
+        elif parameter.is_fixed:
             design = access.model.design
-            curves[name] = likelihood.profile_coefficient(place, name, alpha, design)
+            curves[name] = likelihood.profile_coefficient(parameter.place, name, alpha, design)
         else:
-            curves[name] = likelihood.profile_component(place, name, alpha)
+            curves[name] = likelihood.profile_component(parameter.place, name, alpha)
     return Profile(curves, alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    place: int
+    is_fixed: bool
 
 
 def _asked(
@@ -225,29 +253,43 @@ def _asked(
     names: tuple[str, ...],
     fixed: tuple[str, ...],
     held: tuple[str, ...],
-) -> dict[str, tuple[int, bool]]:
-    """Return for every name that was asked for its place, and whether it is a fixed effect."""
+) -> dict[str, _Parameter | Quantities]:
+    """Return for every name that was asked for its parameter, or the quantity that it means."""
     if what is None:
         asked: Sequence[str] = [f"var({name})" for name in names if name not in held]
     else:
         asked = [what] if isinstance(what, str) else list(what)
     if not asked:
         raise EstimationError("no parameter was asked for, or none was estimated: all are held")
-    known: dict[str, tuple[int, bool]] = {name: (t, False) for t, name in enumerate(names)}
-    known |= {f"var({name})": (t, False) for t, name in enumerate(names)}
+    known = {name: _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
+    known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     # As in `params`: a fixed effect has its own name, and a component then that of a variance.
-    known |= {name: (j, True) for j, name in enumerate(fixed)}
-    places = {}
+    known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
+    found: dict[str, _Parameter | Quantities] = {}
     for name in asked:
         if name not in known:
-            raise EstimationError(
-                f"{name!r} is no parameter of this fit; there are the components "
-                f"{', '.join(names)} and the fixed effects {', '.join(fixed) or '(none)'}"
-            )
-        place, is_fixed = known[name]
-        plain = name if is_fixed or names[place] in fixed else names[place]
-        places[plain] = place, is_fixed
-    return places
+            found[name] = _quantity(name, names, fixed)
+            continue
+        parameter = known[name]
+        stays = parameter.is_fixed or names[parameter.place] in fixed
+        found[name if stays else names[parameter.place]] = parameter
+    return found
+
+
+def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quantities:
+    try:
+        quantity = read_quantity(text, names)
+    except EstimationError as error:
+        raise EstimationError(
+            f"{text!r} is no parameter of this fit (the fixed effects are "
+            f"{', '.join(fixed) or 'none'}), nor a quantity of its components: {error}"
+        ) from None
+    if quantity.form == "root":
+        raise EstimationError(
+            f"profile the variance instead of {text!r}: the ends of a root are the roots of its "
+            "ends, which res.estimate(…, method='profile') gives"
+        )
+    return quantity
 
 
 def _uncentred(place: int, design: Any) -> tuple[FloatArray, float]:

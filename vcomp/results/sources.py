@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.profile import LinearConstraint, RatioConstraint
-from vcomp.estimators.profile_constraints import Constraint, SmoothConstraint
+from vcomp.estimators.profile_constraints import SmoothConstraint
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.resampling import Replicates
 from vcomp.resampling.intervals import FromReplicates
@@ -107,17 +106,11 @@ class FromProfile:
         a = q.a[0]
         if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
             return np.nan, np.nan, ("what depends on held components alone has no interval",)
-        if q.form in ("linear", "root"):
-            low, high, notes = self._ends(LinearConstraint(a), alpha)
-            if q.form == "root":
-                low, high = float(np.sqrt(max(low, 0.0))), float(np.sqrt(high))
-            return low, high, notes
-        b = q.denominator[0] + (a if q.form == "share" else 0.0)
-        if (b >= 0.0).all():
-            return self._ends(RatioConstraint(a, b), alpha)
-        # A required size: its reciprocal has the denominator that cannot be negative.
-        low, high, notes = self._ends(RatioConstraint(b, a), alpha)
-        return _reciprocal(high), _reciprocal(low), notes
+        whole = Quantities("linear", q.a) if q.form == "root" else q
+        curve = self.likelihood.profile_ratio(whole, "a quantity", alpha, points=0)
+        if q.form == "root":
+            return float(np.sqrt(max(curve.low, 0.0))), float(np.sqrt(curve.high)), curve.notes
+        return curve.low, curve.high, curve.notes
 
     def _of_function(self, q: Smooth, alpha: float) -> Limits:
         if q.uses_fixed:
@@ -129,16 +122,8 @@ class FromProfile:
         constraint = SmoothConstraint(
             lambda v: q.function(v, nothing), lambda v: q.slopes(v, nothing)[0]
         )
-        low, high, notes = self._ends(constraint, alpha)
-        return Limits(np.array([low]), np.array([high]), PROFILE, notes)
+        curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)
+        return Limits(np.array([curve.low]), np.array([curve.high]), PROFILE, curve.notes)
 
     def _is_known(self, weights: FloatArray) -> bool:
         return not (weights[~self.likelihood.held] != 0.0).any()
-
-    def _ends(self, constraint: Constraint, alpha: float) -> tuple[float, float, tuple[str, ...]]:
-        curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)
-        return curve.low, curve.high, curve.notes
-
-
-def _reciprocal(x: float) -> float:
-    return 1.0 / x if x > 0.0 else np.inf
