@@ -7,7 +7,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced, gridded, unbalanced
+from designs import UNBALANCED, balanced, gridded, unbalanced
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
@@ -158,3 +160,26 @@ def test_size_under_the_hypothesis():
         p.append(res.test("b", "f").p_value)
     assert model.nobs == len(data)
     assert stats.kstest(p, "uniform").pvalue > 0.001
+
+
+@settings(max_examples=15, deadline=None)
+@given(UNBALANCED, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
+def test_scale_origin_and_order_do_not_matter(design, scale, origin):
+    name, seed = design
+    formula, data = unbalanced(name, seed)
+    res = vcomp.fit(formula, data)
+    moved = data.assign(y=scale * data["y"] + origin).sample(frac=1.0, random_state=seed)
+    other = vcomp.fit(formula, moved)
+    term = res.vcomp.index[0]
+    for method in ("f", "lrt", "score"):
+        try:
+            here = res.test(term, method)
+        except vcomp.EstimationError as error:
+            with pytest.raises(vcomp.EstimationError, match=re.escape(str(error)[:20])):
+                other.test(term, method)
+            continue
+        there = other.test(term, method)
+        # An origin a million standard deviations away takes six digits from every difference.
+        assert there.statistic == pytest.approx(here.statistic, rel=1e-6, abs=1e-6)
+        assert there.p_value == pytest.approx(here.p_value, rel=1e-4, abs=1e-6)
+        assert there.exact == here.exact

@@ -36,6 +36,9 @@ class Inference(FittedComponents):
         Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as
         :meth:`fixed_effects` says them, by whatever method those of components are.
 
+        Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as
+        :meth:`fixed_effects` says them, by whatever method those of components are.
+
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha

@@ -172,7 +172,7 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
     from scipy.special import fdtrc
 
     df = ratio.df
-    shown = ", ".join(display.number(d, 4) for d in df)
+    shown = ", ".join(display.count(d) for d in df)
     note = f"F is {ratio.numerator} / {ratio.denominator}" + (
         ", whose expectations are equal if the component is 0."
         if ratio.exact
