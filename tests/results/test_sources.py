@@ -56,6 +56,14 @@ def test_curves_of_quantities(res):
         res.profile("sd(sys)")
 
 
+def test_curves_have_points_on_both_sides():
+    data = vcomp.datasets.load("docsearch")
+    for curve in vcomp.fit("score ~ (1|sys*topic)", data).profile().curves.values():
+        inside = np.abs(curve.z) <= 1.96
+        gaps = np.diff(np.sort(np.append(curve.z[inside], [-1.96, 1.96])))
+        assert gaps.max() < 1.0
+
+
 def test_required_sizes_by_profile(res):
     """n(target) is a monotone function of σ²_sys/σ²_e."""
     ratio = res.estimate("sys / Residual", method="profile")

@@ -264,15 +264,17 @@ class Trace:
 
     def fill(self, low: float, high: float, points: int) -> None:
         """Visit points about evenly spaced in z between two ends of an interval."""
-        ends = [v for v in self.visits if low <= v.theta <= high]
-        first, last = ends[0].z, ends[-1].z
+        # The visits next to the ends are as near as rounding takes them, on either side.
+        least, most = low - 1e-6 * abs(low), high + 1e-6 * abs(high)
+        inside = [v.z for v in self.visits if least <= v.theta <= most]
+        first, last = min(inside), max(inside)
         for level in np.linspace(first, last, points):
             nearest = min(abs(v.z - level) for v in self.visits)
             if nearest <= 0.5 * (last - first) / points:
                 continue
-            inside = [v for v in self.visits if np.isfinite(self._t(v))]
-            inner = max((v for v in inside if v.z < level), key=lambda v: v.z)
-            outer = min((v for v in inside if v.z >= level), key=lambda v: v.z)
+            finite = [v for v in self.visits if np.isfinite(self._t(v))]
+            inner = max((v for v in finite if v.z < level), key=lambda v: v.z)
+            outer = min((v for v in finite if v.z >= level), key=lambda v: v.z)
             self.at(self.coordinate.theta_of(self._between(inner, outer, float(level)))[0])
 
     def _edge(self, side: float, limit: float) -> Visit | None:
