@@ -49,3 +49,4 @@ def test_positive(n, seed):
     expected = np.linalg.slogdet(A)[1] if n else 0.0
     assert factor.log_determinant() == pytest.approx(expected, rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(factor.inverse() @ A, np.eye(n), atol=1e-6)
+    np.testing.assert_allclose(factor.matrix(), A, atol=1e-13 * np.abs(A).max(initial=0.0))

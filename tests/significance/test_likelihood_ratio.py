@@ -164,6 +164,19 @@ def test_other_components_at_their_bound_are_named():
     assert "method='simulated'" in note
 
 
+def test_random_probes_leave_an_error_that_is_said():
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(0, 300, 2000), rng.integers(0, 200, 2000)
+    y = rng.normal(size=2000) + 0.3 * rng.normal(size=300)[a] + rng.normal(size=200)[b]
+    formula, data = "y ~ (1|a) + (1|b)", {"y": y, "a": a, "b": b}
+    res = vcomp.fit(formula, data, engine="iterative", n_probes=4)
+    found, exact = res.test("a", "lrt"), vcomp.fit(formula, data).test("a", "lrt")
+    assert res.mc_error_llf > 0.0
+    assert "Monte Carlo error" in found.notes[-1]
+    assert abs(found.statistic - exact.statistic) < 2.0 * 5.0 * res.mc_error_llf
+    assert not exact.notes
+
+
 # The score test ----------------------------------------------------------------------------------
 
 

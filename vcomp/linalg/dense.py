@@ -59,7 +59,8 @@ class Positive:
     def matrix(self) -> FloatArray:
         """Return the matrix itself."""
         product: FloatArray = self._lower @ self._lower.T
-        return product * np.outer(self._scale, self._scale)
+        product *= np.outer(self._scale, self._scale)
+        return product
 
     def inverse(self) -> FloatArray:
         """Return the inverse."""
