@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from vcomp.significance.choose import ComponentFit
-from vcomp.significance.compare import ComparedFit
+from vcomp.significance.comparable import ComparedFit
 
 if TYPE_CHECKING:
     from vcomp.results.fitted import FittedComponents

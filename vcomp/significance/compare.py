@@ -23,63 +23,23 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.estimate import Estimate
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve_positive
-from vcomp.statistics import Statistics
+from vcomp.significance.comparable import (
+    ComparedFit,
+    check_comparable,
+    check_likelihood,
+    check_rows,
+    facets_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComparedFit", "Comparison", "ModelComparison", "compare_fits", "mixture_tail"]
-
-_SAME = 1e-9
-"""Relative differences of sums that rows in another order make."""
-
-_ROUNDING = 1e-13
-"""Relative differences that another order makes of a mean far from zero."""
+__all__ = ["Comparison", "ModelComparison", "compare_fits", "mixture_tail"]
 
 _ROUNDED = 1e-6
 """A larger model whose log-likelihood is this much below the smaller one's was not maximised."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedFit:
-    """What is needed of a fit.
-
-    Attributes
-    ----------
-    formula, response : of the model
-    estimate : by REML or ML
-    exog_names : columns of the fixed part
-    nobs : number of rows
-    response_sums : mean of the response and sum of squares about it; None if they are not known
-    stats : sums of the rows, None after loading
-    """
-
-    formula: str
-    response: str
-    estimate: Estimate
-    exog_names: tuple[str, ...]
-    nobs: int
-    response_sums: tuple[float, float] | None
-    stats: Statistics | None
-
-    @property
-    def n_parameters(self) -> int:
-        """Fixed effects and components that were estimated."""
-        return len(self.exog_names) + len(self.estimate.names) - len(self.estimate.held)
-
-    @property
-    def known(self) -> dict[frozenset[str], float]:
-        """The components that were held, by the facets of their terms."""
-        values = dict(zip(self.estimate.names, self.estimate.values, strict=True))
-        return {_facets(name): float(values[name]) for name in self.estimate.held}
-
-    @property
-    def free(self) -> dict[frozenset[str], str]:
-        """Names of the components that were estimated, by the facets of their terms."""
-        held = self.estimate.held
-        return {_facets(name): name for name in self.estimate.names if name not in held}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +151,10 @@ def compare_fits(fits: tuple[ComparedFit, ...]) -> ModelComparison:
     if len(fits) < 2:
         raise EstimationError(f"a comparison takes two results or more, not {len(fits)}")
     for fit in fits:
-        _check_likelihood(fit)
+        check_likelihood(fit)
     for fit in fits[1:]:
-        _check_rows(fits[0], fit)
-        _check_comparable(fits[0], fit)
+        check_rows(fits[0], fit)
+        check_comparable(fits[0], fit)
     ordered = tuple(sorted(fits, key=lambda fit: fit.n_parameters))
     return ModelComparison(ordered, tuple(_compared(a, b) for a, b in pairwise(ordered)))
 
@@ -211,83 +171,6 @@ def mixture_tail(weights: FloatArray, degrees: FloatArray, statistic: float) -> 
 
     tails = [chdtrc(d, max(statistic, 0.0)) if d > 0 else float(statistic <= 0.0) for d in degrees]
     return float(np.asarray(weights) @ np.array(tails))
-
-
-# What can be compared ----------------------------------------------------------------------------
-
-
-def _check_likelihood(fit: ComparedFit) -> None:
-    estimate = fit.estimate
-    if estimate.method not in ("reml", "ml"):
-        raise EstimationError(
-            f"{fit.formula!r} was fitted by {estimate.method!r}, which has no likelihood to "
-            "compare; fit by method='reml' or 'ml'"
-        )
-    if not estimate.converged or not np.isfinite(estimate.llf):
-        raise EstimationError(
-            f"the likelihood of {fit.formula!r} is not at its maximum, and a comparison is one of "
-            f"maxima: {estimate.status}"
-        )
-
-
-def _check_rows(one: ComparedFit, other: ComparedFit) -> None:
-    """Refuse fits of different scores."""
-    pair = f"{one.formula!r} and {other.formula!r}"
-    if one.response != other.response:
-        raise DataError(
-            f"{pair} have the responses {one.response!r} and {other.response!r}: likelihoods of "
-            "different responses cannot be compared"
-        )
-    if one.nobs != other.nobs:
-        raise DataError(
-            f"{pair} were fitted to {one.nobs:,} and {other.nobs:,} rows: drop the rows with a "
-            "missing value in any column of either, and fit both to what is left"
-        )
-    if one.response_sums is None or other.response_sums is None:
-        raise DataError(
-            f"whether {pair} were fitted to the same rows cannot be told: one was stored by an "
-            "older version; fit it again"
-        )
-    (mean, squares), (mean_2, squares_2) = one.response_sums, other.response_sums
-    spread = np.sqrt(squares / one.nobs)
-    same = abs(squares - squares_2) <= _SAME * squares
-    if not same or abs(mean - mean_2) > _SAME * spread + _ROUNDING * abs(mean):
-        raise DataError(
-            f"{pair} were fitted to different values of {one.response!r} (their means are "
-            f"{display.number(mean, 8)} and {display.number(mean_2, 8)})"
-        )
-
-
-def _check_comparable(one: ComparedFit, other: ComparedFit) -> None:
-    """Refuse likelihoods that are not on one scale."""
-    methods = one.estimate.method, other.estimate.method
-    if methods[0] != methods[1]:
-        raise EstimationError(
-            f"{one.formula!r} was fitted by {methods[0].upper()} and {other.formula!r} by "
-            f"{methods[1].upper()}: fit both by the same method"
-        )
-    if methods[0] != "reml":
-        return
-    if set(one.exog_names) != set(other.exog_names) or _columns_differ(one, other):
-        raise EstimationError(
-            f"the fixed parts of {one.formula!r} and {other.formula!r} differ "
-            f"({' + '.join(one.exog_names) or '0'}; {' + '.join(other.exog_names) or '0'}): "
-            "restricted likelihoods are of what each fixed part leaves, and cannot be compared; "
-            "fit both by method='ml'"
-        )
-
-
-def _columns_differ(one: ComparedFit, other: ComparedFit) -> bool:
-    """Whether columns of the same names hold different numbers, as far as that is known."""
-    if one.stats is None or other.stats is None or not one.exog_names:
-        return False
-    order = [other.exog_names.index(name) for name in one.exog_names]
-    ours, theirs = one.stats.XX, other.stats.XX[np.ix_(order, order)]
-    scale = np.sqrt(np.outer(np.diagonal(ours), np.diagonal(ours)))
-    return bool((np.abs(ours - theirs) > 1e-8 * scale).any())
-
-
-# One comparison ----------------------------------------------------------------------------------
 
 
 def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
@@ -375,15 +258,15 @@ def _efficient_correlation(
     """
     if big.stats is None:
         return None
-    null = {_facets(n): _value(small.estimate, n) for n in small.estimate.names}
+    null = {facets_of(n): _value(small.estimate, n) for n in small.estimate.names}
     names = big.estimate.names
-    v = np.array([null.get(_facets(name), 0.0) for name in names])
+    v = np.array([null.get(facets_of(name), 0.0) for name in names])
     engine = choose_engine(big.stats, reml=big.estimate.method == "reml", names=names[:-1])
     if "expected" not in engine.kinds or not v[-1] > 0.0:
         return None
     information = engine.information(v, "expected")
-    tested = np.array([_facets(name) in bound for name in names])
-    free = np.array([_facets(name) in big.free for name in names]) & ~tested & (v > 0.0)
+    tested = np.array([facets_of(name) in bound for name in names])
+    free = np.array([facets_of(name) in big.free for name in names]) & ~tested & (v > 0.0)
     across = information[np.ix_(free, tested)]
     efficient = information[np.ix_(tested, tested)] - across.T @ solve_positive(
         information[np.ix_(free, free)], across
@@ -402,10 +285,6 @@ def _mixture_in_words(weights: FloatArray, degrees: FloatArray) -> str:
             share = "½" if weight == 0.5 else display.number(weight)
             parts.append(f"χ²({int(d)})" if weight == 1.0 else f"{share} χ²({int(d)})")
     return " + ".join(parts)
-
-
-def _facets(name: str) -> frozenset[str]:
-    return frozenset(name.split(":"))
 
 
 def _value(estimate: Estimate, name: str) -> float:
