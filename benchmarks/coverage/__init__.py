@@ -1,0 +1,1 @@
+"""How often intervals contain what they are about: coverage of every method, simulated."""

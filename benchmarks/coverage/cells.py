@@ -1,0 +1,299 @@
+"""The designs that the coverage study draws data from, with their true components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.common import FULL_MODEL
+
+__all__ = ["CELLS", "DISTRIBUTIONS", "Cell", "Plan", "cells_by_name"]
+
+DISTRIBUTIONS = ("normal", "t5", "chi2")
+"""Of all effects and errors, with mean 0: normal; t with 5 df (excess kurtosis 6); χ² with 4 df
+(skewness 1.4, excess kurtosis 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many data sets each group of methods gets; 0 for none.
+
+    Attributes
+    ----------
+    local : methods from components and their covariance
+    profile : profile likelihood
+    bootstrap, inner : parametric bootstrap, and its replicates
+    levels, resamples : jackknife and bootstrap of the second facet's levels, and its resamples
+    """
+
+    local: int = 2_000
+    profile: int = 0
+    bootstrap: int = 0
+    inner: int = 300
+    levels: int = 0
+    resamples: int = 300
+
+    def quick(self) -> Plan:
+        """Return a plan that is done in seconds."""
+        return Plan(
+            min(self.local, 100),
+            min(self.profile, 5),
+            min(self.bootstrap, 5),
+            min(self.inner, 100),
+            min(self.levels, 5),
+            min(self.resamples, 50),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A design with true components.
+
+    Attributes
+    ----------
+    name : short, and unique
+    words : the design for a reader
+    formula : of the model
+    levels : codes of the facets' levels, one array of rows a facet
+    components : true values, in the order of the model's
+    object : of measurement
+    estimators : beside REML
+    distributions : that effects and errors have
+    plan : numbers of data sets under normality; other distributions have half of the first alone
+    """
+
+    name: str
+    words: str
+    formula: str
+    levels: Mapping[str, np.ndarray]
+    components: Mapping[str, float]
+    object: str
+    estimators: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ("normal",)
+    plan: Plan = Plan()
+
+    def frame(self) -> pd.DataFrame:
+        """Return rows with a response of no meaning: of the design alone."""
+        frame = pd.DataFrame(dict(self.levels))
+        return frame.assign(y=np.random.default_rng(1).normal(size=len(frame)))
+
+
+Levels: TypeAlias = dict[str, np.ndarray]
+
+TREC = {"s": 0.003, "t": 0.028, "Residual": 0.010}
+"""About those of TREC ad hoc collections (average precision)."""
+
+
+def _crossed(**sizes: int) -> Levels:
+    axes = np.indices(tuple(sizes.values())).reshape(len(sizes), -1)
+    return dict(zip(sizes, axes, strict=True))
+
+
+def _thinned(levels: Levels, missing: float) -> Levels:
+    """Return the cells without some at random, the same ones every time."""
+    n = next(iter(levels.values())).size
+    kept = np.random.default_rng(7).random(n) >= missing
+    return {facet: codes[kept] for facet, codes in levels.items()}
+
+
+def _nested(p: int, per_item: np.ndarray, inner: str, outer: str) -> Levels:
+    """Return p crossed with levels of `inner`, of which each level of `outer` has some."""
+    items = np.repeat(np.arange(per_item.size), per_item)
+    codes, inner_codes = (axis.ravel() for axis in np.indices((p, items.size)))
+    return {"p": codes, outer: items[inner_codes], inner: inner_codes}
+
+
+def _documents(p: int, a: int, per_topic: np.ndarray) -> Levels:
+    topics = np.repeat(np.arange(per_topic.size), per_topic)
+    axes = np.indices((p, a, topics.size)).reshape(3, -1)
+    return {"p": axes[0], "a": axes[1], "i": topics[axes[2]], "d": axes[2]}
+
+
+def _groups(sizes: np.ndarray) -> Levels:
+    return {"s": np.repeat(np.arange(sizes.size), sizes)}
+
+
+_TWO_WAY = "y ~ (1|s) + (1|t)"
+_ITEMS = "y ~ (1|p) + (1|i) + (1|i:a) + (1|p:i)"
+_DOCUMENTS = FULL_MODEL.replace("score", "y")
+_ITEM_COMPONENTS = {"p": 0.4, "i": 0.3, "i:a": 0.2, "p:i": 0.3, "Residual": 0.5}
+_DOCUMENT_COMPONENTS = {
+    "p": 0.20, "a": 0.10, "i": 0.20, "d": 0.20, "p:a": 0.05, "p:i": 0.10, "a:i": 0.10,
+    "p:d": 0.20, "a:d": 0.10, "p:a:i": 0.10, "Residual": 0.40,
+}  # fmt: skip
+_UNEVEN = np.array([1, 2, 3, 4, 5] * 4)
+_FEW_UNEVEN = np.array([1, 2, 3, 4, 5, 6] * 2)
+_ALL = ("normal", "t5", "chi2")
+
+_TREC_30_50 = Cell(
+    "s30xt50",
+    "30 systems × 50 topics",
+    _TWO_WAY,
+    _crossed(s=30, t=50),
+    TREC,
+    "s",
+    ("anova", "ml"),
+    _ALL,
+    Plan(profile=150, bootstrap=400),
+)
+
+CELLS: tuple[Cell, ...] = (
+    _TREC_30_50,
+    replace(
+        _TREC_30_50,
+        name="s100xt50",
+        words="100 systems × 50 topics",
+        levels=_crossed(s=100, t=50),
+        estimators=(),
+        distributions=("normal",),
+        plan=Plan(local=4_000),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s20xt25",
+        words="20 systems × 25 topics",
+        levels=_crossed(s=20, t=25),
+        estimators=(),
+        distributions=_ALL,
+        plan=Plan(local=4_000, profile=150, bootstrap=400, levels=100),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s30xt50-alike",
+        words="30 systems × 50 topics, systems alike (σ²(s) = .0005)",
+        components=TREC | {"s": 0.0005},
+        estimators=(),
+        distributions=("normal",),
+        plan=Plan(local=4_000),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s30xt50-near0",
+        words="30 systems × 50 topics, σ²(s) a twentieth of its sampling error",
+        components=TREC | {"s": 2.6e-6},
+        estimators=(),
+        distributions=("normal",),
+        plan=Plan(profile=150),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s30xt50-zero",
+        words="30 systems × 50 topics, σ²(s) = 0",
+        components=TREC | {"s": 0.0},
+        estimators=(),
+        distributions=("normal",),
+        plan=Plan(),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s6xt5",
+        words="6 systems × 5 topics",
+        levels=_crossed(s=6, t=5),
+        estimators=("ml",),
+        distributions=("normal",),
+        plan=Plan(profile=150, bootstrap=300),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s6xt50",
+        words="6 systems × 50 topics",
+        levels=_crossed(s=6, t=50),
+        estimators=(),
+        distributions=("normal",),
+        plan=Plan(local=4_000),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s30xt50-20%",
+        words="30 systems × 50 topics, 20 % of the cells missing",
+        levels=_thinned(_crossed(s=30, t=50), 0.2),
+        estimators=("ml",),
+        distributions=("normal",),
+        plan=Plan(profile=150),
+    ),
+    replace(
+        _TREC_30_50,
+        name="s20xt25-40%",
+        words="20 systems × 25 topics, 40 % of the cells missing",
+        levels=_thinned(_crossed(s=20, t=25), 0.4),
+        estimators=(),
+        distributions=("normal",),
+        plan=Plan(),
+    ),
+    Cell(
+        "pxai",
+        "30 p × (3 a : 20 i)",
+        _ITEMS,
+        _nested(30, np.full(20, 3), "a", "i"),
+        _ITEM_COMPONENTS,
+        "p",
+        ("anova",),
+        plan=Plan(profile=100, bootstrap=300),
+    ),
+    Cell(
+        "pxai-uneven",
+        "30 p × (1 to 5 a : 20 i)",
+        _ITEMS,
+        _nested(30, _UNEVEN, "a", "i"),
+        _ITEM_COMPONENTS,
+        "p",
+        ("anova",),
+        _ALL,
+        Plan(profile=100, bootstrap=300),
+    ),
+    Cell(
+        "pxaxdi",
+        "20 p × 8 a × (3 d : 12 i), 11 components",
+        _DOCUMENTS,
+        _documents(20, 8, np.full(12, 3)),
+        _DOCUMENT_COMPONENTS,
+        "p",
+    ),
+    Cell(
+        "pxaxdi-uneven",
+        "20 p × 8 a × (1 to 6 d : 12 i), 11 components",
+        _DOCUMENTS,
+        _documents(20, 8, _FEW_UNEVEN),
+        _DOCUMENT_COMPONENTS,
+        "p",
+    ),
+    Cell(
+        "oneway-uneven",
+        "20 groups of 1 to 20 scores",
+        "y ~ (1|s)",
+        _groups(np.arange(1, 21)),
+        {"s": 0.3, "Residual": 1.0},
+        "s",
+        ("anova", "ml"),
+        _ALL,
+        Plan(profile=300, bootstrap=400),
+    ),
+    Cell(
+        "oneway-few",
+        "6 groups of 2 to 30 scores",
+        "y ~ (1|s)",
+        _groups(np.array([2, 2, 5, 10, 20, 30])),
+        {"s": 0.3, "Residual": 1.0},
+        "s",
+        plan=Plan(profile=300),
+    ),
+)
+
+
+def cells_by_name(names: tuple[str, ...]) -> tuple[Cell, ...]:
+    """Return the cells of these names, all if there are none.
+
+    Raises
+    ------
+    ValueError
+        If there is no cell of a name.
+    """
+    known = {cell.name: cell for cell in CELLS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"there is no cell {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else CELLS

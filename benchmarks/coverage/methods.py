@@ -1,0 +1,176 @@
+"""The intervals of one data set by every method, as the library gives them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.coverage.cells import Plan
+from benchmarks.coverage.prepared import Prepared
+from vcomp._typing import FloatArray
+from vcomp.components import VarianceComponents
+from vcomp.dstudy.study import f_intervals
+from vcomp.estimators import Estimate
+from vcomp.estimators.choose import choose_engine
+from vcomp.exceptions import EstimationError, VcompWarning
+from vcomp.resampling.facet import facet_bootstrap
+from vcomp.resampling.intervals import FromReplicates
+from vcomp.resampling.jackknife import jackknife
+from vcomp.resampling.parametric import Generating, parametric_bootstrap
+from vcomp.results.profile import Likelihood
+from vcomp.results.sources import FromProfile
+from vcomp.statistics import Statistics
+from vcomp.uncertainty import FromComponents, IntervalSource
+
+__all__ = ["ALPHA", "DEFAULT", "GROUPS", "Found", "default_of", "limits_of"]
+
+ALPHA = 0.05
+DEFAULT = "default"
+
+Found = dict[tuple[str, str], FloatArray]
+"""(2, m) ends of the intervals of m quantities by estimator and method."""
+
+
+def limits_of(prepared: Prepared, source: IntervalSource, *, shares: bool = True) -> FloatArray:
+    """Return the ends of the intervals of all quantities, (2, m); nan where there is none."""
+    linear = source.limits(prepared.linear, ALPHA)
+    ends = np.full((2, len(prepared.names)), np.nan)
+    ends[:, : len(prepared.linear)] = linear.low, linear.high
+    if shares:
+        found = source.limits(prepared.shares, ALPHA)
+        ends[:, len(prepared.linear) :] = found.low, found.high
+    return ends
+
+
+def default_of(prepared: Prepared, components: VarianceComponents, ends: FloatArray) -> FloatArray:
+    """Return the intervals that the library takes by itself.
+
+    Those of method ``"auto"``, which is modified large sample, but for Eρ² and Φ of a complete
+    two-way table.
+
+    Parameters
+    ----------
+    prepared : the design
+    components : of a data set
+    ends : (2, m) by ``"mls"``
+    """
+    taken = ends.copy()
+    for name, f in f_intervals(components, prepared.plan, ALPHA, "auto").items():
+        taken[:, prepared.names.index(name)] = f.low[0], f.high[0]
+    return taken
+
+
+# Groups of methods: each makes its data set, and returns what was found ------------------------
+
+
+def local(prepared: Prepared, number: int, plan: Plan) -> Found:
+    """Return intervals from components and their covariance."""
+    stats = prepared.draw(number)
+    found: Found = {}
+    for method in ("reml", *prepared.cell.estimators):
+        fit = prepared.estimate(stats, method)
+        if not fit.converged:
+            continue
+        components = prepared.components(fit, stats)
+        ends = limits_of(prepared, FromComponents(components, "mls"))
+        found[method, DEFAULT] = default_of(prepared, components, ends)
+        found[method, "mls"] = ends
+        if method == "reml":
+            found |= _others(prepared, components, fit, stats)
+    return found
+
+
+def _others(
+    prepared: Prepared, components: VarianceComponents, fit: Estimate, stats: Statistics
+) -> Found:
+    found: Found = {}
+    for name in ("satterthwaite", "log", "wald"):
+        source = FromComponents(components, name)
+        found["reml", name] = limits_of(prepared, source, shares=name != "satterthwaite")
+    if not prepared.model.design.structure.balanced:
+        source = FromComponents(prepared.components(fit, stats, "expected"), "mls")
+        found["reml", "mls, expected information"] = limits_of(prepared, source)
+    return found
+
+
+def profile(prepared: Prepared, number: int, plan: Plan) -> Found:
+    """Return intervals from the profile likelihood."""
+    stats = prepared.draw(number)
+    fit = prepared.estimate(stats, "reml")
+    names = prepared.model.component_names
+    engine = choose_engine(stats, reml=True, names=names[:-1])
+    likelihood = Likelihood(engine, fit, np.zeros(len(names), dtype=bool))
+    try:
+        return {("reml", "profile"): limits_of(prepared, FromProfile(likelihood))}
+    except EstimationError:
+        return {}
+
+
+def bootstrap(prepared: Prepared, number: int, plan: Plan) -> Found:
+    """Return intervals from the parametric bootstrap."""
+    stats = prepared.draw(number)
+    fit = prepared.estimate(stats, "reml")
+    replicates = parametric_bootstrap(
+        _generating(prepared, stats, fit), plan.inner, rng=number, progress=False
+    )
+    return {
+        ("reml", f"bootstrap, {kind}"): limits_of(
+            prepared, FromReplicates(replicates, fit.values, fit.beta, kind)
+        )
+        for kind in ("percentile", "basic", "bias-corrected")
+    }
+
+
+def levels(prepared: Prepared, number: int, plan: Plan) -> Found:
+    """Return intervals from leaving out, and drawing again, the levels of the second facet."""
+    stats = prepared.draw(number, rows=True)
+    fit = prepared.estimate(stats, "anova")
+    components = prepared.components(fit, stats)
+    generating = replace(_generating(prepared, stats, fit), recipe=prepared.recipe("anova"))
+    design = prepared.model.design
+    facet = next(f for f in design.structure.facets if f != prepared.cell.object)
+    found: Found = {}
+    for name in (prepared.cell.object, facet):
+        source = jackknife(generating, design, name, progress=False)
+        found["anova", f"jackknife over {name}"] = limits_of(prepared, source)
+        resampled = facet_bootstrap(
+            generating, design, components, name, plan.resamples, rng=number, progress=False
+        )
+        source_of = FromReplicates(resampled, fit.values, fit.beta)
+        found["anova", f"bootstrap over {name}"] = limits_of(prepared, source_of)
+    return found
+
+
+def _generating(prepared: Prepared, stats: Statistics, fit: Estimate) -> Generating:
+    return Generating(
+        stats=stats,
+        recipe=prepared.recipe(fit.method),
+        values=fit.values,
+        beta=fit.beta,
+        fixed_names=prepared.model.design.fixed.names,
+        uncentre=lambda beta: beta,
+        formula=prepared.cell.formula,
+    )
+
+
+def _quietly(
+    group: Callable[[Prepared, int, Plan], Found],
+) -> Callable[[Prepared, int, Plan], Found]:
+    def quiet(prepared: Prepared, number: int, plan: Plan) -> Found:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VcompWarning)
+            return group(prepared, number, plan)
+
+    return quiet
+
+
+GROUPS: dict[str, Callable[[Prepared, int, Plan], Found]] = {
+    "local": _quietly(local),
+    "profile": _quietly(profile),
+    "bootstrap": _quietly(bootstrap),
+    "levels": _quietly(levels),
+}
+"""By the name of their number of data sets in a :class:`~benchmarks.coverage.cells.Plan`."""

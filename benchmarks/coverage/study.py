@@ -1,0 +1,194 @@
+"""Runs the study: data sets side by side, and what the intervals of each method came to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from benchmarks.coverage.cells import Cell, Plan
+from benchmarks.coverage.methods import DEFAULT, GROUPS, Found
+from benchmarks.coverage.prepared import Prepared
+from vcomp._typing import FloatArray
+from vcomp.linalg.threads import limited_blas
+
+__all__ = ["Row", "run_cell", "run_study", "tally"]
+
+_BATCH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the intervals of one method for one quantity came to.
+
+    Attributes
+    ----------
+    cell, distribution, estimator, method, quantity : what was simulated
+    near_zero : whether the quantity is a variance below its own standard error, or a share of one
+    truth : its true value
+    n : data sets
+    none : share of them without an interval
+    coverage : share of the intervals that contain the true value
+    below, above : share of intervals that lie below the true value, and above it
+    width : median width, relative to that of the default of REML
+    """
+
+    cell: str
+    distribution: str
+    estimator: str
+    method: str
+    quantity: str
+    near_zero: bool
+    truth: float
+    n: int
+    none: float
+    coverage: float
+    below: float
+    above: float
+    width: float
+
+    @property
+    def error(self) -> float:
+        """Monte Carlo standard error of the coverage."""
+        made = max(self.n * (1.0 - self.none), 1.0)
+        return float(np.sqrt(self.coverage * (1.0 - self.coverage) / made))
+
+
+def run_study(
+    cells: Sequence[Cell], *, seed: int, workers: int, quick: bool = False, progress: bool = True
+) -> list[Row]:
+    """Return the rows of all cells and distributions."""
+    rows: list[Row] = []
+    for cell in cells:
+        for distribution in cell.distributions:
+            plan = cell.plan if distribution == "normal" else Plan(cell.plan.local // 2)
+            plan = plan.quick() if quick else plan
+            prepared = Prepared(cell, distribution, seed)
+            rows += run_cell(prepared, plan, workers=workers, progress=progress)
+    return rows
+
+
+def run_cell(
+    prepared: Prepared, plan: Plan, *, workers: int = 1, progress: bool = False
+) -> list[Row]:
+    """Return the rows of a design with a distribution; the same for any number of workers."""
+    rows: list[Row] = []
+    default = np.full(len(prepared.names), np.nan)
+    for group in GROUPS:
+        n = int(getattr(plan, group))
+        if n:
+            label = f"{prepared.cell.name}, {prepared.distribution}, {group}"
+            found = list(_data_sets(prepared, plan, group, n, workers, progress, label))
+            if group == "local":
+                default = _widths(_gathered(found, ("reml", DEFAULT), len(default)))
+            rows += tally(prepared, found, default)
+    return rows
+
+
+def tally(prepared: Prepared, found: Sequence[Found], default: FloatArray) -> list[Row]:
+    """Return a row for every method and quantity.
+
+    Parameters
+    ----------
+    prepared : the design
+    found : the intervals of each data set
+    default : (m,) median widths that others are divided by
+    """
+    truth, near = prepared.values, prepared.near_zero
+    rows = []
+    for estimator, method in dict.fromkeys(key for one in found for key in one):
+        low, high = _gathered(found, (estimator, method), truth.size)
+        made = ~np.isnan(low) & ~np.isnan(high)
+        widths = _widths((low, high))
+        for j in np.flatnonzero(made.any(axis=0)):
+            there = made[:, j]
+            # Rounding: a true share of 1 or component of 0 is not missed by its last bit.
+            slack = 1e-12 * max(1.0, abs(truth[j]))
+            below = float((high[there, j] < truth[j] - slack).mean())
+            above = float((low[there, j] > truth[j] + slack).mean())
+            rows.append(
+                Row(
+                    cell=prepared.cell.name,
+                    distribution=prepared.distribution,
+                    estimator=estimator,
+                    method=method,
+                    quantity=prepared.names[j],
+                    near_zero=bool(near[j]),
+                    truth=float(truth[j]),
+                    n=len(found),
+                    none=float(1.0 - there.mean()),
+                    coverage=1.0 - below - above,
+                    below=below,
+                    above=above,
+                    width=float(widths[j] / default[j]) if default[j] > 0.0 else np.nan,
+                )
+            )
+    return rows
+
+
+def _gathered(
+    found: Sequence[Found], key: tuple[str, str], m: int
+) -> tuple[FloatArray, FloatArray]:
+    nothing = np.full((2, m), np.nan)
+    ends = np.array([one.get(key, nothing) for one in found])
+    return ends[:, 0], ends[:, 1]
+
+
+def _widths(ends: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Return median widths, nan where there is none."""
+    width = ends[1] - ends[0]
+    columns = [column[~np.isnan(column)] for column in width.T]
+    return np.array([np.median(c) if c.size else np.nan for c in columns])
+
+
+def _data_sets(
+    prepared: Prepared,
+    plan: Plan,
+    group: str,
+    n: int,
+    workers: int,
+    progress: bool,
+    label: str,
+) -> Iterator[Found]:
+    """Return what each data set gives, in order."""
+    from tqdm import tqdm
+
+    # What children would all work out again.
+    work = partial(_batch, prepared, plan, group)
+    GROUPS[group](prepared, 0, plan)
+    batches = [range(first, min(first + _BATCH, n)) for first in range(0, n, _BATCH)]
+    with tqdm(total=n, desc=label, disable=not progress, file=sys.stderr) as bar:
+        for batch in _mapped(work, batches, workers):
+            bar.update(len(batch))
+            yield from batch
+
+
+_work: partial[list[Found]] | None = None
+"""What the children of a fork do: it holds a model, which is not sent."""
+
+
+def _mapped(
+    work: partial[list[Found]], batches: Sequence[range], workers: int
+) -> Iterator[list[Found]]:
+    global _work  # inherited by the fork
+    if workers == 1:
+        yield from map(work, batches)
+        return
+    _work = work
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        yield from pool.imap(_by_fork, batches)
+    _work = None
+
+
+def _by_fork(numbers: range) -> list[Found]:
+    assert _work is not None
+    return _work(numbers)
+
+
+def _batch(prepared: Prepared, plan: Plan, group: str, numbers: range) -> list[Found]:
+    with limited_blas(1):
+        return [GROUPS[group](prepared, number, plan) for number in numbers]
