@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.coverage.cells import CELLS, cells_by_name
 from benchmarks.coverage.page import page
 from benchmarks.coverage.results import read_rows, violations, write_rows
-from benchmarks.coverage.study import run_study
+from benchmarks.coverage.study import Row, run_study
 
 SEED = 20_260_101
 _HERE = Path(__file__).resolve().parent
@@ -20,18 +20,18 @@ PAGE = _HERE.parents[1] / "docs" / "coverage.md"
 def main() -> None:
     arguments = _arguments()
     start = time.perf_counter()
-    if arguments.again:
-        rows = read_rows(RESULTS)
-    else:
-        cells = cells_by_name(tuple(arguments.cells))
-        rows = run_study(
-            cells, seed=arguments.seed, workers=arguments.workers, quick=arguments.quick
+    cells = () if arguments.again else cells_by_name(tuple(arguments.cells))
+    rows: list[Row] = []
+    for cell in cells:
+        rows += run_study(
+            [cell], seed=arguments.seed, workers=arguments.workers, quick=arguments.quick
         )
-    whole = not (arguments.quick or arguments.cells)
-    if whole and not arguments.again:
-        write_rows(rows, RESULTS)
-    if whole:
-        PAGE.write_text(page(read_rows(RESULTS), arguments.seed), encoding="utf-8")
+        if not arguments.quick:
+            # A cell's rows replace those of before, so that the study can be made in parts.
+            _keep([row for row in rows if row.cell == cell.name])
+    if not arguments.quick:
+        rows = read_rows(RESULTS)
+        PAGE.write_text(page(rows, arguments.seed), encoding="utf-8")
     outside = violations(rows)
     for row in outside:
         print(
@@ -42,11 +42,19 @@ def main() -> None:
     print(f"{len(rows):,} rows in {minutes} min {seconds} s; {len(outside)} outside of 93 to 97 %")
 
 
+def _keep(rows: list[Row]) -> None:
+    """Write the rows of a cell to the file, in the order of the cells."""
+    others = read_rows(RESULTS) if RESULTS.exists() else []
+    kept = [row for row in others if row.cell != rows[0].cell] + rows
+    order = [cell.name for cell in CELLS]
+    write_rows(sorted(kept, key=lambda row: order.index(row.cell)), RESULTS)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
     names = ", ".join(cell.name for cell in CELLS)
     parser.add_argument("cells", nargs="*", metavar="CELL", help=f"all, or some of {names}")
-    parser.add_argument("--quick", action="store_true", help="a minute; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="few data sets; writes nothing")
     parser.add_argument("--again", action="store_true", help="the page from the rows of before")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all data sets ({SEED})")
