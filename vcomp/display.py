@@ -18,6 +18,7 @@ __all__ = [
     "coefficient_interval",
     "count",
     "decimals_for",
+    "degrees_of_freedom",
     "fixed",
     "level",
     "number",
@@ -115,6 +116,19 @@ def count(value: float) -> str:
     ('5,879,040', '50', '4.77', '∞')
     """
     return _written(float(value), ",.0f" if float(value).is_integer() else ",.2f", MISSING)
+
+
+def degrees_of_freedom(values: Iterable[float]) -> str:
+    """Return degrees of freedom side by side, without separators that would look like more.
+
+    Examples
+    --------
+    >>> degrees_of_freedom([6407.0, 12.34])
+    '6407, 12.3'
+    """
+    return ", ".join(
+        _written(float(v), ".0f" if float(v).is_integer() else ".1f", MISSING) for v in values
+    )
 
 
 def coefficient(value: float) -> str:

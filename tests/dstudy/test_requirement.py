@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vcomp.dstudy import dstudy, from_components
-from vcomp.uncertainty.limits import LOG_SCALE
 from vcomp.exceptions import PlanError
+from vcomp.uncertainty.limits import LOG_SCALE
 
 NAMES = list(BODOFF_LI)
 variances = st.floats(1e-4, 10.0)

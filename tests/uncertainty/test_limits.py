@@ -78,15 +78,47 @@ def test_estimates_at_their_bound_have_one_sided_intervals(shared_data):
     assert AT_BOUND in " ".join(str(res.summary()).split())
 
 
-def test_a_component_far_below_zero_has_both_limits_at_zero():
+def test_a_component_far_below_zero_has_the_upper_limit_of_zero():
     y = np.tile([-2.0, -1.0, 0.0, 1.0, 2.0], 6)
-    y[0] += 0.01  # or the group means were equal, with no variance at all
+    y[0] += 0.5  # or the group means were equal, with no variance at all
     data = {"y": y, "a": np.repeat(np.arange(6), 5)}
+    q = Quantities("linear", np.eye(2))
     for method in ("anova", "reml"):
         res = vcomp.fit("y ~ (1|a)", data, method=method)
-        found = res.interval_source("mls").limits(Quantities("linear", np.eye(2)), 0.05)
-        assert (found.low[0], found.high[0]) == (0.0, 0.0)
+        found = res.interval_source("mls").limits(q, 0.05)
         assert BELOW_ZERO in found.notes
+        # Both mean squares of the size of the residual, with degrees of freedom 5 and 24.
+        residual = res.anova_table().loc["Residual", "mean_sq"]
+        cov = residual**2 * np.array([[2 / 5 + 2 / 24, -10 / 24], [-10 / 24, 50 / 24]]) / 25
+        at_zero = from_components({"a": 0.0, "Residual": residual}, cov=cov).components
+        expected = limits(q, "mls", at_zero)
+        assert found.low[0] == 0.0
+        assert found.high[0] == pytest.approx(expected.high[0], rel=1e-6)
+        share = Quantities("share", np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
+        found, expected = (
+            res.interval_source("mls").limits(share, 0.05),
+            limits(share, "mls", at_zero),
+        )
+        assert 0.0 == found.low[0] < found.high[0]
+        assert found.high[0] == pytest.approx(expected.high[0], rel=1e-6)
+
+
+def test_intervals_hold_estimates_at_their_bound():
+    """The residual of a fit with another component at zero is pooled, its mean square is not."""
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        data = {"y": rng.normal(size=8), "g": np.repeat(np.arange(4), 2)}
+        res = vcomp.fit("y ~ (1|g)", data)
+        ends = res.conf_int().loc["var(Residual)"]
+        assert ends[0] <= res.vcomp["Residual"] <= ends[1]
+
+
+def test_what_cancels_to_rounding_is_neither_sum_nor_difference():
+    g = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}, cov=COV).components
+    q = Quantities("linear", np.array([[0.0, 0.1, 0.1], [1e-17, 0.1, 0.1], [-1e-17, 0.1, 0.1]]))
+    found = limits(q, "mls", g)
+    np.testing.assert_allclose(found.low, found.low[0], rtol=1e-12)
+    np.testing.assert_allclose(found.high, found.high[0], rtol=1e-12)
 
 
 def test_nothing_is_known_without_a_covariance_matrix():

@@ -181,7 +181,7 @@ def _of_plan(
     q = quantities(weights(components, plan))[name]
     if form == "share":
         f = f_intervals(components, plan, alpha, source.method).get(name)
-        if f is not None and f.spoken.all():
+        if f is not None and (f.spoken & (f.high > 0.0)).all():
             source = _Fixed(Limits(f.low, f.high, f.method))
     else:
         q = Quantities(form, q.a, q.b)

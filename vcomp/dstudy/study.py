@@ -306,7 +306,7 @@ def project(
     said: list[str] = []
     for name in QUANTITIES:
         f = by_f.get(name)
-        if f is not None and f.spoken.all():
+        if f is not None and (f.spoken & (f.high > 0.0)).all():
             found = Limits(f.low, f.high, f.method)
         else:
             found = _combined(source.limits(made[name], alpha), f)
@@ -369,9 +369,13 @@ def _combined(other: Limits, by_f: FLimits | None) -> Limits:
     """Return F intervals where there are any, else the others."""
     if by_f is None:
         return other
-    low = np.where(by_f.spoken, by_f.low, other.low)
-    high = np.where(by_f.spoken, by_f.high, other.high)
-    mixed = bool((~by_f.spoken & np.isfinite(other.low)).any())
+    # Mean squares of the object far below chance put both limits below 0.
+    spoken = by_f.spoken & (by_f.high > 0.0)
+    if not spoken.any():
+        return other
+    low = np.where(spoken, by_f.low, other.low)
+    high = np.where(spoken, by_f.high, other.high)
+    mixed = bool((~spoken & np.isfinite(other.low)).any())
     where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
     return Limits(low, high, by_f.method + where, other.notes)
 

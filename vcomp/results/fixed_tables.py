@@ -84,7 +84,6 @@ def joint_test(res: FittedComponents, hypothesis: Any, ddf: str) -> HypothesisTe
     rows = given.independent()
     tests, L = _tests(res, rows.L, ddf)
     found = tests.joint(L, rows.L @ res._record.estimate.beta - rows.constants)
-    df = ", ".join(display.count(d) for d in found.df)
     return HypothesisTest(
         term=", ".join(
             f"{name} = {value:g}" for name, value in zip(given.names, given.constants, strict=True)
@@ -92,7 +91,7 @@ def joint_test(res: FittedComponents, hypothesis: Any, ddf: str) -> HypothesisTe
         method=_WORDS[ddf],
         symbol="F",
         statistic=found.statistic,
-        distribution=f"F({df})",
+        distribution=f"F({display.degrees_of_freedom(found.df)})",
         df=found.df,
         p_value=found.p_value,
         estimate=np.nan,

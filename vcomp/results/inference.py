@@ -36,9 +36,6 @@ class Inference(FittedComponents):
         Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as
         :meth:`fixed_effects` says them, by whatever method those of components are.
 
-        Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as
-        :meth:`fixed_effects` says them, by whatever method those of components are.
-
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha

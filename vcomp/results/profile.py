@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import LikelihoodEngine
@@ -103,7 +104,9 @@ class Profile:
 
     def __str__(self) -> str:
         table = self.conf_int().to_string(header=["low", "high"])
-        return "\n".join([f"Profile likelihood, {1.0 - self.alpha:.4g}", table, *self.notes])
+        return "\n".join(
+            [f"Profile likelihood, {display.level(self.alpha)} intervals", table, *self.notes]
+        )
 
 
 @dataclass(frozen=True, slots=True)

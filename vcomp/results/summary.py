@@ -146,7 +146,7 @@ def _notes(res: VarianceComponentsResults, found: Limits) -> list[str]:
     notes += _on_standard_errors(res)
     notes += _on_fixed_effects(res)
     how = [found.method or "none can be given", *found.notes]
-    notes.append(f"Intervals of components: {'; '.join(how)}.")
+    notes.append(f"Intervals of components: {'; '.join(how)}. Share: of the total variance.")
     return notes
 
 

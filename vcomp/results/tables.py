@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,8 +61,11 @@ def conf_int(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.
 
 
 def component_limits(res: FittedComponents, alpha: float, source: IntervalSource) -> Limits:
-    """Return intervals of the components."""
-    return source.limits(Quantities("linear", np.eye(len(res.vcomp))), alpha)
+    """Return intervals of the components; those that are held have none."""
+    found = source.limits(Quantities("linear", np.eye(len(res.vcomp))), alpha)
+    held = np.isin(np.array(res.vcomp.index, dtype=object), res.held)
+    low, high = (np.where(held, np.nan, end) for end in (found.low, found.high))
+    return replace(found, low=low, high=high)
 
 
 def gstudy(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.DataFrame:

@@ -172,7 +172,7 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
     from scipy.special import fdtrc
 
     df = ratio.df
-    shown = ", ".join(display.count(d) for d in df)
+    shown = display.degrees_of_freedom(df)
     note = f"F is {ratio.numerator} / {ratio.denominator}" + (
         ", whose expectations are equal if the component is 0."
         if ratio.exact

@@ -46,7 +46,9 @@ LOG_SCALE = "delta method on the log scale"
 LOGIT_SCALE = "delta method on the logit scale"
 
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
-BELOW_ZERO = "where even the upper limit would be below 0, both are 0"
+BELOW_ZERO = (
+    "where even the upper limit would be below 0, it is the one that estimates at 0 would have"
+)
 
 LOCAL_METHODS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
 
@@ -181,13 +183,21 @@ class FromComponents:
                 "method='mls' needs the covariance matrix of the components, with which mean "
                 "squares can be made, and there is none here; use method='profile' or 'bootstrap'"
             )
-        if q.form in ("linear", "root"):
-            low, high = linear_limits(squares, q.a, alpha)
-        else:
-            low, high = ratio_limits(squares, q.a, q.denominator, alpha)
+        found = cut(q, *_ends(squares, q, alpha))
+        if BELOW_ZERO in found.notes:
+            # No variance is known to be zero: the estimates as they are taken say how large.
+            without = self.components.without_bounds
+            values = np.maximum(self.components.values if without is None else without[0], 0.0)
+            at_zero = cut(q, *_ends(squares.at(values), q, alpha))
+            found = replace(found, high=np.where(found.high == 0.0, at_zero.high, found.high))
+        if self.components.without_bounds is not None:
+            # The mean squares know no bounds, and the estimates do: the interval holds them too.
+            values = q.values(self.components.values)
+            low, high = np.fmin(found.low, values), np.fmax(found.high, values)
+            found = replace(found, low=low, high=high)
         silent = self._says_nothing(squares, q)
-        low, high = np.where(silent, np.nan, low), np.where(silent, np.nan, high)
-        found = cut(q, low, high)
+        low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
+        found = replace(found, low=low, high=high)
         notes = [*found.notes, *self._at_bound(q)]
         exact = self.method == "f" and q.form in ("ratio", "share")
         words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
@@ -255,13 +265,21 @@ def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale)
     return Limits(low, high, name if np.isfinite(low).any() else "")
 
 
+def _ends(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of linear forms, of ratios, and of what roots are taken of."""
+    if q.form in ("linear", "root"):
+        return linear_limits(squares, q.a, alpha)
+    return ratio_limits(squares, q.a, q.denominator, alpha)
+
+
 def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
     """Return limits of ratios, or of linear forms for roots, on the quantities' own scale.
 
     What cannot be negative is cut at zero.
     """
     signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
-    below = (high < 0.0) & ~signed
+    # A ratio's limits end at zero by themselves.
+    below = ((high < 0.0) if q.b is None else (high == 0.0) & (q.a != 0.0).any(axis=1)) & ~signed
     low = np.where(signed, low, np.maximum(low, 0.0))
     high = np.where(signed, high, np.maximum(high, 0.0))
     if q.form == "share":

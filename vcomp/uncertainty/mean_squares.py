@@ -15,7 +15,7 @@ combinations that come closest; what correlation is left goes into the intervals
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class MeanSquares:
     def coefficients(self, weights: FloatArray) -> FloatArray:
         """Return c with w'σ² = c'λ + what is known, (m, K), of (m, k) weights w."""
         return np.asarray(solve(self.basis.T, weights[:, self.places].T).T)
+
+    def at(self, components: FloatArray) -> MeanSquares:
+        """Return the mean squares that (k,) other estimates would have, as well known as these."""
+        return replace(self, values=self.basis @ components[self.places])
 
 
 def mean_squares(components: VarianceComponents) -> MeanSquares | None:

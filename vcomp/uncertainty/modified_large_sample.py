@@ -23,6 +23,9 @@ __all__ = ["linear_limits", "ratio_limits", "rests_on_two"]
 _ENDLESS = 1e6
 """An upper limit beyond so many times the estimate is none: ∞."""
 
+_CANCELLED = 1e-9
+"""Terms of a form below this share of the largest are what rounding leaves of zero."""
+
 _ROUNDS = 60
 """Halvings after which any bracket of [0, 1] is shut to the last bit."""
 
@@ -143,6 +146,8 @@ class _Bound:
         """
         G, H = self._G, self._H
         x = c * self.squares.values
+        # What cancels to rounding has no sign: sums and differences have other formulas.
+        x = np.where(np.abs(x) > _CANCELLED * np.abs(x).max(axis=1, keepdims=True), x, 0.0)
         plus, minus = np.maximum(x, 0.0), np.maximum(-x, 0.0)
         down = plus * G
         up = np.where(minus > 0.0, minus * np.where(minus > 0.0, H, 0.0), 0.0)
