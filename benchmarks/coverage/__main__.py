@@ -52,7 +52,7 @@ def _keep(rows: list[Row]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
-    names = ", ".join(cell.name for cell in CELLS)
+    names = ", ".join(cell.name for cell in CELLS).replace("%", "%%")
     parser.add_argument("cells", nargs="*", metavar="CELL", help=f"all, or some of {names}")
     parser.add_argument("--quick", action="store_true", help="few data sets; writes nothing")
     parser.add_argument("--again", action="store_true", help="the page from the rows of before")
@@ -64,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     try:
         cells_by_name(tuple(arguments.cells))
     except ValueError as error:
-        parser.error(str(error).replace("%", "%%"))
+        parser.error(str(error))
     return arguments
 
 

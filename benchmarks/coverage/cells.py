@@ -27,15 +27,21 @@ class Plan:
     local : methods from components and their covariance
     profile : profile likelihood
     bootstrap, inner : parametric bootstrap, and its replicates
-    levels, resamples : jackknife and bootstrap of the second facet's levels, and its resamples
+    jackknife : leaving out the levels of either facet
+    levels, resamples : bootstrap of the levels of either facet, and its resamples
     """
 
     local: int = 2_000
     profile: int = 0
     bootstrap: int = 0
     inner: int = 300
+    jackknife: int = 0
     levels: int = 0
     resamples: int = 300
+
+    def of_others(self) -> Plan:
+        """Return the plan for other distributions: what assumes normality, and what does not."""
+        return Plan(local=self.local // 2, jackknife=self.jackknife)
 
     def quick(self) -> Plan:
         """Return a plan that is done in seconds."""
@@ -44,6 +50,7 @@ class Plan:
             min(self.profile, 5),
             min(self.bootstrap, 5),
             min(self.inner, 100),
+            min(self.jackknife, 5),
             min(self.levels, 5),
             min(self.resamples, 50),
         )
@@ -63,7 +70,7 @@ class Cell:
     object : of measurement
     estimators : beside REML
     distributions : that effects and errors have
-    plan : numbers of data sets under normality; other distributions have half of the first alone
+    plan : numbers of data sets under normality; other distributions have some of them
     """
 
     name: str
@@ -159,7 +166,7 @@ CELLS: tuple[Cell, ...] = (
         levels=_crossed(s=20, t=25),
         estimators=(),
         distributions=_ALL,
-        plan=Plan(local=4_000, profile=150, bootstrap=400, levels=100),
+        plan=Plan(local=4_000, profile=150, bootstrap=400, jackknife=400, levels=100),
     ),
     replace(
         _TREC_30_50,
@@ -168,7 +175,7 @@ CELLS: tuple[Cell, ...] = (
         components=TREC | {"s": 0.0005},
         estimators=(),
         distributions=("normal",),
-        plan=Plan(local=4_000),
+        plan=Plan(),
     ),
     replace(
         _TREC_30_50,
@@ -177,7 +184,7 @@ CELLS: tuple[Cell, ...] = (
         components=TREC | {"s": 2.6e-6},
         estimators=(),
         distributions=("normal",),
-        plan=Plan(profile=150),
+        plan=Plan(),
     ),
     replace(
         _TREC_30_50,
@@ -195,7 +202,7 @@ CELLS: tuple[Cell, ...] = (
         levels=_crossed(s=6, t=5),
         estimators=("ml",),
         distributions=("normal",),
-        plan=Plan(profile=150, bootstrap=300),
+        plan=Plan(profile=100, bootstrap=200),
     ),
     replace(
         _TREC_30_50,
@@ -204,7 +211,7 @@ CELLS: tuple[Cell, ...] = (
         levels=_crossed(s=6, t=50),
         estimators=(),
         distributions=("normal",),
-        plan=Plan(local=4_000),
+        plan=Plan(),
     ),
     replace(
         _TREC_30_50,
@@ -213,7 +220,7 @@ CELLS: tuple[Cell, ...] = (
         levels=_thinned(_crossed(s=30, t=50), 0.2),
         estimators=("ml",),
         distributions=("normal",),
-        plan=Plan(profile=150),
+        plan=Plan(profile=100),
     ),
     replace(
         _TREC_30_50,
@@ -232,7 +239,7 @@ CELLS: tuple[Cell, ...] = (
         _ITEM_COMPONENTS,
         "p",
         ("anova",),
-        plan=Plan(profile=100, bootstrap=300),
+        plan=Plan(profile=100, bootstrap=200),
     ),
     Cell(
         "pxai-uneven",
@@ -243,7 +250,7 @@ CELLS: tuple[Cell, ...] = (
         "p",
         ("anova",),
         _ALL,
-        Plan(profile=100, bootstrap=300),
+        Plan(profile=100, bootstrap=200),
     ),
     Cell(
         "pxaxdi",
@@ -270,7 +277,7 @@ CELLS: tuple[Cell, ...] = (
         "s",
         ("anova", "ml"),
         _ALL,
-        Plan(profile=300, bootstrap=400),
+        Plan(profile=150, bootstrap=300),
     ),
     Cell(
         "oneway-few",
@@ -279,7 +286,7 @@ CELLS: tuple[Cell, ...] = (
         _groups(np.array([2, 2, 5, 10, 20, 30])),
         {"s": 0.3, "Residual": 1.0},
         "s",
-        plan=Plan(profile=300),
+        plan=Plan(profile=150),
     ),
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from benchmarks.coverage.cells import Plan
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.study import f_intervals
+from vcomp.dstudy.study import project
 from vcomp.estimators import Estimate
 from vcomp.estimators.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
@@ -57,9 +56,14 @@ def default_of(prepared: Prepared, components: VarianceComponents, ends: FloatAr
     components : of a data set
     ends : (2, m) by ``"mls"``
     """
+    if components.mean_squares is None:
+        return ends
     taken = ends.copy()
-    for name, f in f_intervals(components, prepared.plan, ALPHA, "auto").items():
-        taken[:, prepared.names.index(name)] = f.low[0], f.high[0]
+    source = FromComponents(components, "auto", "zero")
+    study = project(components, prepared.plan, alpha=ALPHA, source=source)
+    for name in ("Erho2", "Phi"):
+        column = prepared.names.index(name)
+        taken[:, column] = study.columns[f"{name}_low"][0], study.columns[f"{name}_high"][0]
     return taken
 
 
@@ -124,23 +128,32 @@ def bootstrap(prepared: Prepared, number: int, plan: Plan) -> Found:
     }
 
 
+def left_out(prepared: Prepared, number: int, plan: Plan) -> Found:
+    """Return intervals from leaving out the levels of either facet."""
+    stats = prepared.draw(number, rows=True)
+    fit = prepared.estimate(stats, "anova")
+    generating, design = _generating(prepared, stats, fit), prepared.model.design
+    return {
+        ("anova", f"jackknife over {facet}"): limits_of(
+            prepared, jackknife(generating, design, facet, progress=False)
+        )
+        for facet in design.structure.facets
+    }
+
+
 def levels(prepared: Prepared, number: int, plan: Plan) -> Found:
-    """Return intervals from leaving out, and drawing again, the levels of the second facet."""
+    """Return intervals from drawing the levels of either facet again."""
     stats = prepared.draw(number, rows=True)
     fit = prepared.estimate(stats, "anova")
     components = prepared.components(fit, stats)
-    generating = replace(_generating(prepared, stats, fit), recipe=prepared.recipe("anova"))
-    design = prepared.model.design
-    facet = next(f for f in design.structure.facets if f != prepared.cell.object)
+    generating, design = _generating(prepared, stats, fit), prepared.model.design
     found: Found = {}
-    for name in (prepared.cell.object, facet):
-        source = jackknife(generating, design, name, progress=False)
-        found["anova", f"jackknife over {name}"] = limits_of(prepared, source)
-        resampled = facet_bootstrap(
-            generating, design, components, name, plan.resamples, rng=number, progress=False
+    for facet in design.structure.facets:
+        replicates = facet_bootstrap(
+            generating, design, components, facet, plan.resamples, rng=number, progress=False
         )
-        source_of = FromReplicates(resampled, fit.values, fit.beta)
-        found["anova", f"bootstrap over {name}"] = limits_of(prepared, source_of)
+        source = FromReplicates(replicates, fit.values, fit.beta)
+        found["anova", f"bootstrap over {facet}"] = limits_of(prepared, source)
     return found
 
 
@@ -171,6 +184,7 @@ GROUPS: dict[str, Callable[[Prepared, int, Plan], Found]] = {
     "local": _quietly(local),
     "profile": _quietly(profile),
     "bootstrap": _quietly(bootstrap),
+    "jackknife": _quietly(left_out),
     "levels": _quietly(levels),
 }
 """By the name of their number of data sets in a :class:`~benchmarks.coverage.cells.Plan`."""

@@ -65,7 +65,7 @@ def run_study(
     rows: list[Row] = []
     for cell in cells:
         for distribution in cell.distributions:
-            plan = cell.plan if distribution == "normal" else Plan(cell.plan.local // 2)
+            plan = cell.plan if distribution == "normal" else cell.plan.of_others()
             plan = plan.quick() if quick else plan
             prepared = Prepared(cell, distribution, seed)
             rows += run_cell(prepared, plan, workers=workers, progress=progress)
