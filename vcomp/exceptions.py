@@ -58,7 +58,9 @@ class VcompWarning(UserWarning):
 def check_alpha(alpha: float) -> None:
     """Refuse an alpha that is not between 0 and 1: intervals have confidence 1 − alpha."""
     if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
-        raise PlanError(f"alpha lies between 0 and 1, not at {alpha!r}")
+        raise PlanError(
+            f"alpha lies between 0 and 1, not at {alpha!r}; alpha=0.05 makes 95 % intervals"
+        )
 
 
 def warn(message: str) -> None:

@@ -116,6 +116,8 @@ def test_a_bound_travels(shared_data):
 def test_errors(res):
     with pytest.raises(EstimationError, match=r"'profil' is not known; .*'profile', 'bootstrap'"):
         res.conf_int(method="profil")
+    with pytest.raises(EstimationError, match=r"pass method=res.jackknife\('sys'\)"):
+        res.conf_int(method="jackknife")
     anova = vcomp.fit(
         "score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"), method="anova"
     )

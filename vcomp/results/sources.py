@@ -24,6 +24,12 @@ __all__ = ["FromProfile", "source_of"]
 PROFILE = "profile likelihood"
 
 _OTHERS = ("profile", "bootstrap")
+_OF_FACETS = {
+    "jackknife": "jackknife",
+    "resample": "resample",
+    "facet bootstrap": "resample",
+    "facet_bootstrap": "resample",
+}
 
 
 def source_of(res: Inference, method: IntervalMethod, negative: str) -> IntervalSource:
@@ -52,6 +58,11 @@ def source_of(res: Inference, method: IntervalMethod, negative: str) -> Interval
         return FromReplicates(method, record.estimate.values, record.estimate.beta)
     if not isinstance(method, str):
         return method
+    if method in _OF_FACETS:
+        raise EstimationError(
+            f"method={method!r} needs to know over which facet; pass "
+            f"method=res.{_OF_FACETS[method]}({record.structure.facets[0]!r})"
+        )
     check_local_method(method, _OTHERS)
     estimate = record.estimate
     return FromComponents(record.components, method, negative, estimate.beta, estimate.cov_beta)
