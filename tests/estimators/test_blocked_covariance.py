@@ -90,14 +90,15 @@ def test_forms(name, zeros, widths, seed):
 
 @pytest.mark.parametrize("zeros", ZEROS, ids=str)
 @pytest.mark.parametrize("name", sorted(DESIGNS))
-def test_projections_and_diagonals(name, zeros):
+def test_projections_and_what_is_left_of_effects(name, zeros):
     stats, columns, incidences, B = problem(name, seed=5)
     c = components(stats.n_terms, zeros, seed=5)
     covariance, dense = BlockedCovariance(stats, columns), Dense(incidences, c, B)
     for Z, projection in zip(incidences, covariance.projections(c), strict=True):
         close(projection, np.einsum("iq,ibr->qbr", Z, dense.ViB), "projection")
-    for Z, diagonal in zip(incidences, covariance.diagonals(c), strict=True):
-        close(diagonal, np.diagonal(Z.T @ dense.Vi @ Z), "diagonal")
+    for t, Z in enumerate(incidences):
+        left = covariance.unexplained(c, t, 0.3 * c[t], 0.7 * c[t])
+        close(left, 1.0 - 0.3 * c[t] * np.diagonal(Z.T @ dense.Vi @ Z), "unexplained")
 
 
 def test_a_term_of_many_groups_at_zero_is_worked_through_in_slabs(monkeypatch):

@@ -132,7 +132,7 @@ def test_forms_are_those_of_dense_matrices(drawn, zeros):
 
 @settings(deadline=None, max_examples=40)
 @given(trees, st.sampled_from([0.0, 0.5]))
-def test_projections_and_diagonals(drawn, zeros):
+def test_projections_and_what_is_left_of_effects(drawn, zeros):
     rng, depth, b, r = drawn
     tree = random_tree(rng, depth, b, r, most=4 if depth < 3 else 3)
     c = components(rng, depth + 2, zeros)
@@ -140,12 +140,14 @@ def test_projections_and_diagonals(drawn, zeros):
     Vi = np.linalg.inv(sum(s * K for s, K in zip(c, kernels_of(tree), strict=True)))
     VB = np.tensordot(Vi, tree.B, axes=1)
     close = {"rtol": 1e-10, "atol": 1e-12 * np.abs(VB).max()}
-    for Z, sums, diagonal in zip(
-        incidences, covariance.projections(c), covariance.diagonals(c), strict=True
-    ):
+    for level, (Z, sums) in enumerate(zip(incidences, covariance.projections(c), strict=True)):
         np.testing.assert_allclose(sums, np.tensordot(Z.T, VB, axes=1), **close)
-        np.testing.assert_allclose(diagonal, np.diagonal(Z.T @ Vi @ Z), **close)
+        left = covariance.unexplained(c, level, 0.3 * c[level], 0.7 * c[level])
+        expected = 1.0 - 0.3 * c[level] * np.diagonal(Z.T @ Vi @ Z)
+        np.testing.assert_allclose(left, expected, **close)
     inner = tree.codes[-1]
+    left = covariance.unexplained(c, len(incidences), 0.3 * c[-1], 0.7 * c[-1])[inner]
+    np.testing.assert_allclose(left, 1.0 - 0.3 * c[-1] * np.diagonal(Vi), **close)
     np.testing.assert_allclose(covariance.single_diagonal(c)[inner], np.diagonal(Vi), **close)
     # Columns given as means: V⁻¹x of what is constant within the innermost groups.
     means = rng.normal(size=(incidences[-1].shape[1], 2, 3))

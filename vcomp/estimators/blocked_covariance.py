@@ -77,11 +77,9 @@ class BlockedCovariance:
         rows = self._projected(self._eliminations.at(c))
         return tuple(r.reshape(ZB.shape) for r, ZB in zip(rows, self._columns.ZB, strict=True))
 
-    def diagonals(self, c: FloatArray) -> tuple[FloatArray, ...]:
-        """Return the diagonal of Z_l'V⁻¹Z_l of every term, (q_l,)."""
-        point = self._eliminations.at(c)
-        terms = range(self._stats.n_terms)
-        return tuple(point.diagonal(t, with_fixed=False) for t in terms)
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one term, (q_l,)."""
+        return 1.0 - own * self._eliminations.at(c).diagonal(grouping, with_fixed=False)
 
     # At one point -------------------------------------------------------------------------
 

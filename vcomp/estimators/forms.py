@@ -66,5 +66,14 @@ class Covariance(Protocol):
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
 
-    def diagonals(self, c: FloatArray) -> tuple[FloatArray, ...]:
-        """Return the diagonal of Z_l'V⁻¹Z_l of every term, (q_l,)."""
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,).
+
+        The share of a component's variance that is left of its effects, given the data.
+
+        Parameters
+        ----------
+        c : components
+        grouping : the l of the component
+        own, others : what it and all others with this grouping make of c_l, own + others
+        """

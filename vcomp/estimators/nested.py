@@ -101,10 +101,20 @@ class NestedCovariance:
             values = values[parent]
         return values
 
-    def diagonals(self, c: FloatArray) -> tuple[FloatArray, ...]:
-        """Return the diagonal of Z_l'V⁻¹Z_l of every grouping, (q_l,)."""
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,); nothing is subtracted.
+
+        The grouping after the innermost is that of single observations, which are alike within an
+        innermost group: there it is (q_L,).
+        """
         tree = self._eliminate(c)
-        return tuple(s.a * k for s, k in zip(tree, self._unused(tree)[0], strict=True))
+        used = self._used(tree, c)
+        if grouping > self._depth:
+            left_of_group = (c[-2] * tree[-1].A + used[-1]) / tree[-1].shrink
+            singles: FloatArray = (self._n * others + own * left_of_group) / (self._n * c[-1])
+            return singles
+        level = tree[grouping]
+        return (1.0 + others * level.A + own * level.A * used[grouping]) / level.shrink
 
     def single_diagonal(self, c: FloatArray) -> FloatArray:
         """Return the diagonal of V⁻¹, the same for all observations of an innermost group."""
@@ -183,6 +193,15 @@ class NestedCovariance:
             total = total + _inner(_times(tree[depth].a, away), away)
         gram: FloatArray = total + _inner(_times(tree[0].a, means[0]), means[0])
         return gram
+
+    def _used(self, tree: list[_Level], c: FloatArray) -> list[FloatArray]:
+        """Return 1 − κ of all levels."""
+        found = [np.zeros(1)]
+        for depth in range(1, self._depth + 1):
+            parent, above = self._parents[depth - 1], tree[depth - 1]
+            share = (c[depth - 1] * above.A + found[-1]) / (above.shrink * above.A)
+            found.append(tree[depth].a * share[parent])
+        return found
 
     # Traces -------------------------------------------------------------------------------------
 

@@ -4,10 +4,13 @@
 part in every stratum s ⊆ C_t; a mean over an axis of n levels stands there scaled by √n, so that
 
     Z_t'P y = Π_{f ∉ C_t} √n_f  Σ_{s ⊆ C_t} Π_{f ∈ C_t∖s} n_f^(−½)  Z'P_s y_s
-    diag(Z_t'V⁻¹Z_t) = Π_{f ∉ C_t} n_f  Σ_s Π_{f ∈ s} (1 − 1/n_f) Π_{f ∈ C_t∖s} 1/n_f  d_s
+    diag(Z_t'V⁻¹Z_t) = Π_{f ∉ C_t} n_f  Σ_s w_s d_s
+    w_s = Π_{f ∈ s} (1 − 1/n_f) Π_{f ∈ C_t∖s} 1/n_f
 
 with d_s the diagonal of Z'V_s⁻¹Z. Variances follow: σ²_t − σ⁴_t diag(Z_t'V⁻¹Z_t) given the fixed
-effects, and with their uncertainty σ⁴_t diag(Z_t'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z_t) more.
+effects, and with their uncertainty σ⁴_t diag(Z_t'V⁻¹X (X'V⁻¹X)⁻¹ X'V⁻¹Z_t) more. The w_s add up
+to 1: the first is σ²_t Σ_s w_s (1 − σ²_t Π n_f d_s), and strata of nested groups give the bracket
+without a difference, so that nothing cancels where components are far apart.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.forms import Covariance
-from vcomp.estimators.nested import NestedCovariance
 from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
 from vcomp.statistics.stratify import split_axes
 
@@ -55,10 +57,10 @@ def strata_solution(
             conditional.append(nothing)
             continue
         inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
-        sums, diagonal, fixed = _term_forms(stats, t, inside, split)
+        sums, fixed = _term_forms(stats, t, inside, split)
         places = stats.layout.places(t)
         effects.append(v[t] * sums[places])
-        conditional.append(v[t] - v[t] ** 2 * diagonal[places])
+        conditional.append(v[t] * _unexplained(stats, t, inside)[places])
         used = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
         prediction.append(conditional[-1] + v[t] ** 2 * used[places])
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
@@ -82,28 +84,30 @@ def fixed_of_terms(
             found.append(np.zeros((stats.n_fixed, stats.sizes[t])))
             continue
         inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
-        found.append(_term_forms(stats, t, inside, split)[2][:, stats.layout.places(t)])
+        found.append(_term_forms(stats, t, inside, split)[1][:, stats.layout.places(t)])
     return found
 
 
 class _Part:
-    """One stratum at given components: what its groups hold of P y, of V⁻¹ and of V⁻¹X."""
+    """One stratum at given components: what its groups hold of P y, of V⁻¹X and of effects."""
 
     def __init__(
         self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
     ) -> None:
-        self.stratum = stratum
+        self.stratum, self._covariance, self._v = stratum, covariance, v
         self.c = stratum.coefficients @ v
         contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
         projections = covariance.projections(self.c)
         # (r, q): replicates are combinations of axis levels.
         self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
         self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
-        self.diagonals = covariance.diagonals(self.c)
-        # Of single cells, where some term tells them apart.
-        self.single_diagonal = np.zeros(0)
-        if isinstance(covariance, NestedCovariance):
-            self.single_diagonal = covariance.single_diagonal(self.c)
+
+    def unexplained(self, term: int, grouping: int) -> FloatArray:
+        """Return the share of its variance that is left of each effect of a term, (q,)."""
+        weights = self.stratum.coefficients[grouping]
+        others = np.where(np.arange(self._v.size) == term, 0.0, self._v)
+        own = float(weights[term] * self._v[term])
+        return self._covariance.unexplained(self.c, grouping, own, float(weights @ others))
 
 
 def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[FloatArray]]:
@@ -121,22 +125,17 @@ def _term_forms(
     term: int,
     parts: Sequence[_Part],
     split: dict[tuple[int, ...], list[FloatArray]],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return Z'P y (g,), the diagonal of Z'V⁻¹Z (g,), and X'V⁻¹Z (p, g) of a term.
+) -> tuple[FloatArray, FloatArray]:
+    """Return Z'P y (g,) and X'V⁻¹Z (p, g) of a term.
 
     They are in the order of the layout: combinations of the term's axes, then its groups of cells.
     """
-    axes = sorted(stats.term_axes[term])
-    outside = prod(n for f, n in enumerate(stats.shape) if f not in axes)
-    sums, diagonal = {}, np.zeros(1)
+    axes, grouping = sorted(stats.term_axes[term]), stats.term_groupings[term]
+    sums: dict[tuple[int, ...], FloatArray] = {}
     fixed: list[dict[tuple[int, ...], FloatArray]] = [{} for _ in range(stats.n_fixed)]
     for part in parts:
         contrasts = part.stratum.contrasts
-        away = prod(stats.shape[f] for f in axes if f not in contrasts)
-        share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
-        grouping = stats.term_groupings[term]
-        sums[contrasts], squares, used = _group_forms(stats, part, grouping, split)
-        diagonal = diagonal + outside * share * squares
+        sums[contrasts], used = _group_forms(stats, part, grouping, split)
         for column, j in zip(used, part.stratum.fixed, strict=True):
             fixed[j][contrasts] = column
     total = over_axes(stats.shape, axes, sums)
@@ -144,11 +143,22 @@ def _term_forms(
         np.broadcast_to(over_axes(stats.shape, axes, parts_of), total.shape).ravel()
         for parts_of in fixed
     ]
-    return (
-        total.ravel(),
-        np.broadcast_to(diagonal, total.shape).ravel(),
-        np.array(columns).reshape(stats.n_fixed, total.size),
-    )
+    return total.ravel(), np.array(columns).reshape(stats.n_fixed, total.size)
+
+
+def _unexplained(stats: StratumStatistics, term: int, parts: Sequence[_Part]) -> FloatArray:
+    """Return the share of its variance that is left of each effect of a term, (g,)."""
+    axes, grouping = stats.term_axes[term], stats.term_groupings[term]
+    left = np.zeros(1)
+    for part in parts:
+        contrasts = part.stratum.contrasts
+        away = prod(stats.shape[f] for f in axes if f not in contrasts)
+        share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
+        groups = part.unexplained(term, grouping)
+        if grouping == stats.remainder.n_groupings:
+            groups = groups[stats.layout.codes[-1]]
+        left = left + share * groups
+    return np.tile(left, prod(stats.shape[f] for f in axes))
 
 
 def over_axes(
@@ -199,10 +209,10 @@ def _group_forms(
     part: _Part,
     grouping: int,
     split: dict[tuple[int, ...], list[FloatArray]],
-) -> tuple[FloatArray, FloatArray, Sequence[FloatArray]]:
-    """Return Z'P y (r, q), the diagonal of Z'V⁻¹Z (q,), and columns of Z'V⁻¹X, (r, q) each."""
+) -> tuple[FloatArray, Sequence[FloatArray]]:
+    """Return Z'P y (r, q) and columns of Z'V⁻¹X, (r, q) each."""
     if grouping < stats.remainder.n_groupings:
-        return part.sums[grouping], part.diagonals[grouping], list(part.fixed[grouping])
+        return part.sums[grouping], list(part.fixed[grouping])
     codes = stats.layout.codes
     rest, *columns = split[part.stratum.contrasts]
     left = single_cells(rest.copy(), part.c, part.sums, codes)
@@ -210,4 +220,4 @@ def _group_forms(
         single_cells(columns[j].copy(), part.c, [f[i] for f in part.fixed], codes)
         for i, j in enumerate(part.stratum.fixed)
     ]
-    return left, part.single_diagonal[codes[-1]], used
+    return left, used
