@@ -181,8 +181,9 @@ def _ml(of: _Chosen) -> str:
         return ""
     return f"""\
 **ML and ANOVA.** Intervals from ML estimates inherit their bias downwards, which matters with few
-levels: the lowest coverage is {_lowest(ml)}. ANOVA estimates of the same data cover
-{_span(anova)}; where data are unbalanced their intervals are a little wider than REML's.
+levels: the lowest coverage is {_lowest(ml)}. ANOVA estimates cover {_span(anova)}; where data are
+unbalanced their intervals are up to {100.0 * (max(r.width for r in anova) - 1.0):.0f} % wider than
+REML's.
 """
 
 
@@ -205,9 +206,9 @@ question, how much the estimates owe to the levels of that facet alone; as inter
 depends on both facets they are far from 95 % ({"; ".join(by_facet)}).
 """
     return f"""\
-**Bootstrap.** Intervals from 300 parametric replicates ({said}) do not reach the default:
-percentiles
-of a skewed estimate with few levels lie too low. {tail}"""
+**Bootstrap.** Of intervals from 300 parametric replicates ({said}) the basic ones, reflected on
+the log or logit scale, come nearest to 95 %; percentiles of a skewed estimate with few levels lie
+too low. {tail}"""
 
 
 def _heavy(of: _Chosen) -> str:
