@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.estimate import Estimate, Point
 from vcomp.estimators.options import check_probes, seed_of
 from vcomp.estimators.sampling import Sampling, sampling_covariance
 from vcomp.exceptions import EstimationError
@@ -79,7 +79,7 @@ class ANOVA:
             covariance_error=sampling.errors_of(names),
         )
 
-    def point(self, stats: Statistics) -> tuple[FloatArray, FloatArray]:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
         """Return components and the mean alone, without the work of their standard errors.
 
         Raises
@@ -89,7 +89,7 @@ class ANOVA:
         """
         sums = stats.group_sums
         values = _components(sums, henderson1(sums))
-        return values, _mean(sums, values)[0]
+        return Point(values, _mean(sums, values)[0])
 
     def _sampling(
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray

@@ -8,7 +8,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.estimate import Estimate, Point
 from vcomp.estimators.fixed_errors import FixedErrors, errors_of_fixed
 from vcomp.estimators.quadratic_forms import TooLargeError
 from vcomp.estimators.reductions import Reductions
@@ -22,6 +22,8 @@ __all__ = [
     "left_after_fixed",
     "negative_components",
     "no_variance",
+    "point_from",
+    "point_of",
 ]
 
 _EXACT_FIT = 1e-13
@@ -64,9 +66,26 @@ def estimate_from(
     )
 
 
+def point_from(stats: Statistics, reductions: Reductions) -> Point:
+    """Return the same components with fixed effects, without the work of standard errors.
+
+    Parameters
+    ----------
+    stats, reductions : as for :func:`estimate_from`
+    """
+    if _is_without_variance(stats):
+        return Point(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
+    return point_of(stats, solve(reductions.coefficients, reductions.sum_sq))
+
+
+def point_of(stats: Statistics, values: FloatArray) -> Point:
+    """Return components with the fixed effects at them."""
+    return Point(values, fixed_effects(stats, values, slopes=False).beta)
+
+
 def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
     """Return zeros if the fixed part reproduces the response, a constant above all; else None."""
-    if stats.yy > 0.0 and left_after_fixed(stats) > _EXACT_FIT * stats.yy:
+    if not _is_without_variance(stats):
         return None
     k, p = len(names), stats.Xy.size
     what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
@@ -82,6 +101,10 @@ def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estim
         status=f"{what}: all components are 0.",
         engine="none: there is nothing to estimate",
     )
+
+
+def _is_without_variance(stats: Statistics) -> bool:
+    return not (stats.yy > 0.0 and left_after_fixed(stats) > _EXACT_FIT * stats.yy)
 
 
 def left_after_fixed(stats: Statistics) -> float:
@@ -116,8 +139,15 @@ class FixedPart:
     errors: FixedErrors | None = None
 
 
-def fixed_effects(stats: Statistics, values: FloatArray) -> FixedPart:
-    """Return generalised least squares at the components, negative ones as zero."""
+def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedPart:
+    """Return generalised least squares at the components, negative ones as zero.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    values : (k + 1,) components
+    slopes : whether to find how the covariance of the effects moves with the components
+    """
     p = stats.Xy.size
     nothing = np.full((p, p), np.nan)
     v = np.maximum(values, 0.0)
@@ -127,7 +157,7 @@ def fixed_effects(stats: Statistics, values: FloatArray) -> FixedPart:
         try:
             engine = choose_engine(stats, reml=True)
             beta, cov_beta = engine.fixed_effects(v)
-            return FixedPart(beta, cov_beta, errors=errors_of_fixed(engine, v))
+            return FixedPart(beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None)
         except EstimationError:
             return FixedPart(
                 np.full(p, np.nan),

@@ -14,7 +14,23 @@ from vcomp.estimators.certificate import Certificate
 from vcomp.estimators.fixed_errors import FixedErrors
 from vcomp.estimators.maximise import Iteration
 
-__all__ = ["Certificate", "Estimate", "Iteration"]
+__all__ = ["Certificate", "Estimate", "Iteration", "Point"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What is estimated, without how well it is known: all that a resample needs.
+
+    Attributes
+    ----------
+    values : (k + 1,) components, the residual last
+    beta : (p,) fixed effects of the columns of X as they are in the statistics
+    converged : whether it is what the method defines
+    """
+
+    values: FloatArray
+    beta: FloatArray
+    converged: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ from vcomp.estimators.closed_form import (
     left_after_fixed,
     negative_components,
     no_variance,
+    point_of,
 )
 from vcomp.estimators.contrasts import Contrasts, EngineForms, PriorForms, Priors
-from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.estimate import Estimate, Point
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
 from vcomp.statistics import Statistics
@@ -95,11 +96,34 @@ class MINQUE:
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
             return nothing
-        w *= left_after_fixed(stats) / (stats.n - stats.Xy.size) / w.sum()
-        to_the_end = isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
-        rounds = None if to_the_end else int(self.iterated) or 1
-        found = _solved(_priors(stats), w, rounds)
-        return _labelled(stats, names, found, given=not to_the_end)
+        priors = _priors(stats)
+        found = self._solution(stats, priors, w)
+        return _labelled(stats, names, found, _error(priors, found), given=not self._to_the_end)
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+        """Return components and fixed effects alone, without the work of their standard errors.
+
+        Raises
+        ------
+        EstimationError
+            As :meth:`estimate`.
+        """
+        w = prior_weights(self.weights, names)
+        nothing = no_variance("minque", stats, names)
+        if nothing is not None:
+            return Point(nothing.values, nothing.beta)
+        found = self._solution(stats, _priors(stats), w)
+        return replace(
+            point_of(stats, found.values), converged=found.is_end(given=not self._to_the_end)
+        )
+
+    @property
+    def _to_the_end(self) -> bool:
+        return isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
+
+    def _solution(self, stats: Statistics, priors: Priors, w: FloatArray) -> _Solved:
+        w = w * (left_after_fixed(stats) / (stats.n - stats.Xy.size) / w.sum())
+        return _solved(priors, w, None if self._to_the_end else int(self.iterated) or 1)
 
 
 def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
@@ -159,14 +183,17 @@ def _weights_are(weights: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """Where the rounds ended: estimates, their covariance, and the last step."""
+    """Where the rounds ended: estimates, what they solve, and the last step."""
 
     values: FloatArray
-    covariance: FloatArray | None
+    forms: PriorForms | None  # whose solution they are; None at V = I, which engines solve at once
     rounds: int
     step: float  # in standard errors
     trapped: bool  # no step left the covariance matrix positive definite
-    last: PriorForms | None = None  # where an iteration to the end came to
+
+    def is_end(self, *, given: bool) -> bool:
+        """Whether it is what was asked for; `given` is a number of rounds."""
+        return not self.trapped and (given or self.step <= _TOLERANCE)
 
     def status(self, *, given: bool) -> str:
         """Return a sentence without its stop; `given` is a number of rounds that was asked for."""
@@ -234,7 +261,7 @@ def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
         if following is None:
             break
         forms = following
-    return _Solved(values, _error(priors, forms, values, step), done, step, done < limit)
+    return _Solved(values, forms, done, step, done < limit)
 
 
 def _iterated(priors: Priors, w: FloatArray) -> _Solved:
@@ -258,12 +285,13 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
             break
         forms = following
     trapped = step > _TOLERANCE and done < _STEPS
-    error = _error(priors, forms, values, step)
-    return _Solved(values, error, done, step, trapped, last=forms)
+    return _Solved(values, forms, done, step, trapped)
 
 
-def _certificate(names: tuple[str, ...], found: _Solved, forms: PriorForms) -> Certificate:
+def _certificate(names: tuple[str, ...], found: _Solved) -> Certificate:
     """Return the numbers that show that the REML equations, without bounds, are solved."""
+    forms = found.forms
+    assert forms is not None
     score = 0.5 * (forms.right - forms.matrix @ forms.w)
     scale = np.sqrt(np.abs(np.diagonal(forms.information)))
     eigenvalues = np.linalg.eigvalsh(forms.information / np.outer(scale, scale))
@@ -337,13 +365,14 @@ def _refuse_negative(values: FloatArray) -> None:
         )
 
 
-def _error(
-    priors: Priors, forms: PriorForms, values: FloatArray, step: float
-) -> FloatArray | None:
-    """Return the covariance of the solution of `forms`, None if it is not known there."""
-    covariance = priors.covariance(forms.w, values)
+def _error(priors: Priors, found: _Solved) -> FloatArray | None:
+    """Return the covariance of a solution, None if it is not known there."""
+    forms = found.forms
+    if forms is None:
+        return None
+    covariance = priors.covariance(forms.w, found.values)
     if covariance is None:
-        if step > _SAME:
+        if found.step > _SAME:
             return None
         covariance = 2.0 * forms.matrix
     error = solve(forms.matrix, solve(forms.matrix, covariance).T)
@@ -351,23 +380,28 @@ def _error(
 
 
 def _labelled(
-    stats: Statistics, names: tuple[str, ...], found: _Solved, *, given: bool
+    stats: Statistics,
+    names: tuple[str, ...],
+    found: _Solved,
+    error: FloatArray | None,
+    *,
+    given: bool,
 ) -> Estimate:
     fixed = fixed_effects(stats, found.values)
-    known = found.covariance is not None
+    doubt = f"{_NO_ERRORS if error is None else ''}{fixed.doubt}"
     nothing = np.full((found.values.size, found.values.size), np.nan)
     negative = negative_components(names, found.values)
     return Estimate(
         method="minque",
         names=names,
         values=found.values,
-        covariances={"sampling": nothing if found.covariance is None else found.covariance},
+        covariances={"sampling": nothing if error is None else error},
         beta=fixed.beta,
         cov_beta=fixed.cov_beta,
         llf=np.nan,
-        converged=not found.trapped and (given or found.step <= _TOLERANCE),
-        status=f"{found.status(given=given)}{negative}.{'' if known else _NO_ERRORS}{fixed.doubt}",
+        converged=found.is_end(given=given),
+        status=f"{found.status(given=given)}{negative}.{doubt}",
         engine="closed form: quadratic forms and their expectations",
-        certificate=None if found.last is None else _certificate(names, found, found.last),
+        certificate=None if given else _certificate(names, found),
         fixed_errors=fixed.errors,
     )

@@ -15,11 +15,11 @@ from itertools import combinations
 import numpy as np
 
 from vcomp.estimators.anova import ANOVA, AnovaTable, anova_table
-from vcomp.estimators.closed_form import fixed_effects, no_variance
-from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.closed_form import fixed_effects, no_variance, point_of
+from vcomp.estimators.estimate import Estimate, Point
 from vcomp.statistics import Statistics, StratumStatistics
 
-__all__ = ["orthogonal_estimate", "orthogonal_table"]
+__all__ = ["orthogonal_estimate", "orthogonal_point", "orthogonal_table"]
 
 
 def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
@@ -56,6 +56,11 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
         fixed_errors=fixed.errors,
         engine="closed form: sums of squares of orthogonal terms, in any order the same",
     )
+
+
+def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> Point:
+    """Return the same components with fixed effects, without the work of standard errors."""
+    return point_of(stats, ANOVA().point(stats, names).values)
 
 
 def _is_orthogonal(strata: StratumStatistics) -> bool:

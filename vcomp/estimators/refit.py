@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -15,9 +15,23 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve_positive
 
-__all__ = ["Negative", "check_negative", "refit_without_negative", "residual_alone"]
+__all__ = [
+    "Negative",
+    "check_negative",
+    "drop_negative",
+    "refit_without_negative",
+    "residual_alone",
+]
 
 Negative: TypeAlias = Literal["keep", "refit"]
+
+
+class _HasValues(Protocol):
+    @property
+    def values(self) -> FloatArray: ...
+
+
+_Found = TypeVar("_Found", bound=_HasValues)
 
 
 def check_negative(negative: str, method: str) -> None:
@@ -57,16 +71,10 @@ def refit_without_negative(
     Brennan (2001), Generalizability Theory, sec. 3.4 on negative estimates; Searle, Casella and
     McCulloch (1992), Variance Components, sec. 4.4e.
     """
-    kept, found = tuple(range(first.values.size - 1)), first
-    dropped: list[str] = []
-    while kept and found.values[:-1].min() < 0.0:
-        worst = int(np.argmin(found.values[:-1]))
-        value = display.number(float(found.values[worst]))
-        dropped.append(f"σ²({found.names[worst]}) (was {value})")
-        kept = (*kept[:worst], *kept[worst + 1 :])
-        found = estimate(kept)
+    found, kept, dropped = drop_negative(first, estimate)
     if not dropped:
         return first
+    listed = (f"σ²({first.names[t]}) (was {display.number(was)})" for t, was in dropped.items())
     places = np.array([*kept, first.values.size - 1])
     values = np.zeros_like(first.values)
     values[places] = found.values
@@ -81,8 +89,33 @@ def refit_without_negative(
             for kind, covariance in found.covariances.items()
         },
         status=f"{found.status} Dropped for a negative estimate, and the others estimated again: "
-        f"{', '.join(dropped)}.",
+        f"{', '.join(listed)}.",
     )
+
+
+def drop_negative(
+    first: _Found, estimate: Callable[[tuple[int, ...]], _Found]
+) -> tuple[_Found, tuple[int, ...], dict[int, float]]:
+    """Drop terms as :func:`refit_without_negative` does, and say which.
+
+    Parameters
+    ----------
+    first : values of all terms and of the residual
+    estimate : returns those of the terms at these positions
+
+    Returns
+    -------
+    What was found last, the positions of its terms, and those of the dropped ones in order, each
+    with its negative estimate.
+    """
+    kept, found = tuple(range(first.values.size - 1)), first
+    dropped: dict[int, float] = {}
+    while kept and found.values[:-1].min() < 0.0:
+        worst = int(np.argmin(found.values[:-1]))
+        dropped[kept[worst]] = float(found.values[worst])
+        kept = (*kept[:worst], *kept[worst + 1 :])
+        found = estimate(kept)
+    return found, kept, dropped
 
 
 def residual_alone(method: str, n: int, XX: FloatArray, Xy: FloatArray, yy: float) -> Estimate:

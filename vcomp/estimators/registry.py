@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 from vcomp.estimators.anova import ANOVA
-from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.estimate import Estimate, Point
 from vcomp.estimators.henderson3 import Henderson3
 from vcomp.estimators.likelihood import ML, REML
 from vcomp.estimators.minque import MINQUE
@@ -14,7 +14,7 @@ from vcomp.estimators.type1 import Type1
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
-__all__ = ["METHODS", "Estimator", "get_estimator"]
+__all__ = ["METHODS", "ClosedForm", "Estimator", "get_estimator"]
 
 
 class Estimator(Protocol):
@@ -24,6 +24,13 @@ class Estimator(Protocol):
 
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return components and fixed effects from the statistics alone."""
+
+
+class ClosedForm(Estimator, Protocol):
+    """An estimator whose point costs much less than its standard errors."""
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+        """Return components and fixed effects without standard errors."""
 
 
 METHODS: dict[str, Any] = {

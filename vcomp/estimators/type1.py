@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vcomp.estimators.anova import AnovaTable
-from vcomp.estimators.closed_form import estimate_from
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.orthogonal import orthogonal_estimate, orthogonal_table
+from vcomp.estimators.closed_form import estimate_from, point_from
+from vcomp.estimators.estimate import Estimate, Point
+from vcomp.estimators.orthogonal import orthogonal_estimate, orthogonal_point, orthogonal_table
 from vcomp.estimators.reductions import Adjustment, Reductions
 from vcomp.statistics import CrossProducts, Statistics
 
@@ -45,6 +45,20 @@ class Type1:
         reductions = _sequential(stats.cross_products)
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("type1", stats, reductions, names)
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+        """Return components and fixed effects alone, without the work of their standard errors.
+
+        Raises
+        ------
+        EstimationError
+            As :meth:`estimate`.
+        """
+        if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
+            return orthogonal_point(stats, names)
+        reductions = _sequential(stats.cross_products)
+        reductions.refuse_nothing_left(names, _ADVICE)
+        return point_from(stats, reductions)
 
 
 def type1_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:

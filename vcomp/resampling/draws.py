@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import LikelihoodMethod
+from vcomp.estimators.registry import ClosedForm
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.linalg.memory import available_bytes, gib
 from vcomp.resampling.refits import Recipe
@@ -78,7 +79,7 @@ def _needs_strata_only(strata: StratumStatistics, recipe: Recipe) -> bool:
     if recipe.negative == "refit":
         return False
     try:
-        recipe.estimator.estimate(Statistics.from_strata(strata), recipe.names)
+        cast(ClosedForm, recipe.estimator).point(Statistics.from_strata(strata), recipe.names)
     except DataError:
         return False
     return True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.anova import ANOVA
-from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.estimate import Point
 from vcomp.estimators.likelihood import LikelihoodMethod
-from vcomp.estimators.refit import refit_without_negative, residual_alone
+from vcomp.estimators.refit import drop_negative, residual_alone
+from vcomp.estimators.registry import ClosedForm
 from vcomp.resampling.by_likelihood import ByLikelihood
 from vcomp.resampling.compiled import Compiled
 from vcomp.resampling.refitted import Recipe, Refit, Refitted
@@ -20,7 +21,7 @@ __all__ = ["InClosedForm", "Recipe", "Refit", "Refitted", "refit_of"]
 
 
 class InClosedForm:
-    """The analyses of variance and MINQUE.
+    """The analyses of variance and MINQUE, without standard errors, which nobody reads here.
 
     Parameters
     ----------
@@ -28,25 +29,26 @@ class InClosedForm:
     """
 
     def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
+        self._estimator, self._names = cast(ClosedForm, recipe.estimator), recipe.names
+        self._drops = recipe.negative == "refit"
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate, by the same policy about what is below zero."""
-        recipe = self._recipe
-        if isinstance(recipe.estimator, ANOVA) and recipe.negative == "keep":
-            values, beta = recipe.estimator.point(stats)
-            return Refitted(values, beta, np.nan, converged=True)
-        found = recipe.estimator.estimate(stats, recipe.names)
-        if recipe.negative == "refit":
-            found = refit_without_negative(found, partial(self._of_terms, stats))
-        return Refitted(found.values, found.beta, found.llf, found.converged)
+        found = self._estimator.point(stats, self._names)
+        values = found.values
+        if self._drops:
+            found, kept, _ = drop_negative(found, partial(self._of_terms, stats))
+            values = np.zeros(len(self._names))
+            values[[*kept, -1]] = found.values
+        return Refitted(values, found.beta, np.nan, found.converged)
 
-    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> Estimate:
-        recipe, names = self._recipe, self._recipe.names
+    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> Point:
+        names = self._names
         if not terms:
-            return residual_alone(recipe.estimator.name, stats.n, stats.XX, stats.Xy, stats.yy)
+            alone = residual_alone(self._estimator.name, stats.n, stats.XX, stats.Xy, stats.yy)
+            return Point(alone.values, alone.beta)
         chosen = (*(names[t] for t in terms), names[-1])
-        return recipe.estimator.estimate(stats.of_terms(terms), chosen)
+        return self._estimator.point(stats.of_terms(terms), chosen)
 
 
 def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
