@@ -10,7 +10,10 @@ import numpy as np
 from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.study import Row
 
-__all__ = ["findings"]
+__all__ = ["SYMBOLS", "findings"]
+
+SYMBOLS = {"rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)", "Erho2": "Eρ²", "Phi": "Φ"}
+"""How quantities of a D-study are written."""
 
 EXPECTED = "mls, expected information"
 
@@ -72,7 +75,9 @@ def _lowest(rows: Sequence[Row]) -> str:
     if not rows:
         return "–"
     row = min(rows, key=lambda r: r.coverage)
-    return f"{100.0 * row.coverage:.1f} % ({row.quantity} of `{row.cell}`)"
+    return (
+        f"{100.0 * row.coverage:.1f} % ({SYMBOLS.get(row.quantity, row.quantity)} of `{row.cell}`)"
+    )
 
 
 def _mean_width(rows: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from benchmarks.coverage.cells import CELLS, Cell
-from benchmarks.coverage.findings import findings
+from benchmarks.coverage.findings import SYMBOLS, findings
 from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
 from benchmarks.coverage.study import Row
@@ -50,14 +50,13 @@ kurtosis 3). All effects and errors are drawn so.
 """
 
 _PROMISE = """\
-Away from zero and under normality the default's 95 % intervals contain the truth in {low:.0%} to
-{high:.0%} of data sets: so it is for {inside} of {all} quantities of {designs} designs.
+Away from zero and under normality the default's 95 % intervals contain the truth in {low:.0f} to
+{high:.0f} % of data sets: so it is for {inside} of {all} quantities of {designs} designs (some of
+which say the same: Residual and σ²(δ) of a complete table).
 """
 
-_SYMBOLS = {"rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)", "Erho2": "Eρ²", "Phi": "Φ"}
-
 _KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("components", lambda q: q not in _SYMBOLS and not q.startswith("share")),
+    ("components", lambda q: q not in SYMBOLS and not q.startswith("share")),
     ("shares", lambda q: q.startswith("share")),
     ("σ²(δ), σ²(Δ)", lambda q: q in ("rel_err_var", "abs_err_var")),
     ("Eρ²", lambda q: q == "Erho2"),
@@ -97,8 +96,8 @@ def _claim(rows: Sequence[Row]) -> str:
     claimed = [r for r in rows if is_claimed(r) and (r.estimator, r.method) == ("reml", DEFAULT)]
     outside = violations(rows)
     said = _PROMISE.format(
-        low=LOW,
-        high=HIGH,
+        low=100.0 * LOW,
+        high=100.0 * HIGH,
         inside=len(claimed) - len(outside),
         all=len(claimed),
         designs=len({r.cell for r in claimed}),
@@ -155,7 +154,7 @@ def _distributions(rows: Sequence[Row]) -> str:
         for quantity in dict.fromkeys(r.quantity for r in of_cell):
             found = {r.distribution: r.coverage for r in of_cell if r.quantity == quantity}
             values = [_percent(found[d]) for d in ("normal", "t5", "chi2")]
-            lines.append([cell, _SYMBOLS.get(quantity, quantity), *values])
+            lines.append([cell, SYMBOLS.get(quantity, quantity), *values])
     return _markdown(["design", "quantity", "normal", "t₅", "χ²₄"], lines)
 
 
@@ -180,7 +179,7 @@ def _matrix(rows: Sequence[Row]) -> str:
         texts = [_both(own[q]) if q in own else "–" for q in names]
         lines.append([f"{_ESTIMATORS[key[0]]}, {key[1]}", f"{key[2]:,}", *texts])
     marks = {r.quantity: " ⁰" if r.near_zero else "" for r in rows}
-    head = ["coverage (width)", "data sets", *(_SYMBOLS.get(q, q) + marks[q] for q in names)]
+    head = ["coverage (width)", "data sets", *(SYMBOLS.get(q, q) + marks[q] for q in names)]
     return _markdown(head, lines)
 
 
@@ -193,7 +192,7 @@ def _table(rows: Sequence[Row], *, with_method: bool = True) -> str:
     lines = [
         [
             row.cell,
-            _SYMBOLS.get(row.quantity, row.quantity),
+            SYMBOLS.get(row.quantity, row.quantity),
             row.method,
             _percent(row.coverage),
             f"{_percent(row.below)} / {_percent(row.above)}",
