@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 
@@ -21,6 +23,7 @@ __all__ = [
     "VcompError",
     "VcompWarning",
     "check_alpha",
+    "did_you_mean",
     "warn",
 ]
 
@@ -61,6 +64,19 @@ def check_alpha(alpha: float) -> None:
         raise PlanError(
             f"alpha lies between 0 and 1, not at {alpha!r}; alpha=0.05 makes 95 % intervals"
         )
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the name that may have been meant, as a question, or nothing when none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("topc", ["sys", "topic"])
+    " (did you mean 'topic'?)"
+    """
+    by_folded = {k.casefold(): k for k in known}
+    close = get_close_matches(str(name).casefold(), by_folded, n=1)
+    return f" (did you mean {by_folded[close[0]]!r}?)" if close else ""
 
 
 def warn(message: str) -> None:

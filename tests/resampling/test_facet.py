@@ -271,7 +271,7 @@ def test_what_is_approximate_is_noted(crossed, tmp_path):
 @pytest.mark.parametrize(
     ("facets", "options", "words"),
     [
-        ("pp", {}, "'pp' is no facet of the random part, which has p, i; did you mean 'p'"),
+        ("pp", {}, r"'pp' is no facet of the random part \(did you mean 'p'\?\), which has p, i"),
         (["p", "p"], {}, "facet 'p' is given twice"),
         ([], {}, "no facet is given; they are p, i"),
         ("p", {"n": 0}, "n is a whole number from 1 on, not 0"),

@@ -120,7 +120,7 @@ def test_terms_that_are_not_orthogonal_have_no_classical_table():
     ("term", "method", "message"),
     [
         ("Residual", "auto", "the residual cannot be tested: .*; components that can be are a, b"),
-        ("A", "auto", r"there is no component 'A' to test; they are a, b; did you mean 'a'\?"),
+        ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); they are a, b"),
         ("topic", "auto", "there is no component 'topic' to test; they are a, b"),
         (3, "f", "there is no component 3 to test"),
         ("a", "wald", "method='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.notation import Design, parse_design
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, did_you_mean
 
 __all__ = ["DStudyPlan", "gstudy_design", "make_plans", "positive_size"]
 
@@ -178,8 +177,7 @@ def _check_known(names: Iterable[str], known: tuple[str, ...]) -> None:
     for name in names:
         if name in known:
             continue
-        close = difflib.get_close_matches(str(name), known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, known)
         parts = [p for p in str(name).split("x") if p]
         if len(parts) > 1 and all(p in known for p in parts):
             hint = f" (with spaces around x: {' x '.join(parts)!r})"

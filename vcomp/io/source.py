@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, did_you_mean
 from vcomp.io.columns import from_arrow, native, one_column
 from vcomp.io.files import CONTAINERS, open_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Source", "nearest", "open_source"]
+__all__ = ["Source", "open_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Source:
             return DataError(f"there is no column {name!r} in the data, which have no columns")
         shown = ", ".join(map(repr, self.columns[:20])) + (" …" if len(self.columns) > 20 else "")
         return DataError(
-            f"there is no column {name!r} in the data{nearest(name, self.columns)}; "
+            f"there is no column {name!r} in the data{did_you_mean(name, self.columns)}; "
             f"the columns are {shown}"
         )
 
@@ -82,19 +81,6 @@ def open_source(data: Any) -> Source:
         return _open_arrow(data)
     hint = "; call .collect() first" if type(data).__name__ == "LazyFrame" else ""
     raise DataError(f"data of type {type(data).__name__} cannot be read{hint}; give {CONTAINERS}")
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return the name that may have been meant, as a question, or nothing when none is near.
-
-    Examples
-    --------
-    >>> nearest("topc", ["sys", "topic"])
-    " (did you mean 'topic'?)"
-    """
-    by_lower = {k.lower(): k for k in known}
-    close = get_close_matches(name.lower(), list(by_lower), n=1)
-    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
 
 
 def _from_pandas(data: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from vcomp.design import Chunk, Design
 from vcomp.design.combine import number_combinations
 from vcomp.design.grid import find_partial_grid
 from vcomp.design.learn import code_terms
-from vcomp.exceptions import DesignError, EstimationError
+from vcomp.exceptions import DesignError, EstimationError, did_you_mean
 from vcomp.formula import names_in
 from vcomp.statistics import Statistics
 
@@ -174,11 +173,11 @@ def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]
 
 def _unknown(name: object, design: Design) -> str:
     known = design.structure.facets
-    what = f"{name!r} is no facet of the random part, which has {', '.join(known)}"
+    what = f"{name!r} is no facet of the random part"
+    which = f", which has {', '.join(known)}"
     if any(name in names_in(column) for column in design.formula.fixed if column != "Intercept"):
-        return f"{what}: it is a column of the fixed part, whose levels are not drawn"
-    near = get_close_matches(str(name), known, n=1)
-    return f"{what}; did you mean {near[0]!r}?" if near else what
+        return f"{what}{which}: it is a column of the fixed part, whose levels are not drawn"
+    return f"{what}{did_you_mean(name, known)}{which}"
 
 
 def _rows_of(design: Design, X: FloatArray, rows: LongArray) -> FloatArray:

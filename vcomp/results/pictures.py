@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from vcomp import plots
-from vcomp.exceptions import DataError, VcompError, check_alpha
+from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
 from vcomp.uncertainty.delta import wald_interval
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ def _term(res: VarianceComponentsResults, term: str | None) -> str:
     if term is None:
         raise DataError(f"which effects are to be drawn? pass term=, one of {terms}")
     if term not in terms:
-        close = difflib.get_close_matches(str(term), terms, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(term, terms)
         raise DataError(f"{term!r} has no predicted effects{hint}; term= is one of {terms}")
     return term
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from vcomp.design.design import term_codes
 from vcomp.design.encode import facet_codes
 from vcomp.design.rows import select_predictors
 from vcomp.estimators.prediction_errors import prediction_variances
-from vcomp.exceptions import DataError, check_alpha, warn
+from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,8 +144,7 @@ def included_terms(level: Level, names: Sequence[str]) -> tuple[int, ...]:
         raise DataError(f"level is a name or a list of names, not {level!r}") from None
     for name in wanted:
         if name not in known:
-            close = difflib.get_close_matches(str(name), [*known, "population", "all"], n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = did_you_mean(name, [*known, "population", "all"])
             raise DataError(
                 f"level {name!r} is not known{hint}; it is 'population', 'all', or terms of the "
                 f"model: {', '.join(map(repr, known))}"

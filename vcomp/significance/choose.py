@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
@@ -15,7 +14,7 @@ from vcomp.estimators.anova import AnovaTable
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.orthogonal import orthogonal_table
 from vcomp.estimators.registry import get_estimator
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.significance.exact_f import Ratio, exact_ratio, ratio_of_table, synthesised_ratio
 from vcomp.significance.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
 from vcomp.significance.outcome import HypothesisTest
@@ -301,11 +300,9 @@ def _check_term(estimate: Estimate, term: Any) -> None:
             f"square is free of it; components that can be are {', '.join(terms) or 'none'}"
         )
     if term not in terms:
-        known = {name.casefold(): name for name in terms}
-        near = get_close_matches(str(term).casefold(), known, 1)
-        hint = f"; did you mean {known[near[0]]!r}?" if near else ""
         raise EstimationError(
-            f"there is no component {term!r} to test; they are {', '.join(terms) or 'none'}{hint}"
+            f"there is no component {term!r} to test{did_you_mean(term, terms)}; they are "
+            f"{', '.join(terms) or 'none'}"
         )
     if term in estimate.held:
         raise EstimationError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, did_you_mean
 from vcomp.uncertainty.quantity import Form, Quantities
 
 __all__ = ["read_quantity"]
@@ -107,10 +106,8 @@ class _Reader:
             return _Value(0.0, "linear", np.ones(len(self.names)))
         known = [*self.names, "total", "universe_var", "rel_err_var", "abs_err_var", "Erho2"]
         known += ["Phi", "Phi_lambda", "rel_sem", "abs_sem", "n"]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise EstimationError(
-            f"{name!r} is no component and no quantity{hint}; components are "
+            f"{name!r} is no component and no quantity{did_you_mean(name, known)}; components are "
             f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"
         )
 
