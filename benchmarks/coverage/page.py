@@ -41,7 +41,7 @@ at the sizes of the design itself. Estimates are by REML where nothing else is s
 _OF_METHODS = """\
 Over all quantities that are away from zero in designs with normal effects and errors; the columns
 of kinds have the lowest and highest coverage. Methods that take long (profile, bootstrap,
-jackknife) have 100 to 400 data sets, and spread by 1 to 2 points by chance alone.
+jackknife) have 100 to 400 data sets, and their extremes lie 2 to 6 points from 95 by chance alone.
 """
 
 _OF_DISTRIBUTIONS = """\
