@@ -51,7 +51,7 @@ def study_notes(
             "Sizes that are not whole numbers are harmonic means of the unbalanced G-study, "
             "unless they were given."
         )
-    notes += _on_omitted_interaction(components, plan)
+    notes += _on_omitted_interaction(components)
     if taken.cov is None:
         notes.append(
             "The covariance matrix of the components is not known: there are no standard errors, "
@@ -86,7 +86,7 @@ def _on_negative(components: VarianceComponents, taken: Taken) -> list[str]:
     return notes
 
 
-def _on_omitted_interaction(components: VarianceComponents, plan: DStudyPlan) -> list[str]:
+def _on_omitted_interaction(components: VarianceComponents) -> list[str]:
     """Warn that the residual of repeated scores hides an interaction, and is divided too much."""
     facets = frozenset(components.facet_names)
     if REPLICATE not in facets or facets - {REPLICATE} in components.facets:

@@ -16,6 +16,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.dstudy.paired import PairedDifferences
 from vcomp.exceptions import PlanError, check_alpha
+from vcomp.uncertainty.delta import wald_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +144,7 @@ def _expected(
 ) -> pd.DataFrame:
     """Return the table of 1 - 2 Σ a w over pairs, with weights a that add up to one."""
     import pandas as pd
-    from scipy.special import ndtr, ndtri
+    from scipy.special import ndtr
 
     n = _positive(n_topics)
     check_alpha(alpha)
@@ -153,14 +154,14 @@ def _expected(
         w = ndtr(-root_n * delta)
         estimate[row] = 1.0 - 2.0 * (weights @ w)
         variance[row] = 4.0 * (weights**2 @ (w * (1.0 - w)))
-    half = ndtri(1.0 - alpha / 2.0) * np.sqrt(variance)
+    low, high = wald_interval(estimate, np.sqrt(variance), alpha)
     return pd.DataFrame(
         {
             "n": n,
             "estimate": estimate,
             "variance": variance,
-            "low": np.maximum(estimate - half, -1.0),
-            "high": np.minimum(estimate + half, 1.0),
+            "low": np.maximum(low, -1.0),
+            "high": np.minimum(high, 1.0),
         }
     )
 

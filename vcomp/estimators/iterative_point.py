@@ -13,6 +13,7 @@ from vcomp.estimators.probes import Probes
 from vcomp.estimators.sparse_equations import PairProducts, Reduced, SparseSystem
 from vcomp.linalg.conjugate_gradients import Solved, log_quadrature
 from vcomp.linalg.dense import solve_positive
+from vcomp.linalg.memory import slices
 from vcomp.statistics import CrossProducts
 
 __all__ = ["COLUMNS_AT_ONCE", "Context", "IterativePoint"]
@@ -211,10 +212,9 @@ class IterativePoint:
         """Return C⁻¹b by term and b'C⁻¹b for right-hand sides (q_t, c) of every large term."""
         reduced = self._reduce(right)
         width = reduced.tail.shape[1]
-        parts = [slice(a, a + COLUMNS_AT_ONCE) for a in range(0, width, COLUMNS_AT_ONCE)]
         x = np.empty_like(reduced.tail)
         residual = np.empty_like(reduced.tail)
-        for number, part in enumerate(parts):
+        for number, part in enumerate(slices(width, COLUMNS_AT_ONCE)):
             solved = self.context.solve(
                 self.system, name, number, np.ascontiguousarray(reduced.tail[:, part])
             )
@@ -309,7 +309,8 @@ class IterativePoint:
             return
         tail = self.system.equations.sizes[1:]
         count = self.context.probes.count(tail) if sum(tail) else 0
-        blocks = [self._block_traces(part, a, b) for part, a, b in _parts(count)]
+        parts = enumerate(slices(count, COLUMNS_AT_ONCE))
+        blocks = [self._block_traces(number, part) for number, part in parts]
         # With nothing in the tail the inverse of the diagonal is all there is.
         inverse = np.concatenate(blocks, axis=1) if blocks else self._known_traces()[:, None]
         for place, t in enumerate(self.active):
@@ -322,15 +323,16 @@ class IterativePoint:
         lead = system.inverse_lead.sum() + (system.lead_squares / system.diagonal).sum()
         return np.array([lead, *((1.0 / system.diagonal[s]).sum() for s in self._slices)])
 
-    def _block_traces(self, part: int, first: int, last: int) -> FloatArray:
+    def _block_traces(self, number: int, part: slice) -> FloatArray:
         """Return tr(C^tt) of the terms in the equations from some probes.
 
         With D the diagonal of S, z'D⁻¹z has no error and z'D⁻¹(S − D)D⁻¹z is zero on average; the
         second is what the trace of S⁻¹ errs by first, and is taken away.
         """
         system = self.system
-        z = self.context.probes.columns(self.active[1:], system.equations.sizes[1:], first, last)
-        rest = self.context.solve(system, "probes", part, z).x.copy()
+        tail = system.equations.sizes[1:]
+        z = self.context.probes.columns(self.active[1:], tail, part.start, part.stop)
+        rest = self.context.solve(system, "probes", number, z).x.copy()
         by_diagonal = z / system.diagonal[:, None]
         rest -= by_diagonal
         traces = np.empty((len(self.active), z.shape[1]))
@@ -347,15 +349,16 @@ class IterativePoint:
         """Return tr(Z_t'V⁻¹Z_t) of a term outside the equations, from each probe."""
         size = (self._stats.sizes[term],)
         found = []
-        for part, first, last in _parts(self.context.probes.count(size)):
-            z = self.context.probes.columns((term,), size, first, last)
+        count = self.context.probes.count(size)
+        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
+            z = self.context.probes.columns((term,), size, part.start, part.stop)
             right = {u: self.context.pairs.times(u, term, z) for u in self.active}
             tail = np.concatenate(
                 [np.zeros((0, z.shape[1])), *(right[u] for u in self.active[1:])]
             )
             lead = right[self.active[0]] if self.active else np.zeros((0, z.shape[1]))
             reduced = self.system.reduce(lead, tail)
-            solved = self.context.solve(self.system, f"zero {term}", part, reduced.tail)
+            solved = self.context.solve(self.system, f"zero {term}", number, reduced.tail)
             squared = np.einsum("ij,ij->j", lead, reduced.lead)
             squared += np.einsum("ij,ij->j", solved.x, reduced.tail + solved.residual)
             own = self._stats.group_n[term] @ np.square(z)
@@ -388,8 +391,9 @@ class IterativePoint:
         sizes = system.equations.sizes[1:]
         m, samples = sum(sizes), [np.zeros(0)]
         root = np.sqrt(system.diagonal)[:, None]
-        for _, first, last in _parts(self.context.probes.count(sizes) if m else 0):
-            b = root * self.context.probes.columns(self.active[1:], sizes, first, last)
+        probes = self.context.probes
+        for part in slices(probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
+            b = root * probes.columns(self.active[1:], sizes, part.start, part.stop)
             solved = system.solve(b, None, float(np.sqrt(self.context.tol)))
             self.context.products.setdefault("likelihood", []).append(solved.iterations)
             logs, firsts = log_quadrature(solved)
@@ -397,9 +401,3 @@ class IterativePoint:
         found = np.concatenate(samples)
         values: FloatArray = log_V + (found if found.size else np.zeros(1))
         return values
-
-
-def _parts(count: int) -> Iterator[tuple[int, int, int]]:
-    """Yield number, first and end of blocks of columns."""
-    for part, first in enumerate(range(0, count, COLUMNS_AT_ONCE)):
-        yield part, first, min(first + COLUMNS_AT_ONCE, count)

@@ -12,7 +12,6 @@ that lie within one another. Terms at zero have no effects, and count nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -31,6 +30,7 @@ from vcomp.estimators.strata import StrataLikelihood
 from vcomp.estimators.strata_effects import fixed_of_terms
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import Positive
+from vcomp.linalg.memory import slices
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 __all__ = ["prediction_variances"]
@@ -78,7 +78,7 @@ def prediction_variances(
     if strata is not None and strata.remainder.parents is not None:
         paths = _Paths(strata)
         known = np.concatenate(
-            [paths.fit(groups[part]) for part in _parts(found.size)] or [left[:0]]
+            [paths.fit(groups[part]) for part in slices(found.size, _AT_ONCE)] or [left[:0]]
         )
         if known.any():
             found[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
@@ -89,11 +89,6 @@ def prediction_variances(
     if left.any():
         found[left] = _by_equations(stats, v, groups[left], X[left])
     return found
-
-
-def _parts(count: int, width: int = _AT_ONCE) -> Iterator[slice]:
-    for first in range(0, count, width):
-        yield slice(first, min(first + width, count))
 
 
 # Orthogonal strata ----------------------------------------------------------------------------
@@ -154,7 +149,7 @@ def _by_strata(
     beta, cov_beta = engine.fixed_effects(v)
     fixed = fixed_of_terms(stats, engine.covariances, v, beta)
     found, exact = np.empty(groups.shape[0]), np.empty(groups.shape[0], dtype=bool)
-    for part in _parts(found.size):
+    for part in slices(found.size, _AT_ONCE):
         some, d = groups[part], X[part].copy()
         used = np.zeros(d.shape[0])
         for t in range(stats.n_terms):
@@ -207,7 +202,7 @@ def _by_elimination(
     blocked: BlockedLikelihood, v: FloatArray, groups: LongArray, X: FloatArray
 ) -> FloatArray:
     point, found = blocked.point(v), np.empty(X.shape[0])
-    for part in _parts(found.size):
+    for part in slices(found.size, _AT_ONCE):
         rows = _indicators(groups[part], point.active, blocked.sizes)
         found[part] = point.prediction_variances(rows, X[part])
     return found
@@ -248,7 +243,7 @@ def _by_iteration(
     border = _solved(system, ZX)[0]
     inner = Positive(stats.XX - ZX.T @ border)
     rows, found = _indicators(groups, active, stats.sizes), np.empty(X.shape[0])
-    for part in _parts(found.size, _COLUMNS):
+    for part in slices(found.size, _COLUMNS):
         some = rows[part]
         d = X[part] - some @ border
         forms = _solved(system, some.toarray().T)[1]

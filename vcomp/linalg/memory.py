@@ -1,10 +1,11 @@
-"""How much memory there is, so that nothing larger is attempted."""
+"""How much memory there is, so that nothing larger is attempted, and work in parts that fit."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
-__all__ = ["available_bytes", "gib"]
+__all__ = ["available_bytes", "gib", "slices"]
 
 
 def available_bytes() -> float:
@@ -31,3 +32,15 @@ def gib(n_bytes: float) -> str:
     '3.0 GiB'
     """
     return f"{n_bytes / 2**30:,.1f} GiB"
+
+
+def slices(count: int, width: int) -> Iterator[slice]:
+    """Yield parts of `count` things, of `width` but for the last.
+
+    Examples
+    --------
+    >>> list(slices(5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for first in range(0, count, width):
+        yield slice(first, min(first + width, count))

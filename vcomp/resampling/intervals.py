@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -12,7 +11,8 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.resampling.replicates import Replicates
 from vcomp.uncertainty.limits import Limits
-from vcomp.uncertainty.quantity import Quantities, Smooth
+from vcomp.uncertainty.quantity import Quantities, Scale, Smooth
+from vcomp.uncertainty.scales import TRANSFORMS
 
 __all__ = ["BootstrapKind", "FromReplicates"]
 
@@ -109,7 +109,7 @@ class FromReplicates:
 
 
 def _each(
-    values: FloatArray, estimate: FloatArray, alpha: float, kind: str, scale: str
+    values: FloatArray, estimate: FloatArray, alpha: float, kind: str, scale: Scale
 ) -> tuple[FloatArray, FloatArray, int]:
     low, high = np.full(estimate.size, np.nan), np.full(estimate.size, np.nan)
     absent = 0
@@ -122,7 +122,7 @@ def _each(
 
 
 def _interval(
-    values: FloatArray, estimate: float, alpha: float, kind: str, scale: str
+    values: FloatArray, estimate: float, alpha: float, kind: str, scale: Scale
 ) -> tuple[float, float]:
     tails = np.array([alpha / 2.0, 1.0 - alpha / 2.0])
     if kind == "bias-corrected":
@@ -135,16 +135,11 @@ def _interval(
     low, high = np.quantile(values, tails)
     if kind != "basic":
         return float(low), float(high)
-    to, back = _SCALES[scale]
+    to, back = TRANSFORMS[scale]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        center = to(np.float64(estimate))
-        ends = [float(back(2.0 * center - to(end))) for end in (high, low)]
+        center, *ends = to(np.array([estimate, high, low]))
+        reflected = back(2.0 * center - np.array(ends))
     # From an estimate at the end of the scale nothing can be reflected.
-    return (ends[0], ends[1]) if np.isfinite(center) else (float(low), float(high))
-
-
-_SCALES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "real": (lambda x: x, lambda x: x),
-    "variance": (np.log, np.exp),
-    "share": (lambda x: np.log(x / (1.0 - x)), lambda x: 1.0 / (1.0 + np.exp(-x))),
-}
+    if not np.isfinite(center):
+        return float(low), float(high)
+    return float(reflected[0]), float(reflected[1])

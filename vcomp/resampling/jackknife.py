@@ -37,6 +37,7 @@ from vcomp.resampling.replicates import Replicates
 from vcomp.resampling.run import run
 from vcomp.resampling.streams import check_count
 from vcomp.uncertainty import Limits, Quantities, Smooth
+from vcomp.uncertainty.scales import TRANSFORMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,7 +210,7 @@ class Jackknife:
             known = ", ".join(map(repr, get_args(Scale)))
             raise EstimationError(f"scale={scale!r} is not known; it is one of {known}")
         _check_domain(np.append(left, value), scale)
-        to, back = _SCALES[scale]
+        to, back = _TRANSFORMS[scale]
         pseudo, centre, se = self._combined(float(to(np.array([value]))[0]), to(left))
         _, _, natural = self._combined(value, left)
         margin = _t_quantile(self.df, alpha) * se
@@ -344,31 +345,8 @@ def _t_quantile(df: int, alpha: float) -> float:
     return float(stdtrit(df, 1.0 - alpha / 2.0))
 
 
-def _identity(x: FloatArray) -> FloatArray:
-    return x
-
-
-def _logit(x: FloatArray) -> FloatArray:
-    logit: FloatArray = np.log(x) - np.log1p(-x)
-    return logit
-
-
-def _inverse_logit(x: FloatArray) -> FloatArray:
-    from scipy.special import expit
-
-    share: FloatArray = expit(x)
-    return share
-
-
-_SCALES: dict[str, tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]]
-_SCALES = {
-    "natural": (_identity, _identity),
-    "log": (np.log, np.exp),
-    "logit": (_logit, _inverse_logit),
-}
-
-
 _SCALE_OF: dict[str, Scale] = {"variance": "log", "share": "logit", "real": "natural"}
+_TRANSFORMS = {_SCALE_OF[place]: both for place, both in TRANSFORMS.items()}
 
 
 def _is_inside(values: FloatArray, scale: Scale) -> BoolArray:

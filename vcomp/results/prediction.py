@@ -16,6 +16,7 @@ from vcomp.design.encode import facet_codes
 from vcomp.design.rows import select_predictors
 from vcomp.estimators.prediction_errors import prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
+from vcomp.uncertainty.delta import normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,11 +86,10 @@ class Prediction:
             If alpha is not between 0 and 1.
         """
         import pandas as pd
-        from scipy.special import ndtri
 
         alpha = self.alpha if alpha is None else alpha
         check_alpha(alpha)
-        half = -ndtri(0.5 * alpha) * (self.se_obs if obs else self.se_mean)
+        half = normal_quantile(alpha) * (self.se_obs if obs else self.se_mean)
         mean = self.predicted_mean
         return pd.DataFrame({"lower": mean - half, "upper": mean + half})
 

@@ -15,6 +15,8 @@ from vcomp.dstudy.project import Weights, weights
 from vcomp.estimators.prediction_errors import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.results.conditional_errors import joined, within_objects
+from vcomp.uncertainty.delta import wald_interval
+from vcomp.uncertainty.taken import check_policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,11 +43,9 @@ def universe_scores(
     object_, n, alpha, negative : as of ``VarianceComponentsResults.universe_scores``
     """
     import pandas as pd
-    from scipy.special import ndtri
 
     check_alpha(alpha)
-    if negative not in ("zero", "keep"):
-        raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
+    check_policy(negative)
     plan = make_plans(components, object=object_, n=n)
     if len(plan.sizes) > 1:
         raise PlanError("errors of objects are for one size of each facet; give one, or none")
@@ -54,7 +54,7 @@ def universe_scores(
     sums = np.bincount(errors.objects, access.model.rows.y - access.model.design.origin)
     counts = np.bincount(errors.objects)
     scores, se = _predicted(access, term)
-    half = -ndtri(0.5 * alpha) * se
+    low, high = wald_interval(scores, se, alpha)
     relative, absolute = errors.of_plan()
     conditional_relative, conditional_absolute = errors.conditional()
     return pd.DataFrame(
@@ -63,8 +63,8 @@ def universe_scores(
             "mean": access.model.design.origin + sums / counts,
             "universe_score": scores,
             "se": se,
-            "low": scores - half,
-            "high": scores + half,
+            "low": low,
+            "high": high,
             "sem_rel": _root(relative),
             "sem_abs": _root(absolute),
             "csem_rel": _root(conditional_relative),

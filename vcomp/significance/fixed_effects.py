@@ -20,6 +20,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.fixed_forms import FixedForms
+from vcomp.uncertainty.delta import normal_quantile
 
 __all__ = [
     "ContrastTest",
@@ -205,11 +206,11 @@ def t_interval(
     estimate, std_error, df : (m,)
     alpha : intervals have confidence 1 − alpha
     """
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import stdtrit
 
     known = np.isfinite(df)
     quantile = stdtrit(np.where(known, df, 1.0), 1.0 - alpha / 2.0)
-    half = np.where(known, quantile, -ndtri(alpha / 2.0)) * std_error
+    half = np.where(known, quantile, normal_quantile(alpha)) * std_error
     return estimate - half, estimate + half
 
 

@@ -10,7 +10,7 @@ from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
 from vcomp.exceptions import PlanError
 
-__all__ = ["Taken", "take_components"]
+__all__ = ["Taken", "check_policy", "take_components"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +65,7 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
     >>> take_components(g, "zero").values
     array([2., 0., 4.])
     """
-    if negative not in ("zero", "keep"):
-        raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
+    check_policy(negative)
     below = (components.values < 0) & (negative == "zero")
     values = np.where(below, 0.0, components.values)
     cov = components.cov
@@ -78,3 +77,15 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
     names = np.array(components.names, dtype=object)
     held = np.isin(names, list(components.held))
     return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
+
+
+def check_policy(negative: str) -> None:
+    """Refuse a policy for negative components that is not known.
+
+    Raises
+    ------
+    PlanError
+        If it is neither ``"zero"`` nor ``"keep"``.
+    """
+    if negative not in ("zero", "keep"):
+        raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
