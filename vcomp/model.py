@@ -35,7 +35,7 @@ from vcomp.results.record import FitRecord
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.results.rows import RowAccess
 from vcomp.results.scores import CellMeans
-from vcomp.significance.fixed_errors import fixed_errors_of
+from vcomp.significance.degrees_of_freedom import fixed_errors_of
 from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
 
 __all__ = ["VarianceComponentsModel"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from vcomp.significance.choose import ComponentFit
 from vcomp.significance.comparable import ComparedFit
+from vcomp.significance.component_test import ComponentFit
 
 if TYPE_CHECKING:
     from vcomp.results.fitted import FittedComponents

@@ -11,7 +11,7 @@ from vcomp.estimators import Certificate
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.results import tables
 from vcomp.results.record import FitRecord
-from vcomp.significance.fixed_errors import degrees_of_freedom
+from vcomp.significance.degrees_of_freedom import degrees_of_freedom
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,11 @@ from vcomp.estimators import Estimate
 from vcomp.estimators.choose import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.significance.contrasts import Contrasts, contrasts_of
+from vcomp.significance.degrees_of_freedom import (
+    degrees_of_freedom,
+    known_components_of,
+    satterthwaite_of,
+)
 from vcomp.significance.fixed_effects import (
     ContrastTest,
     JointTest,
@@ -19,11 +24,6 @@ from vcomp.significance.fixed_effects import (
     normal_test,
     t_interval,
     t_tests,
-)
-from vcomp.significance.fixed_errors import (
-    degrees_of_freedom,
-    known_components_of,
-    satterthwaite_of,
 )
 from vcomp.significance.outcome import HypothesisTest
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vcomp.results import fixed_tables
 from vcomp.results.evidence import component_fit
 from vcomp.results.fitted import FittedComponents
-from vcomp.significance.choose import Simulation, component_test
+from vcomp.significance.component_test import Simulation, component_test
 from vcomp.significance.outcome import HypothesisTest
 
 if TYPE_CHECKING:
