@@ -245,6 +245,25 @@ def test_resamples_that_cannot_be_fitted_are_counted_with_their_reason():
     assert any(f"{failed} of 60 resamples could not be fitted" in str(w.message) for w in seen)
 
 
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_resamples_without_residual_are_failures(method):
+    """Where one p is drawn only, nothing is left beside i: the likelihood has no maximum."""
+    rows = pd.DataFrame(list(product("pqr", "abcd")), columns=["p", "i"])
+    rows["y"] = np.random.default_rng(5).normal(size=12)
+    fit, design, components, _ = fit_again("y ~ (1|p) + (1|i)", rows, method)
+    with pytest.warns(vcomp.VcompWarning, match="resamples could not be fitted"):
+        found = facet_bootstrap(fit, design, components, "p", 60, rng=0, adjust=False)
+    # (1/3)² = .11 of the resamples hold one p only.
+    assert 2 <= (~found.converged).sum() <= 15
+
+
+def test_a_constant_response_has_no_resamples():
+    rows = pd.DataFrame(list(product("pqr", "abcd")), columns=["p", "i"]).assign(y=1.0)
+    fit, design, components, _ = fit_again("y ~ (1|p) + (1|i)", rows, "reml")
+    with pytest.raises(vcomp.EstimationError, match="residual is estimated at zero"):
+        facet_bootstrap(fit, design, components, "p", 20, rng=0, adjust=False)
+
+
 def test_a_time_limit_says_how_far_it_came(crossed):
     fit, design, components, _ = crossed
     with pytest.warns(vcomp.VcompWarning, match=r"time limit ended .* of 100,000 replicates"):

@@ -31,6 +31,9 @@ Derived: TypeAlias = tuple[bool, float, FloatArray, FloatArray, FloatArray, Floa
 _FAST = {"reassoc", "contract"}
 _RIDGE = 1e-14
 
+_NOTHING = 1e-30
+"""A residual below this share of where it began is on its way to zero, where no likelihood is."""
+
 
 @njit(cache=True, nogil=True)
 def _eliminate(c: FloatArray, tree: Tree) -> tuple[Eliminated, float]:
@@ -487,11 +490,13 @@ def maximise_nested(
     -------
     whether a maximum was reached by full and halved steps alone, the components, ℓ and β̂ there
     """
-    v = start.copy()
+    v, least = start.copy(), _NOTHING * start.max()
+    if v[-1] <= least:
+        return False, v, np.nan, np.zeros(p)
     ok, value, score, average, observed, beta = nested_derivatives(v, tree, strata, p, reml)
     rows = strata[4].sum() * tree[0].sum()
     for _ in range(max_iter):
-        if not ok:
+        if not ok or v[-1] <= least:
             return False, v, value, beta
         step, decrement = _suggested(v, score, average, observed, held, tol)
         if decrement < 0.0:

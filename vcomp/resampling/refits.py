@@ -12,6 +12,7 @@ from vcomp.estimators.estimate import Point
 from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.estimators.refit import drop_negative, residual_alone
 from vcomp.estimators.registry import ClosedForm
+from vcomp.exceptions import EstimationError
 from vcomp.resampling.by_likelihood import ByLikelihood
 from vcomp.resampling.compiled import Compiled
 from vcomp.resampling.refitted import Recipe, Refit, Refitted
@@ -59,10 +60,19 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
     stats : of the data
     recipe : how the fit was made
     start : (k + 1,) components that data are drawn at
+
+    Raises
+    ------
+    EstimationError
+        If the method is one of likelihood, and there is no residual to begin with.
     """
     options = recipe.estimator
     if not isinstance(options, LikelihoodMethod):
         return InClosedForm(recipe)
+    if not start[-1] > 0.0:
+        raise EstimationError(
+            f"the residual is estimated at zero, where refits by {options.name!r} cannot begin"
+        )
     nested = stats.strata is not None and stats.strata.remainder.parents is not None
     made = Compiled if nested else ByLikelihood
     return made(stats, options, recipe.names, start)
