@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
-from vcomp.significance import choose
+from vcomp.significance import component_test
 
 
 def loaded(res):
@@ -51,7 +51,7 @@ def test_else_a_simulated_one_where_that_is_cheap(documents):
 
 
 def test_else_the_limiting_mixture(monkeypatch):
-    monkeypatch.setattr(choose, "_CHEAP_ROWS", 10)
+    monkeypatch.setattr(component_test, "_CHEAP_ROWS", 10)
     res = vcomp.fit(*unbalanced("crossed, replicated", seed=2))
     with pytest.raises(vcomp.EstimationError):
         res.test("a", "f")
@@ -63,7 +63,7 @@ def test_else_the_limiting_mixture(monkeypatch):
 
 
 def test_many_effects_are_not_adjusted_unasked(monkeypatch):
-    monkeypatch.setattr(choose, "_FEW_EFFECTS", 3)
+    monkeypatch.setattr(component_test, "_FEW_EFFECTS", 3)
     res = vcomp.fit(*unbalanced("crossed", seed=2))
     found = res.test("a", n=20)
     assert found.method.startswith("simulated")

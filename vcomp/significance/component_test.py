@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.orthogonal import orthogonal_table
 from vcomp.estimators.registry import get_estimator
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
+from vcomp.resampling.streams import check_count
 from vcomp.significance.exact_f import Ratio, exact_ratio, ratio_of_table, synthesised_ratio
 from vcomp.significance.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
 from vcomp.significance.outcome import HypothesisTest
@@ -34,17 +34,21 @@ _CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How many data sets a simulated test draws, from which stream, with how many threads."""
+    """How many data sets a simulated test draws, from which stream, with how many threads.
+
+    Raises
+    ------
+    EstimationError
+        If a number is not a whole one from 1 on.
+    """
 
     n: int = 1000
     rng: int | np.random.Generator | None = None
     workers: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("n", "workers"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                raise EstimationError(f"{name} is a whole number from 1 on, not {value!r}")
+        check_count(self.n, "n")
+        check_count(self.workers, "workers")
 
 
 @dataclass(frozen=True, slots=True)
