@@ -123,3 +123,12 @@ def test_errors(res):
     )
     with pytest.raises(EstimationError, match="maximises no likelihood"):
         anova.conf_int(method="profile")
+
+
+@pytest.mark.parametrize("method", [None, 3, True, {}])
+def test_what_gives_no_intervals_is_refused(res, method):
+    for ask in (res.conf_int, res.gstudy, res.tidy, res.summary):
+        with pytest.raises(EstimationError, match="gives no intervals"):
+            ask(method=method)
+    with pytest.raises(EstimationError, match="sizes="):
+        res.dstudy(method=method)

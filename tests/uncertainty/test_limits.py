@@ -164,3 +164,35 @@ def test_errors():
     for alpha in (0, 1, 5, True, "x"):
         with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
             limits(q, "mls", alpha=alpha)
+
+
+def unbalanced_below_zero():
+    """Return estimates of an unbalanced nested design in which one is far below zero."""
+    rng = np.random.default_rng(17)
+    sizes = [1, 3, 1, 2]
+    outer = np.repeat(np.arange(4), 2 * np.array(sizes))
+    inner = np.repeat(np.arange(sum(sizes)), 2)
+    y = rng.normal(size=14) - 3.0 * np.tile([1.0, -1.0], 7)
+    return vcomp.fit("y ~ (1|a/b)", {"y": y, "a": outer, "b": inner}, method="henderson3")
+
+
+def test_intervals_hold_estimates_that_are_taken_as_zero():
+    res = unbalanced_below_zero()
+    assert (res.vcomp < 0.0).any()
+    table = res.dstudy().table.iloc[0]
+    for name in ("rel_err_var", "abs_err_var"):
+        assert table[f"{name}_low"] <= table[name] <= table[f"{name}_high"]
+    kept = res.dstudy(negative="keep").table.iloc[0]
+    assert kept["rel_err_var_high"] <= table["rel_err_var_high"]
+
+
+def test_combinations_below_zero_have_intervals():
+    """σ²(a) + b σ²(e) is negative with these estimates, as the residual is small."""
+    cov = np.array([[0.5, -0.01], [-0.01, 0.01]])
+    g = from_components({"a": -1.0, "Residual": 0.2}, cov=cov).components
+    found = limits(Quantities("linear", np.eye(2)), "mls", g)
+    assert found.low[0] == 0.0 < found.high[0]
+    assert 0.0 < found.low[1] < 0.2 < found.high[1]
+    # The residual alone is χ² with 2 · .2²/.01 degrees of freedom.
+    ends = 8 * 0.2 / stats.chi2.isf([0.025, 0.975], 8)
+    np.testing.assert_allclose([found.low[1], found.high[1]], ends, rtol=1e-9)

@@ -57,6 +57,12 @@ def source_of(res: Inference, method: IntervalMethod, negative: str) -> Interval
         _check_own(method, record.estimate.names)
         return FromReplicates(method, record.estimate.values, record.estimate.beta)
     if not isinstance(method, str):
+        if not callable(getattr(method, "limits", None)):
+            raise EstimationError(
+                f"method={method!r} gives no intervals; pass the name of a method, or what "
+                "bootstrap(), resample() or jackknife() returned (the size of a facet that has "
+                "the name 'method' goes into sizes={'method': …})"
+            )
         return method
     if method in _OF_FACETS:
         raise EstimationError(

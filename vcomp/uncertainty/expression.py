@@ -105,7 +105,8 @@ class _Reader:
         if name == "total":
             return _Value(0.0, "linear", np.ones(len(self.names)))
         known = [*self.names, "total", "universe_var", "rel_err_var", "abs_err_var", "Erho2"]
-        known += ["Phi", "Phi_lambda", "rel_sem", "abs_sem", "n"]
+        known += ["Phi", "Phi_lambda", "rel_sem", "abs_sem", "rel_signal_noise"]
+        known += ["abs_signal_noise", "n"]
         raise EstimationError(
             f"{name!r} is no component and no quantity{did_you_mean(name, known)}; components are "
             f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"

@@ -90,7 +90,8 @@ class FromComponents:
     components : of the G-study
     method : ``"mls"`` (which ``"auto"`` takes), ``"f"`` (the same, and nothing but exact for
         ratios), ``"satterthwaite"``, ``"wald"`` or ``"log"``
-    negative : how negative estimates are taken by all but ``"mls"``, ``"keep"`` or ``"zero"``
+    negative : how negative estimates are taken, ``"keep"`` or ``"zero"``; ``"mls"`` rests on mean
+        squares, and its intervals hold the estimate that is taken so
     beta, cov_beta : fixed effects and their covariance, for functions that depend on them
 
     Raises
@@ -190,9 +191,9 @@ class FromComponents:
             values = np.maximum(self.components.values if without is None else without[0], 0.0)
             at_zero = cut(q, *_ends(squares.at(values), q, alpha))
             found = replace(found, high=np.where(found.high == 0.0, at_zero.high, found.high))
-        if self.components.without_bounds is not None:
+        if self.components.without_bounds is not None or self.taken.zeroed:
             # The mean squares know no bounds, and the estimates do: the interval holds them too.
-            values = q.values(self.components.values)
+            values = q.values(self.taken.values)
             low, high = np.fmin(found.low, values), np.fmax(found.high, values)
             found = replace(found, low=low, high=high)
         silent = self._says_nothing(squares, q)

@@ -101,6 +101,8 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
     inside = cov[np.ix_(free, free)]
     basis = _basis(inside, _is_finer(components.facets, free))
     expected = basis @ components.values[free]
+    # Only unbalanced designs have combinations that negative estimates take below zero.
+    expected = np.where(expected > 0.0, expected, basis @ np.maximum(components.values[free], 0.0))
     spread = basis @ inside @ basis.T
     values = basis @ estimates[free]
     if not (np.isfinite(spread).all() and (expected > 0.0).all()):
