@@ -21,6 +21,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, Point
 from vcomp.estimators.options import check_probes, seed_of
+from vcomp.estimators.refit import below_zero
 from vcomp.estimators.sampling import Sampling, sampling_covariance
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
@@ -198,9 +199,5 @@ def _mean(sums: GroupSums, values: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _status(names: tuple[str, ...], values: FloatArray, sums: GroupSums) -> str:
     if sums.yy == 0.0:
         return "The response is constant: all components are 0."
-    negative = [name for name, value in zip(names, values, strict=True) if value < 0.0]
-    if not negative:
-        return "Closed form."
-    listed = ", ".join(f"σ²({name})" for name in negative)
-    verb = "is" if len(negative) == 1 else "are"
-    return f"Closed form; {listed} {verb} estimated below zero and kept as estimated."
+    below = below_zero(names, values)
+    return f"Closed form; {below} and kept as estimated." if below else "Closed form."

@@ -12,8 +12,9 @@ from vcomp.estimators.estimate import Estimate, Point
 from vcomp.estimators.fixed_errors import FixedErrors, errors_of_fixed
 from vcomp.estimators.quadratic_forms import TooLargeError
 from vcomp.estimators.reductions import Reductions
+from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
-from vcomp.linalg.dense import solve, solve_positive
+from vcomp.linalg.dense import covariance_of_solution, solve, solve_positive
 from vcomp.statistics import Statistics
 
 __all__ = [
@@ -114,12 +115,8 @@ def left_after_fixed(stats: Statistics) -> float:
 
 def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
     """Return half a sentence on the components below zero, empty if there are none."""
-    negative = [name for name, value in zip(names, values, strict=True) if value < 0.0]
-    if not negative:
-        return ""
-    listed = ", ".join(f"σ²({name})" for name in negative)
-    verb = "is" if len(negative) == 1 else "are"
-    return f"; {listed} {verb} estimated below zero and kept as estimated"
+    below = below_zero(names, values)
+    return f"; {below} and kept as estimated" if below else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +181,4 @@ def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray,
             " No standard errors: the covariance of its sums of squares takes too much memory or "
             "time."
         )
-    coefficients = reductions.coefficients
-    covariance = solve(coefficients, solve(coefficients, quadratic).T)
-    return 0.5 * (covariance + covariance.T), ""
+    return covariance_of_solution(reductions.coefficients, quadratic), ""

@@ -28,7 +28,7 @@ from vcomp.estimators.closed_form import (
 from vcomp.estimators.contrasts import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.estimators.estimate import Estimate, Point
 from vcomp.exceptions import EstimationError
-from vcomp.linalg.dense import solve
+from vcomp.linalg.dense import covariance_of_solution, solve
 from vcomp.statistics import Statistics
 
 __all__ = ["MINQUE"]
@@ -375,8 +375,7 @@ def _error(priors: Priors, found: _Solved) -> FloatArray | None:
         if found.step > _SAME:
             return None
         covariance = 2.0 * forms.matrix
-    error = solve(forms.matrix, solve(forms.matrix, covariance).T)
-    return 0.5 * (error + error.T)
+    return covariance_of_solution(forms.matrix, covariance)
 
 
 def _labelled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -17,6 +17,7 @@ from vcomp.linalg.dense import solve_positive
 
 __all__ = [
     "Negative",
+    "below_zero",
     "check_negative",
     "drop_negative",
     "refit_without_negative",
@@ -32,6 +33,19 @@ class _HasValues(Protocol):
 
 
 _Found = TypeVar("_Found", bound=_HasValues)
+
+
+def below_zero(names: Sequence[str], values: FloatArray) -> str:
+    """Return words on the components below zero, empty if there are none.
+
+    Examples
+    --------
+    >>> below_zero(["a", "b"], np.array([-0.1, 2.0]))
+    'σ²(a) is estimated below zero'
+    """
+    negative = [f"σ²({name})" for name, value in zip(names, values, strict=True) if value < 0.0]
+    verb = "is" if len(negative) == 1 else "are"
+    return f"{', '.join(negative)} {verb} estimated below zero" if negative else ""
 
 
 def check_negative(negative: str, method: str) -> None:

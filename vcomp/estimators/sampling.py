@@ -22,7 +22,7 @@ from vcomp.estimators.quadratic_forms import (
     stratum_parts,
     stratum_quadratic_covariance,
 )
-from vcomp.linalg.dense import solve
+from vcomp.linalg.dense import covariance_of_solution, solve
 from vcomp.statistics import Statistics
 
 __all__ = [
@@ -123,8 +123,7 @@ def exact_sampling(stats: Statistics, coefficients: FloatArray, values: FloatArr
         quadratic = stratum_quadratic_covariance(stats.strata, values)
     else:
         quadratic = quadratic_covariance(stats.cross_products, values)
-    covariance = solve(coefficients, solve(coefficients, quadratic).T)
-    return Sampling(0.5 * (covariance + covariance.T), np.zeros(values.size))
+    return Sampling(covariance_of_solution(coefficients, quadratic), np.zeros(values.size))
 
 
 def probed_sampling(

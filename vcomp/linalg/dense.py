@@ -6,7 +6,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 
-__all__ = ["Positive", "solve", "solve_positive"]
+__all__ = ["Positive", "covariance_of_solution", "solve", "solve_positive"]
 
 
 def solve(A: FloatArray, b: FloatArray) -> FloatArray:
@@ -18,6 +18,23 @@ def solve(A: FloatArray, b: FloatArray) -> FloatArray:
         If A is singular.
     """
     return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
+
+
+def covariance_of_solution(A: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Return A⁻¹CA⁻ᵀ, symmetric to the last digit: the covariance of A⁻¹x where x has C.
+
+    Examples
+    --------
+    >>> covariance_of_solution(np.array([[2.0]]), np.array([[8.0]]))
+    array([[2.]])
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If A is singular.
+    """
+    found = solve(A, solve(A, covariance).T)
+    return 0.5 * (found + found.T)
 
 
 class Positive:

@@ -23,6 +23,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.estimators.refit import below_zero
 from vcomp.estimators.registry import get_estimator
 from vcomp.exceptions import DataError, EstimationError, warn
 from vcomp.resampling.draws import Draws, draws_of
@@ -220,12 +221,11 @@ def positive_part(values: FloatArray, names: Sequence[str]) -> FloatArray:
         raise EstimationError(
             "no variance component is estimated above zero: there is nothing to draw from"
         )
-    negative = [f"σ²({name})" for name, value in zip(names, values, strict=True) if value < 0.0]
-    if negative:
-        verb = "is" if len(negative) == 1 else "are"
+    below = below_zero(names, values)
+    if below:
         warn(
-            f"{', '.join(negative)} {verb} estimated below zero and taken as 0 where data are "
-            "drawn: replicates are centred there, and not on the estimate"
+            f"{below} and taken as 0 where data are drawn: replicates are centred there, and not "
+            "on the estimate"
         )
     return v
 

@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from vcomp.estimators.options import seed_of
+from vcomp.estimators.options import check_rng, seed_of
 from vcomp.exceptions import EstimationError
 
 __all__ = ["check_count", "seed_from", "stream"]
@@ -36,9 +36,7 @@ def seed_from(rng: int | np.random.Generator | None) -> int:
     EstimationError
         If it is none of these.
     """
-    is_seed = isinstance(rng, Integral) and not isinstance(rng, bool) and int(rng) >= 0
-    if rng is not None and not is_seed and not isinstance(rng, np.random.Generator):
-        raise EstimationError(f"rng is a seed from 0 on or a numpy Generator, not {rng!r}")
+    check_rng(rng)
     return seed_of(rng)
 
 
