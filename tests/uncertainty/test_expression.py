@@ -61,4 +61,4 @@ def test_what_is_read(text, form, value):
 )
 def test_what_is_refused(text, message):
     with pytest.raises(EstimationError, match=message):
-        read_quantity(text, NAMES)
+        read_quantity(text, NAMES, ("Erho2", "Phi"))

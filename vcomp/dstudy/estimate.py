@@ -104,7 +104,8 @@ def estimate_quantity(
         )
     source, local = source_of(asked.negative or "keep"), _local(components, mean, asked, "keep")
     if isinstance(what, str):
-        return _estimated(what, read_quantity(what, components.names), source, local, alpha)
+        quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
+        return _estimated(what, quantity, source, local, alpha)
     if not callable(what):
         raise EstimationError(
             f"a quantity is a text such as 'sys / total', or a function of the components; not "

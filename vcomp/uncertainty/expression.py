@@ -29,7 +29,7 @@ class _Value:
     b: FloatArray | None = None
 
 
-def read_quantity(text: str, names: Sequence[str]) -> Quantities:
+def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -> Quantities:
     """Return the quantity that a text means.
 
     Parameters
@@ -38,6 +38,7 @@ def read_quantity(text: str, names: Sequence[str]) -> Quantities:
         of one; ``total`` is the sum of all components, ``sd(x)`` is ``sqrt(x)``, ``share(x)`` is
         ``x / total``, ``var(x)`` is ``x``
     names : of the components
+    others : further names that the caller reads itself, for messages
 
     Raises
     ------
@@ -58,7 +59,7 @@ def read_quantity(text: str, names: Sequence[str]) -> Quantities:
             f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
             f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
         ) from None
-    value = _Reader(text, tuple(names)).read(tree)
+    value = _Reader(text, tuple(names), tuple(others)).read(tree)
     if value.a is None:
         raise EstimationError(f"{text!r} holds no component; they are {', '.join(names)}")
     rows = [None if w is None else w[None, :] for w in (value.a, value.b)]
@@ -83,6 +84,7 @@ def _coded(text: str, names: Sequence[str]) -> str:
 class _Reader:
     text: str
     names: tuple[str, ...]
+    others: tuple[str, ...]
 
     def read(self, node: ast.expr) -> _Value:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
@@ -104,9 +106,7 @@ class _Reader:
             return _Value(0.0, "linear", np.eye(len(self.names))[int(match[1])])
         if name == "total":
             return _Value(0.0, "linear", np.ones(len(self.names)))
-        known = [*self.names, "total", "universe_var", "rel_err_var", "abs_err_var", "Erho2"]
-        known += ["Phi", "Phi_lambda", "rel_sem", "abs_sem", "rel_signal_noise"]
-        known += ["abs_signal_noise", "n"]
+        known = [*self.names, "total", *self.others]
         raise EstimationError(
             f"{name!r} is no component and no quantity{did_you_mean(name, known)}; components are "
             f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"
