@@ -145,3 +145,29 @@ def test_no_interval_has_its_reason():
     found = vcomp.from_components({"p": 0.5, "Residual": 1.0}).estimate("p")
     assert np.isnan([found.se, found.low, found.high]).all()
     assert "the covariance matrix of the components is not known" in str(found)
+
+
+def test_shares_lie_between_0_and_1():
+    negative = vcomp.from_components({"p": -0.3, "i": 0.2, "Residual": 1.0}, cov=COV)
+    found = negative.estimate("share(Residual)")
+    assert found.estimate == pytest.approx(1 / 1.2)
+    assert "σ²(p) below zero taken as 0" in found.notes
+    assert negative.estimate("share(p)").estimate == 0.0
+    kept = negative.estimate("share(Residual)", negative="keep")
+    assert kept.estimate == pytest.approx(1 / 0.9)
+
+
+def test_what_is_held_has_no_error():
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, hold={"topic": 0.01})
+    found = res.estimate("topic")
+    assert np.isnan([found.se, found.low, found.high]).all()
+    assert "it is held, not estimated" in str(found)
+    assert np.isnan(res.conf_int().loc["var(topic)"]).all()
+
+
+def test_a_component_that_has_the_name_of_a_quantity():
+    g = vcomp.from_components({"n": 0.5, "Residual": 1.0}, cov=np.eye(2))
+    assert g.estimate("n").estimate == 0.5
+    with pytest.raises(PlanError, match=r"'n' needs no plan: .*Phi_lambda$"):
+        g.estimate("n", replicate=3)

@@ -162,6 +162,8 @@ def test_few_drawn_data_give_no_standard_error(nested):
     check = res.crosscheck("ml", n=5)
     assert check.table["std_error"].isna().all()
     assert not check.table["differs"].any()
+    assert check.agrees is None
+    assert "is not known: that takes 20 drawn data sets or more" in " ".join(str(check).split())
 
 
 def test_what_cannot_be_checked(nested):

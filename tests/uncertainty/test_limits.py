@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,6 +12,7 @@ import vcomp
 from vcomp.dstudy import from_components
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.uncertainty import FromComponents, Quantities
+from vcomp.uncertainty.delta import satterthwaite_interval
 from vcomp.uncertainty.limits import AT_BOUND, BELOW_ZERO, EXACT_F
 
 COV = np.diag([0.4, 0.3, 0.02])
@@ -78,29 +81,29 @@ def test_estimates_at_their_bound_have_one_sided_intervals(shared_data):
     assert AT_BOUND in " ".join(str(res.summary()).split())
 
 
-def test_a_component_far_below_zero_has_the_upper_limit_of_zero():
+def test_a_component_far_below_zero_has_an_upper_limit_of_zero():
+    """Both limits of its component are below zero; that of an estimate of zero at 68 % stands in.
+
+    It has both mean squares of the size of the residual's, with degrees of freedom 5 and 24.
+    """
     y = np.tile([-2.0, -1.0, 0.0, 1.0, 2.0], 6)
     y[0] += 0.5  # or the group means were equal, with no variance at all
     data = {"y": y, "a": np.repeat(np.arange(6), 5)}
     q = Quantities("linear", np.eye(2))
+    share = Quantities("share", np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
+    one_error = 2.0 * stats.norm.sf(1.0)
     for method in ("anova", "reml"):
         res = vcomp.fit("y ~ (1|a)", data, method=method)
-        found = res.interval_source("mls").limits(q, 0.05)
-        assert BELOW_ZERO in found.notes
-        # Both mean squares of the size of the residual, with degrees of freedom 5 and 24.
         residual = res.anova_table().loc["Residual", "mean_sq"]
         cov = residual**2 * np.array([[2 / 5 + 2 / 24, -10 / 24], [-10 / 24, 50 / 24]]) / 25
         at_zero = from_components({"a": 0.0, "Residual": residual}, cov=cov).components
-        expected = limits(q, "mls", at_zero)
-        assert found.low[0] == 0.0
-        assert found.high[0] == pytest.approx(expected.high[0], rel=1e-6)
-        share = Quantities("share", np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
-        found, expected = (
-            res.interval_source("mls").limits(share, 0.05),
-            limits(share, "mls", at_zero),
-        )
-        assert 0.0 == found.low[0] < found.high[0]
-        assert found.high[0] == pytest.approx(expected.high[0], rel=1e-6)
+        for quantities in (q, share):
+            expected = limits(quantities, "mls", at_zero, one_error).high[0]
+            for alpha in (0.5, 0.1, 0.05):
+                found = res.interval_source("mls").limits(quantities, alpha)
+                assert BELOW_ZERO in found.notes
+                assert found.low[0] == 0.0
+                assert found.high[0] == pytest.approx(expected, rel=1e-6)
 
 
 def test_intervals_hold_estimates_at_their_bound():
@@ -196,3 +199,44 @@ def test_combinations_below_zero_have_intervals():
     # The residual alone is χ² with 2 · .2²/.01 degrees of freedom.
     ends = 8 * 0.2 / stats.chi2.isf([0.025, 0.975], 8)
     np.testing.assert_allclose([found.low[1], found.high[1]], ends, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["anova", "reml"])
+def test_upper_limits_grow_with_confidence_whatever_the_sign_of_the_estimate(method):
+    """They go over from one rule to the other where the estimate is zero, not the limit."""
+    rng = np.random.default_rng(11)
+    signs = set()
+    for _ in range(40):
+        data = {"y": rng.normal(size=30), "a": np.repeat(range(6), 5)}
+        res = vcomp.fit("y ~ (1|a)", data, method=method)
+        signs.add(float(np.sign(res.vcomp["a"])))
+        for what in ("a", "share(a)", "a / Residual"):
+            ends = [res.estimate(what, alpha=x) for x in (0.5, 0.2, 0.1, 0.05, 0.01, 1e-4)]
+            for inner, outer in pairwise(ends):
+                assert outer.low <= inner.low <= inner.high <= outer.high
+                assert inner.high > 0.0
+    assert len(signs) == 2
+
+
+def test_upper_limits_are_continuous_where_the_estimate_is_zero():
+    cov = np.array([[0.4, 0.0, -0.04], [0.0, 0.3, -0.03], [-0.04, -0.03, 0.2]])
+    ends = []
+    for shift in (-1e-7, 0.0, 1e-7):
+        g = from_components({"p": shift, "i": 1.0, "Residual": 4.0}, cov=cov).components
+        q = [
+            Quantities("linear", np.eye(3)[:1]),
+            Quantities("share", np.eye(3)[:1], np.array([[0.0, 0.1, 0.1]])),
+        ]
+        ends.append([limits(x, "mls", g).high[0] for x in q])
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-4)
+    np.testing.assert_allclose(ends[2], ends[1], rtol=1e-4)
+
+
+def test_satterthwaite_intervals_grow_with_confidence():
+    value, se = np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.1, 1.0, 5.0, 30.0])
+    previous = value, value
+    for alpha in (0.9, 0.5, 0.2, 0.05, 0.001):
+        low, high = satterthwaite_interval(value, se, alpha)
+        assert (low <= previous[0]).all()
+        assert (high >= previous[1]).all()
+        previous = low, high

@@ -94,18 +94,23 @@ def estimate_quantity(
     strange = [k for k, value in given.items() if value is not None and k not in allowed]
     if strange:
         homes = {k: name for name, options in _OPTIONS.items() for k in options}
-        raise PlanError(f"{strange[0]}= is an option of {homes[strange[0]]!r}, not of {what!r}")
+        home = homes[strange[0]]
+        taken = f"; {home!r} is a component here" if home in components.names else ""
+        raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{taken}")
     if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
         return _of_plan(components, what, source_of(asked.negative or "zero"), mean, asked, alpha)
     if asked.design is not None or asked.object is not None or asked.sizes:
+        names = [name for name in DSTUDY_QUANTITIES if name not in components.names]
         raise PlanError(
-            f"{what!r} needs no plan: design=, object= and sizes are for "
-            f"{', '.join(DSTUDY_QUANTITIES)}"
+            f"{what!r} needs no plan: design=, object= and sizes are for {', '.join(names)}"
         )
-    source, local = source_of(asked.negative or "keep"), _local(components, mean, asked, "keep")
     if isinstance(what, str):
         quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
-        return _estimated(what, quantity, source, local, alpha)
+        # Shares lie between 0 and 1, as those of the tables do.
+        policy = asked.negative or ("zero" if quantity.form == "share" else "keep")
+        local = _local(components, mean, asked, policy)
+        return _estimated(what, quantity, source_of(policy), local, alpha)
+    source, local = source_of(asked.negative or "keep"), _local(components, mean, asked, "keep")
     if not callable(what):
         raise EstimationError(
             f"a quantity is a text such as 'sys / total', or a function of the components; not "
@@ -132,6 +137,9 @@ def _estimated(
             f"{name} is not defined at these estimates: a denominator is zero or negative, or "
             "there is a root of a negative number"
         )
+    if isinstance(q, Quantities) and _is_held(q, local.components):
+        held = ("no error: it is held, not estimated",)
+        return EstimatedQuantity(name, value, np.nan, np.nan, np.nan, alpha, "", held)
     found = source.limits(q, alpha)
     low, high = float(found.low[0]), float(found.high[0])
     notes = [*found.notes, *_taken_as_zero(q, local)]
@@ -145,6 +153,12 @@ def _estimated(
             "no standard error: a component that it rests on is at its bound, or taken so"
         )
     return EstimatedQuantity(name, value, se, low, high, alpha, found.method, tuple(notes))
+
+
+def _is_held(q: Quantities, components: VarianceComponents) -> bool:
+    used = (q.a[0] != 0.0) if q.b is None else (q.a[0] != 0.0) | (q.b[0] != 0.0)
+    held = np.isin(np.array(components.names, dtype=object), list(components.held))
+    return bool(used.any() and held[used].all())
 
 
 def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
@@ -182,7 +196,7 @@ def _of_plan(
     q = quantities(weights(components, plan))[name]
     if form == "share":
         f = f_intervals(components, plan, alpha, source.method).get(name)
-        if f is not None and (f.spoken & (f.high > 0.0)).all():
+        if f is not None and f.spoken.all():
             source = _Fixed(Limits(f.low, f.high, f.method))
     else:
         q = Quantities(form, q.a, q.b)
@@ -251,8 +265,8 @@ def _phi_lambda(
         raise PlanError("Phi_lambda needs the cut score λ as a number: cut=…")
     if not mean.is_mean:
         raise PlanError(
-            "Phi_lambda compares the mean of all scores with the cut score, and this fit's fixed "
-            "part is not one constant"
+            "Phi_lambda compares the mean of all scores with the cut score: it needs a fit whose "
+            "fixed part is one constant"
         )
     w, cut = weights(components, plan), float(asked.cut)
     u, e = w.universe, w.absolute[0]

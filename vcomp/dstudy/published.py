@@ -111,12 +111,13 @@ class PublishedComponents:
         target: float | None = None,
         coefficient: str | None = None,
         facet: str | None = None,
+        cut: float | None = None,
         **n: Any,
     ) -> EstimatedQuantity:
         """Return a quantity with its standard error and interval, where cov is known.
 
-        See :meth:`vcomp.results.inference.Inference.estimate`; profiles and bootstrap need the
-        data, and are not there.
+        See :meth:`vcomp.results.inference.Inference.estimate`; profiles, bootstrap and Φ(λ) need
+        the data, and are not there.
 
         Examples
         --------
@@ -124,7 +125,9 @@ class PublishedComponents:
         >>> print(published.estimate("p", method="wald"))
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
-        asked = Asked(design, object, {**(sizes or {}), **n}, negative, target, coefficient, facet)
+        asked = Asked(
+            design, object, {**(sizes or {}), **n}, negative, target, coefficient, facet, cut
+        )
         return estimate_quantity(
             self.components,
             what,

@@ -306,7 +306,7 @@ def project(
     said: list[str] = []
     for name in QUANTITIES:
         f = by_f.get(name)
-        if f is not None and (f.spoken & (f.high > 0.0)).all():
+        if f is not None and f.spoken.all():
             found = Limits(f.low, f.high, f.method)
         else:
             found = _combined(source.limits(made[name], alpha), f)
@@ -348,7 +348,8 @@ def f_intervals(
     """
     table = two_way_table(components, plan) if method in ("auto", "f") else None
     spoken = two_way_plans(table, plan)
-    if table is None or not spoken.any():
+    # Below zero both limits may be; other intervals go on from there.
+    if table is None or not spoken.any() or table.ms_rows <= table.ms_residual:
         return {}
     column = plan.facets.index(table.columns)
     n = np.array([row[column] for row in plan.sizes], dtype=float)
@@ -369,10 +370,7 @@ def _combined(other: Limits, by_f: FLimits | None) -> Limits:
     """Return F intervals where there are any, else the others."""
     if by_f is None:
         return other
-    # Mean squares of the object far below chance put both limits below 0.
-    spoken = by_f.spoken & (by_f.high > 0.0)
-    if not spoken.any():
-        return other
+    spoken = by_f.spoken
     low = np.where(spoken, by_f.low, other.low)
     high = np.where(spoken, by_f.high, other.high)
     mixed = bool((~spoken & np.isfinite(other.low)).any())

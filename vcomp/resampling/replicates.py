@@ -29,7 +29,7 @@ _UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeE
 _ARRAYS = ("numbers", "values", "beta", "llf", "converged", "adjusted")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Replicates:
     """Estimates of data that were drawn again from a fit, or made from parts of its data.
 
@@ -74,6 +74,10 @@ class Replicates:
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     adjusted: FloatArray | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.names)
+        return f"<Replicates: {len(self):,} {self.kind} of {names}; seed {self.seed}>"
 
     def __len__(self) -> int:
         return int(self.numbers.size)

@@ -80,8 +80,10 @@ class CrossCheck:
     seed: int
 
     @property
-    def agrees(self) -> bool:
-        """Whether no method differs by more than sampling error explains."""
+    def agrees(self) -> bool | None:
+        """Whether no method differs by more than sampling error explains; None if not known."""
+        if len(self.table) and self.table["std_error"].isna().all():
+            return None
         return not (self.table["differs"].any() or self.fixed_effects["differs"].any())
 
     def summary(self) -> Any:
@@ -126,6 +128,11 @@ class CrossCheck:
             notes.append(
                 "More than sampling error explains: effects may go with how often their groups "
                 "were observed, or have other variances in some parts of the data."
+            )
+        elif len(self.table) and self.table["std_error"].isna().all():
+            notes.append(
+                "Whether they differ by more than sampling error explains is not known: that "
+                f"takes {_FEWEST} drawn data sets or more."
             )
         elif len(self.table):
             notes.append("No method differs by more than sampling error explains.")

@@ -136,11 +136,14 @@ def satterthwaite_interval(
         usable = (value > 0.0) & (se > 0.0)
         df = np.where(usable, 2.0 * np.square(value / se), np.nan)
         low, high = (df * value / chdtri(df, tail) for tail in (alpha / 2.0, 1.0 - alpha / 2.0))
-    # With a small fraction of a degree of freedom even the upper quantile of χ² is below ν, and
-    # both limits above the estimate: such an estimate says nothing.
-    useless = low > value
+        # With a small fraction of a degree of freedom even upper quantiles of χ² are below ν, and
+        # both limits above the estimate: such an estimate says nothing, at any level.
+        useless = chdtri(df, 0.025) < df
     endless = useless | (high > _ENDLESS * value)
-    return np.where(useless, 0.0, low), np.where(endless, np.inf, high)
+    low, high = np.where(useless, 0.0, low), np.where(endless, np.inf, high)
+    return np.fmin(low, np.where(usable, value, np.nan)), np.fmax(
+        high, np.where(usable, value, np.nan)
+    )
 
 
 def normal_quantile(alpha: float) -> float:

@@ -46,9 +46,10 @@ LOG_SCALE = "delta method on the log scale"
 LOGIT_SCALE = "delta method on the logit scale"
 
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
-BELOW_ZERO = (
-    "where even the upper limit would be below 0, it is the one that estimates at 0 would have"
-)
+BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 0 at 68 %"
+
+_ONE_ERROR = 0.3173105078629141
+"""α of an interval of one standard error on either side."""
 
 LOCAL_METHODS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
 
@@ -182,15 +183,10 @@ class FromComponents:
         if squares is None:
             raise EstimationError(
                 "method='mls' needs the covariance matrix of the components, with which mean "
-                "squares can be made, and there is none here; use method='profile' or 'bootstrap'"
+                "squares can be made, and there is none here; published components need cov=, "
+                "fits have method='profile' and 'bootstrap'"
             )
-        found = cut(q, *_ends(squares, q, alpha))
-        if BELOW_ZERO in found.notes:
-            # No variance is known to be zero: the estimates as they are taken say how large.
-            without = self.components.without_bounds
-            values = np.maximum(self.components.values if without is None else without[0], 0.0)
-            at_zero = cut(q, *_ends(squares.at(values), q, alpha))
-            found = replace(found, high=np.where(found.high == 0.0, at_zero.high, found.high))
+        found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
         if self.components.without_bounds is not None or self.taken.zeroed:
             # The mean squares know no bounds, and the estimates do: the interval holds them too.
             values = q.values(self.taken.values)
@@ -203,6 +199,29 @@ class FromComponents:
         exact = self.method == "f" and q.form in ("ratio", "share")
         words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
         return replace(found, method=words, notes=tuple(notes))
+
+    def _from_zero(self, found: Limits, squares: MeanSquares, q: Quantities) -> Limits:
+        """Return limits in which no variance is known to be zero, as none is.
+
+        Far below zero even the upper limit would be, and the interval [0, 0]. So the upper limit
+        of an estimate below zero does not fall below the one that an estimate of zero has at a
+        confidence of 68 %. It is the same for all levels: wider intervals stay wider.
+        """
+        without = self.components.without_bounds
+        free = self.components.values if without is None else without[0]
+        below = (q.a @ free < 0.0) & (q.a >= 0.0).all(axis=1)
+        if not below.any():
+            return found
+        high = found.high.copy()
+        for used in np.unique(q.a[below] != 0.0, axis=0):
+            rows = below & ((q.a != 0.0) == used).all(axis=1)
+            zeroed = np.where(used, np.maximum(free, 0.0), free)
+            at_zero = cut(q.take(rows), *_ends(squares.at(zeroed), q.take(rows), _ONE_ERROR))
+            high[rows] = np.fmax(high[rows], at_zero.high)
+        raised = (high > found.high).any()
+        return replace(
+            found, high=high, notes=(*found.notes, BELOW_ZERO) if raised else found.notes
+        )
 
     def _check_two(self, q: Quantities) -> None:
         """Refuse ratios that have no exact F."""
@@ -279,15 +298,13 @@ def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
     What cannot be negative is cut at zero.
     """
     signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
-    # A ratio's limits end at zero by themselves.
-    below = ((high < 0.0) if q.b is None else (high == 0.0) & (q.a != 0.0).any(axis=1)) & ~signed
     low = np.where(signed, low, np.maximum(low, 0.0))
     high = np.where(signed, high, np.maximum(high, 0.0))
     if q.form == "share":
         low, high = _share(low), _share(high)
     elif q.form == "root":
         low, high = np.sqrt(low), np.sqrt(high)
-    return Limits(low, high, "", (BELOW_ZERO,) if bool(below.any()) else ())
+    return Limits(low, high, "")
 
 
 def check_local_method(method: str, others: tuple[str, ...] = ()) -> None:

@@ -59,8 +59,8 @@ class MeanSquares:
         return np.asarray(solve(self.basis.T, weights[:, self.places].T).T)
 
     def at(self, components: FloatArray) -> MeanSquares:
-        """Return the mean squares that (k,) other estimates would have, as well known as these."""
-        return replace(self, values=self.basis @ components[self.places])
+        """Return the mean squares of (k,) larger estimates, as well known as these."""
+        return replace(self, values=np.maximum(self.basis @ components[self.places], self.values))
 
 
 def mean_squares(components: VarianceComponents) -> MeanSquares | None:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 
 __all__ = ["Form", "Quantities", "Scale", "Smooth"]
 
@@ -91,7 +91,7 @@ class Quantities:
         total = bottom + top if self.form == "share" else bottom
         return np.divide(slopes, total**2, out=nothing, where=total > 0.0)
 
-    def take(self, places: FloatArray | slice) -> Quantities:
+    def take(self, places: BoolArray | slice) -> Quantities:
         """Return some of the quantities."""
         return Quantities(self.form, self.a[places], None if self.b is None else self.b[places])
 
