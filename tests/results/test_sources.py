@@ -81,7 +81,13 @@ def test_replicates_serve_everywhere(res):
     row = study.table.iloc[1]
     np.testing.assert_allclose([row["Erho2_low"], row["Erho2_high"]], expected)
     assert "percentile of 400 parametric replicates" in study.interval_methods["Erho2"]
-    basic = FromReplicates(boot, res.vcomp.to_numpy(), res.fe_params.to_numpy(), "basic")
+    basic = res.interval_source(boot, kind="basic")
+    own = FromReplicates(boot, res.vcomp.to_numpy(), res.fe_params.to_numpy(), "basic")
+    assert res.estimate("sys", method=basic) == res.estimate("sys", method=own)
+    with pytest.raises(EstimationError, match="kind='basic' is of intervals from replicates"):
+        res.interval_source("mls", kind="basic")
+    with pytest.raises(EstimationError, match="kind='bca' is not known"):
+        res.interval_source(boot, kind="bca")
     assert "basic of 400" in res.estimate("Residual", method=basic).method
     assert "percentile of 400" in str(res.summary(method=boot))
 

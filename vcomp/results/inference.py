@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from vcomp.resampling.intervals import BootstrapKind
     from vcomp.results.profile import Profile
 
 __all__ = ["Inference", "IntervalMethod"]
@@ -181,17 +182,40 @@ class Inference(FittedComponents):
 
         return profiles(self._access(), self._record.exog_names, what, alpha)
 
-    def interval_source(self, method: IntervalMethod, negative: str = "keep") -> IntervalSource:
-        """Return what gives intervals by a method, as :meth:`conf_int` names them.
+    def interval_source(
+        self,
+        method: IntervalMethod,
+        negative: str = "keep",
+        *,
+        kind: BootstrapKind = "percentile",
+    ) -> IntervalSource:
+        """Return what gives intervals by a method: it can be passed as ``method=`` anywhere.
 
         Parameters
         ----------
-        method : its name, or a source itself
+        method : its name as in :meth:`conf_int`, replicates, or a source itself
         negative : how the delta method takes negative estimates, ``"keep"`` or ``"zero"``
+        kind : of intervals from replicates: ``"percentile"``, ``"basic"`` (reflected at the
+            estimate on the log or logit scale) or ``"bias-corrected"``
+
+        Raises
+        ------
+        EstimationError
+            If the method or kind is not known, or there is none for this fit.
+        DataError
+            If it needs the rows, and the result was loaded without them.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> basic = res.interval_source(res.bootstrap(2000, rng=1), kind="basic")
+        >>> res.estimate("Residual", method=basic).method
+        'basic of 2,000 parametric replicates'
         """
         from vcomp.results.sources import source_of
 
-        return source_of(self, method, negative)
+        return source_of(self, method, negative, kind)
 
     def crosscheck(
         self,

@@ -11,7 +11,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.profile_constraints import SmoothConstraint
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.resampling import Replicates
-from vcomp.resampling.intervals import FromReplicates
+from vcomp.resampling.intervals import BootstrapKind, FromReplicates
 from vcomp.results.profile import Likelihood
 from vcomp.uncertainty import FromComponents, IntervalSource, Limits, Quantities, Smooth
 from vcomp.uncertainty.limits import check_local_method
@@ -32,7 +32,9 @@ _OF_FACETS = {
 }
 
 
-def source_of(res: Inference, method: IntervalMethod, negative: str) -> IntervalSource:
+def source_of(
+    res: Inference, method: IntervalMethod, negative: str, kind: BootstrapKind = "percentile"
+) -> IntervalSource:
     """Return what gives the intervals of a fit.
 
     Parameters
@@ -40,6 +42,7 @@ def source_of(res: Inference, method: IntervalMethod, negative: str) -> Interval
     res : the fit
     method : a name, replicates, or a source itself
     negative : how the delta method takes negative estimates
+    kind : of intervals from replicates
 
     Raises
     ------
@@ -55,7 +58,9 @@ def source_of(res: Inference, method: IntervalMethod, negative: str) -> Interval
         method = res.bootstrap()
     if isinstance(method, Replicates):
         _check_own(method, record.estimate.names)
-        return FromReplicates(method, record.estimate.values, record.estimate.beta)
+        return FromReplicates(method, record.estimate.values, record.estimate.beta, kind)
+    if kind != "percentile":
+        raise EstimationError(f"kind={kind!r} is of intervals from replicates, not of {method!r}")
     if not isinstance(method, str):
         if not callable(getattr(method, "limits", None)):
             raise EstimationError(
