@@ -196,8 +196,9 @@ def _lines(
     coefficients: Sequence[str],
     curves: pd.DataFrame | None,
 ) -> Iterator[_Line]:
-    rows = table[list(others)].itertuples(index=False, name=None)
-    combinations = list(dict.fromkeys(tuple(map(float, row)) for row in rows))
+    # No other facets make one combination, of no sizes.
+    rows = table[list(others)].to_numpy(dtype=float).tolist()
+    combinations = list(dict.fromkeys(map(tuple, rows)))
     n = len(combinations) * len(coefficients)
     if n > _MOST_LINES:
         raise PlanError(
