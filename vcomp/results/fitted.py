@@ -266,7 +266,7 @@ class FittedComponents:
     def _access(self) -> RowAccess:
         if self._rows is None:
             raise DataError(
-                "this result was loaded without its rows; fit the model again for predicted "
-                "effects, fitted values and residuals"
+                "this result was loaded without its rows; fit the model again for what needs "
+                "them: predicted effects, fitted values, residuals, profiles, resampling"
             )
         return self._rows
