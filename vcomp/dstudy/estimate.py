@@ -17,8 +17,8 @@ from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan, make_plans
 from vcomp.dstudy.project import QUANTITIES, quantities, weights
-from vcomp.dstudy.requirement import check_requirement, requirement_ratio
-from vcomp.dstudy.study import f_intervals, project
+from vcomp.dstudy.requirement import check_requirement, required_size, requirement_ratio
+from vcomp.dstudy.study import f_intervals
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
 from vcomp.uncertainty import FromComponents, IntervalSource, Limits, Quantities, Smooth
 from vcomp.uncertainty.estimated import EstimatedQuantity
@@ -39,7 +39,7 @@ _OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
 
 @dataclass(frozen=True, slots=True)
 class MeanOfScores:
-    """The mean that criteria are compared with, and its variance; None where it is not known."""
+    """Fixed effects with their covariance, and whether they are one mean of all scores."""
 
     beta: FloatArray
     cov_beta: FloatArray
@@ -156,7 +156,7 @@ def _estimated(
 
 
 def _is_held(q: Quantities, components: VarianceComponents) -> bool:
-    used = (q.a[0] != 0.0) if q.b is None else (q.a[0] != 0.0) | (q.b[0] != 0.0)
+    used = q.used[0]
     held = np.isin(np.array(components.names, dtype=object), list(components.held))
     return bool(used.any() and held[used].all())
 
@@ -164,9 +164,7 @@ def _is_held(q: Quantities, components: VarianceComponents) -> bool:
 def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
     """Say which negative estimates a quantity takes as zero."""
     names = local.components.names
-    used = np.ones(len(names), dtype=bool)
-    if isinstance(q, Quantities):
-        used = q.a[0] != 0.0 if q.b is None else (q.a[0] != 0.0) | (q.b[0] != 0.0)
+    used = q.used[0] if isinstance(q, Quantities) else np.ones(len(names), dtype=bool)
     zeroed = [
         f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
     ]
@@ -241,8 +239,16 @@ def _required(
     coefficient = asked.coefficient or "Erho2"
     facet = check_requirement(plan, target, coefficient, asked.facet)
     ratio = requirement_ratio(components, plan, target, coefficient, facet)
-    study = project(components, plan, alpha=alpha, negative=local.negative, source=source)
-    found = study.required(target, coefficient, facet)
+    found = required_size(
+        components,
+        source,
+        plan,
+        negative=local.negative,
+        target=target,
+        coefficient=coefficient,
+        facet=facet,
+        alpha=alpha,
+    )
     if found.why:
         notes = (f"out of reach: {found.why}",)
         return EstimatedQuantity(

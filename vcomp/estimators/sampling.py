@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.probed_forms import ProbedForms, Probing, average_until
 from vcomp.estimators.quadratic_forms import (
@@ -72,7 +73,11 @@ class Sampling:
             return ""
         known = self.errors[np.isfinite(self.errors)]
         text = f" Standard errors by Monte Carlo ({self.n_probes} probes)"
-        text += f", themselves known to {100.0 * known.max():.2g} %." if known.size else "."
+        text += (
+            f", themselves known to {display.number(100.0 * known.max(), 2)} %."
+            if known.size
+            else "."
+        )
         if known.size < self.errors.size:
             text += " Where their variance comes out as negative there are none."
         if self.clipped and known.size:

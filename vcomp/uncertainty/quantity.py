@@ -57,6 +57,12 @@ class Quantities:
         assert self.b is not None
         return self.b
 
+    @property
+    def used(self) -> BoolArray:
+        """Which components each quantity depends on, (m, k)."""
+        used: BoolArray = self.a != 0.0
+        return used if self.b is None else used | (self.b != 0.0)
+
     def values(self, v: FloatArray) -> FloatArray:
         """Return the quantities at components.
 
