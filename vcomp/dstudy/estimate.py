@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan, make_plans
@@ -255,7 +256,7 @@ def _required(
             "n", found.n, np.nan, found.low, found.high, alpha, found.method, notes
         )
     value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
-    notes = (f"levels of {facet} for {coefficient} = {target}: {found.n:g}",)
+    notes = (f"levels of {facet} for {coefficient} = {target}: {display.count(found.n)}",)
     return EstimatedQuantity("n", value, se, found.low, found.high, alpha, found.method, notes)
 
 

@@ -132,8 +132,7 @@ def required_size(
     """
     facet = check_requirement(plan, target, coefficient, facet)
     held = _held(components, plan, facet)
-    universe, a, b = _split(components, plan, coefficient, facet, held)
-    room = universe * (1 - target) / target - a
+    universe, a, b, room = _forms(components, plan, target, coefficient, facet)
     values = take_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
@@ -178,10 +177,17 @@ def requirement_ratio(
     coefficient : ``"Erho2"`` or ``"Phi"``
     facet : whose size is asked for
     """
+    _, _, b, room = _forms(components, plan, target, coefficient, facet)
+    return Quantities("ratio", b[None, :], room[None, :])
+
+
+def _forms(
+    components: VarianceComponents, plan: DStudyPlan, target: float, coefficient: str, facet: str
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the weights of τ, A, B and of the room τ(1 − π)/π − A that is left for B/n."""
     held = _held(components, plan, facet)
     universe, a, b = _split(components, plan, coefficient, facet, held)
-    room = universe * (1 - target) / target - a
-    return Quantities("ratio", b[None, :], room[None, :])
+    return universe, a, b, universe * (1 - target) / target - a
 
 
 def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
