@@ -1,0 +1,1 @@
+"""Multivariate generalizability theory: several dependent scores of the same objects."""
