@@ -1,10 +1,10 @@
 """D-studies: how reliable a planned test would be, and how large it has to be."""
 
-from vcomp.dstudy.notation import Design, parse_design
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design, make_plans
 from vcomp.dstudy.published import PublishedComponents, from_components
 from vcomp.dstudy.requirement import Requirement, required_size
 from vcomp.dstudy.study import DStudy, dstudy, project
+from vcomp.notation import Design, parse_design
 
 __all__ = [
     "DStudy",

@@ -10,8 +10,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from vcomp.components import REPLICATE, VarianceComponents
-from vcomp.dstudy.notation import Design, parse_design
 from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.notation import Design, parse_design
 
 __all__ = ["DStudyPlan", "gstudy_design", "make_plans", "positive_size"]
 

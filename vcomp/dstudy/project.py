@@ -13,9 +13,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, VarianceComponents
-from vcomp.dstudy.notation import Design
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design
 from vcomp.exceptions import PlanError
+from vcomp.notation import Design
 from vcomp.uncertainty.quantity import Quantities
 
 __all__ = [
