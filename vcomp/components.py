@@ -19,6 +19,7 @@ __all__ = [
     "TwoWayMeanSquares",
     "VarianceComponents",
     "closure",
+    "object_key",
     "without_bounds_from_json",
     "without_bounds_to_json",
 ]
@@ -40,6 +41,21 @@ def closure(facets: frozenset[str], nested_in: Mapping[str, frozenset[str]]) -> 
     """
     grown = facets.union(*(nested_in.get(f, frozenset()) for f in facets))
     return grown if grown == facets else closure(grown, nested_in)
+
+
+def object_key(objects: frozenset[str]) -> str:
+    """Return the name under which ``inverse_n`` has an object of measurement.
+
+    Parameters
+    ----------
+    objects : its facets, with those that they are nested in
+
+    Examples
+    --------
+    >>> object_key(frozenset({"patient", "doctor"}))
+    'doctor:patient'
+    """
+    return ":".join(sorted(objects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +108,8 @@ class VarianceComponents:
     nested_in : for each facet of the G-study the facets that it is nested in (transitively)
     sizes : for each facet the number of levels in the G-study *within* the facets that it is
         nested in, a harmonic mean where that differs from group to group. Empty when not known
-    inverse_n : for each possible object of measurement and each component, the exact divisor of
-        the G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over
+    inverse_n : for each possible object of measurement (see :func:`object_key`) and each
+        component, the exact divisor of the G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over
         the groups of the component (Brennan 2001, eq. 7.28). Empty when not known
     mean_squares : of a complete two-way design, else None
     held : components that were given, not estimated: they count as known

@@ -11,7 +11,7 @@ from benchmarks.coverage.cells import Plan
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.study import project
+from vcomp.dstudy.conduct import project
 from vcomp.estimators import Estimate
 from vcomp.estimators.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning

@@ -6,20 +6,19 @@ that the user writes; :mod:`vcomp.uncertainty` has the intervals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
+from vcomp.dstudy.f_limits import f_intervals
+from vcomp.dstudy.phi_lambda import MeanOfScores, phi_lambda, read_cuts
 from vcomp.dstudy.plan import DStudyPlan, make_plans
 from vcomp.dstudy.project import QUANTITIES, quantities, weights
 from vcomp.dstudy.requirement import check_requirement, required_size, requirement_ratio
-from vcomp.dstudy.study import f_intervals
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
 from vcomp.uncertainty import FromComponents, IntervalSource, Limits, Quantities, Smooth
 from vcomp.uncertainty.estimated import EstimatedQuantity
@@ -27,7 +26,7 @@ from vcomp.uncertainty.expression import read_quantity
 from vcomp.uncertainty.function import smooth_of
 from vcomp.uncertainty.quantity import Form
 
-__all__ = ["DSTUDY_QUANTITIES", "Asked", "MeanOfScores", "estimate_quantity"]
+__all__ = ["DSTUDY_QUANTITIES", "Asked", "estimate_quantity"]
 
 DSTUDY_QUANTITIES = (
     "universe_var", *QUANTITIES, "rel_sem", "abs_sem", "rel_signal_noise", "abs_signal_noise",
@@ -36,15 +35,6 @@ DSTUDY_QUANTITIES = (
 """Names of quantities that need a plan."""
 
 _OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
-
-
-@dataclass(frozen=True, slots=True)
-class MeanOfScores:
-    """Fixed effects with their covariance, and whether they are one mean of all scores."""
-
-    beta: FloatArray
-    cov_beta: FloatArray
-    is_mean: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +49,9 @@ class Asked:
     coefficient: str | None = None
     facet: str | None = None
     cut: float | None = None
+    fixed: str | Sequence[str] = ()
+    universe: Mapping[str, float] | None = None
+    within: str | Sequence[str] = ()
 
 
 def estimate_quantity(
@@ -180,17 +173,27 @@ def _of_plan(
     asked: Asked,
     alpha: float,
 ) -> EstimatedQuantity:
-    plan = make_plans(components, asked.design, asked.object, asked.sizes)
-    if len(plan.sizes) > 1:
+    plan = make_plans(
+        components,
+        asked.design,
+        asked.object,
+        asked.sizes,
+        fixed=asked.fixed,
+        universe=asked.universe,
+        within=asked.within,
+    )
+    if len(plan) > 1:
         raise PlanError(
-            f"{what!r} is estimated for one plan, and these sizes make {len(plan.sizes)}; use "
+            f"{what!r} is estimated for one plan, and these sizes make {len(plan)}; use "
             "dstudy(…).table for several"
         )
     local = _local(components, mean, asked, "zero")
     if what == "n":
         return _required(components, plan, source, local, asked, alpha)
     if what == "Phi_lambda":
-        return _estimated(what, _phi_lambda(components, plan, mean, asked), source, local, alpha)
+        w, cuts = weights(components, plan), read_cuts(asked.cut)
+        made = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
+        return _estimated(what, made, source, local, alpha)
     name, form = _PLANNED[what]
     q = quantities(weights(components, plan))[name]
     if form == "share":
@@ -258,40 +261,3 @@ def _required(
     value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
     notes = (f"levels of {facet} for {coefficient} = {target}: {display.count(found.n)}",)
     return EstimatedQuantity("n", value, se, found.low, found.high, alpha, found.method, notes)
-
-
-def _phi_lambda(
-    components: VarianceComponents, plan: DStudyPlan, mean: MeanOfScores, asked: Asked
-) -> Smooth:
-    """Return Φ(λ) = (σ²(τ) + (μ − λ)²)/(σ²(τ) + (μ − λ)² + σ²(Δ)).
-
-    (μ − λ)² is estimated by (X̄ − λ)² less the variance of X̄ (Brennan and Kane 1977; Brennan 2001,
-    eq. 2.54).
-    """
-    if asked.cut is None or not isinstance(asked.cut, Real) or isinstance(asked.cut, bool):
-        raise PlanError("Phi_lambda needs the cut score λ as a number: cut=…")
-    if not mean.is_mean:
-        raise PlanError(
-            "Phi_lambda compares the mean of all scores with the cut score: it needs a fit whose "
-            "fixed part is one constant"
-        )
-    w, cut = weights(components, plan), float(asked.cut)
-    u, e = w.universe, w.absolute[0]
-    variance = float(mean.cov_beta[0, 0])
-
-    def parts(v: FloatArray, beta: FloatArray) -> tuple[float, float]:
-        away = max((float(beta[0]) - cut) ** 2 - variance, 0.0)
-        return float(u @ v) + away, float(e @ v)
-
-    def value(v: FloatArray, beta: FloatArray) -> float:
-        signal, error = parts(v, beta)
-        return signal / (signal + error) if signal + error > 0.0 else np.nan
-
-    def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        signal, error = parts(v, beta)
-        total = (signal + error) ** 2
-        away = float(beta[0]) - cut
-        moves = 2.0 * away if away**2 > variance else 0.0
-        return (error * u - signal * e) / total, np.array([error * moves / total])
-
-    return Smooth(value, slopes, "share", uses_fixed=True)

@@ -40,8 +40,13 @@ def study_notes(
     σ²(i) = -0.2 is taken as 0 (negative="keep" would take it as estimated).
     """
     notes = [*_on_negative(components, taken), *_on_coefficients(plan, columns)]
-    whole = all(n == round(n) for row in plan.sizes for n in row)
-    if plan.inverse_n and not (whole and _equal_sizes(components, plan)):
+    whole = bool((plan.sizes == np.round(plan.sizes)).all())
+    if plan.labels is not None:
+        notes.append(
+            "Each component is divided by its exact effective size in the layout, of which n "
+            "shows the facet's."
+        )
+    elif plan.inverse_n is not None and not (whole and _equal_sizes(components, plan)):
         notes.append(
             "The G-study is unbalanced: each component is divided by its exact effective size, of "
             "which n shows the facet's."

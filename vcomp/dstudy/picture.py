@@ -85,7 +85,7 @@ def _horizontal(plan: DStudyPlan, x: str | None) -> str:
 
 def _sizes(plan: DStudyPlan, facet: str) -> list[float]:
     column = plan.facets.index(facet)
-    return [float(row[column]) for row in plan.sizes]
+    return [float(n) for n in plan.sizes[:, column]]
 
 
 def _required(
@@ -93,10 +93,10 @@ def _required(
 ) -> Mapping[tuple[str, tuple[float, ...]], Required]:
     """Return what the target needs at every combination of the other facets' sizes."""
     columns = [study.plan.facets.index(f) for f in others]
-    first = {tuple(float(row[k]) for k in columns): row for row in reversed(study.plan.sizes)}
+    first = {tuple(row[columns].tolist()): row for row in study.plan.sizes[::-1]}
     found = {}
     for (sizes, row), name in itertools.product(first.items(), chosen):
-        alone = replace(study, plan=replace(study.plan, sizes=(row,)))
+        alone = replace(study, plan=replace(study.plan, sizes=row[None, :]))
         needs = alone.required(target, name, facet)
         found[name, sizes] = Required(needs.n, needs.low, needs.high)
     return found
@@ -105,14 +105,13 @@ def _required(
 def _curves(study: DStudy, facet: str, required: Mapping[Any, Required]) -> Any:
     """Return the D-study at so many sizes of a facet that its line is smooth."""
     plan = study.plan
-    if plan.inverse_n:
+    if plan.inverse_n is not None:
         return None  # the G-study's own effective sizes belong together: there is no other size
     column = plan.facets.index(facet)
     fine = _fine(np.array(_sizes(plan, facet)), [r.n for r in required.values()])
-    rows = dict.fromkeys(
-        (*row[:column], size, *row[column + 1 :]) for row in plan.sizes for size in fine.tolist()
-    )
-    dense = replace(plan, sizes=tuple(rows))
+    sizes = np.repeat(plan.sizes, fine.size, axis=0)
+    sizes[:, column] = np.tile(fine, len(plan))
+    dense = replace(plan, sizes=np.unique(sizes, axis=0))
     if study.source.method != "profile":
         return _again(study, dense, study.source).table
     # A profile takes many maximisations: there are intervals at the planned sizes alone.
@@ -122,7 +121,7 @@ def _curves(study: DStudy, facet: str, required: Mapping[Any, Required]) -> Any:
 
 
 def _again(study: DStudy, plan: DStudyPlan, source: IntervalSource | None) -> DStudy:
-    from vcomp.dstudy.study import project
+    from vcomp.dstudy.conduct import project
 
     return project(
         study.components, plan, alpha=study.alpha, negative=study.negative, source=source

@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from numbers import Integral, Real
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from vcomp.components import REPLICATE, VarianceComponents
-from vcomp.exceptions import PlanError, did_you_mean
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.components import REPLICATE, VarianceComponents, object_key
+from vcomp.dstudy.layout import Layout, layout_divisors, layout_sizes, read_layouts
+from vcomp.dstudy.sizes import Counts, effective_sizes, grid, read_sizes
+from vcomp.dstudy.universe import (
+    Universe,
+    check_facets,
+    check_universe,
+    read_object,
+    read_universe,
+)
+from vcomp.exceptions import PlanError
 from vcomp.notation import Design, parse_design
 
-__all__ = ["DStudyPlan", "gstudy_design", "make_plans", "positive_size"]
+__all__ = ["DStudyPlan", "gstudy_design", "make_plans"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DStudyPlan:
     """Plans that share a design and an object of measurement and differ in sizes.
 
     Attributes
     ----------
-    object : the facet whose levels are to be told apart
+    object : what is to be told apart: a facet, or several as ``"doctor:patient"``
     design : facets and nesting, with ``replicate`` where the G-study has replicates
-    facets : those with a size: all but the object
-    sizes : a row for each plan, n' of `facets`; of a nested facet within those it is nested in
-    inverse_n : for each component the exact 1/n of an unbalanced G-study, where the plan is the
-        G-study's own; else None
+    facets : those with a size: all but the object's
+    sizes : (m, F) a row for each plan, n' of `facets`; of a nested facet within those it is
+        nested in
+    objects : the object's facets, with those that they are nested in
+    universe : to what the scores are generalized
+    inverse_n : (m, k) exact 1/n of every component, where the plan is the G-study's own
+        unbalanced one or a layout; else None
+    labels : of plans that are layouts, else None
+    is_own : whether the plan is the G-study's own
 
     Examples
     --------
-    >>> plan = DStudyPlan("p", parse_design("p x (a:i)"), ("a", "i"), ((3, 20), (1, 60)))
-    >>> plan.sizes[0]
-    (3, 20)
+    >>> sizes = np.array([[3.0, 20.0], [1.0, 60.0]])
+    >>> plan = DStudyPlan("p", parse_design("p x (a:i)"), ("a", "i"), sizes, frozenset("p"))
+    >>> len(plan), plan.sizes[0]
+    (2, array([ 3., 20.]))
     """
 
     object: str
     design: Design
     facets: tuple[str, ...]
-    sizes: tuple[tuple[float, ...], ...]
-    inverse_n: Mapping[str, float] | None = None
+    sizes: FloatArray
+    objects: frozenset[str]
+    universe: Universe = field(default_factory=Universe)
+    inverse_n: FloatArray | None = None
+    labels: tuple[str, ...] | None = None
+    is_own: bool = False
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
 
 def gstudy_design(components: VarianceComponents) -> Design:
@@ -48,7 +71,6 @@ def gstudy_design(components: VarianceComponents) -> Design:
 
     Examples
     --------
-    >>> import numpy as np
     >>> facets = (frozenset({"p"}), frozenset({"p", "i"}))
     >>> g = VarianceComponents(("p", "Residual"), facets, np.ones(2), nested_in={"i": {"p"}})
     >>> print(gstudy_design(g))
@@ -64,8 +86,13 @@ def gstudy_design(components: VarianceComponents) -> Design:
 def make_plans(
     components: VarianceComponents,
     design: str | None = None,
-    object: str | None = None,  # noqa: A002 - the word of the field
+    object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
     n: Mapping[str, Any] | None = None,
+    *,
+    fixed: str | Sequence[str] = (),
+    universe: Mapping[str, float] | None = None,
+    within: str | Sequence[str] = (),
+    layout: Any = None,
 ) -> DStudyPlan:
     """Return the plans that the arguments ask for.
 
@@ -77,76 +104,60 @@ def make_plans(
     ----------
     components : of the G-study
     design : in Brennan's notation, see :func:`~vcomp.dstudy.parse_design`; the G-study's if None
-    object : the object of measurement. If None, the first facet of `design` without a size;
-        without a `design` the only facet without a size, else the first facet of the G-study
-    n : one size or several for each facet
+    object : the object of measurement: a facet, which brings those that it is nested in, or
+        several (``"doctor:patient"``, a list). If None, the first facet of `design` without a
+        size; without a `design` the only facet without a size, else the first of the G-study
+    n : one size or several for each facet; :class:`~vcomp.dstudy.Counts` where they differ
+    fixed : facets whose planned levels are all that there are
+    universe : size N' of facets with finite universes
+    within : facets of the object within whose levels objects are compared
+    layout : planned observations as a frame of facets, or several by name; instead of `n`
 
     Raises
     ------
     PlanError
-        A facet is unknown, left out or without a size; a size is not a positive number; the object
-        of measurement cannot be told, has a size, or is nested in another facet.
+        A facet is unknown, left out or without a size; a size is not a positive number, or larger
+        than its universe; the object of measurement cannot be told, has a size, or is a part of
+        another; a layout does not fit.
 
     Examples
     --------
     >>> from vcomp.dstudy import from_components
     >>> g = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}).components
     >>> plan = make_plans(g, "p x i", n={"i": [10, 20]})
-    >>> plan.object, plan.facets, plan.sizes
-    ('p', ('i',), ((10,), (20,)))
+    >>> plan.object, plan.facets, plan.sizes.tolist()
+    ('p', ('i',), [[10.0], [20.0]])
     """
     own = gstudy_design(components)
-    given = {facet: _sizes(facet, wanted) for facet, wanted in (n or {}).items()}
-    _check_known(given, own.facets)
+    given = {facet: read_sizes(facet, wanted) for facet, wanted in (n or {}).items()}
+    check_facets(given, own.facets)
     d_design = own if design is None else _read(design, own)
     if object is None:
         object = _guess_object(d_design, given, from_text=design is not None)  # noqa: A001
-    _check_object(object, d_design, given)
-    facets = tuple(f for f in d_design.facets if f != object)
-    default = {f: _gstudy_size(f, components) for f in facets if f not in given}
+    objects, name = read_object(object, d_design, given)
+    facets = tuple(f for f in d_design.facets if f not in objects)
+    space = read_universe(fixed, universe, within, d_design, objects)
+    if layout is not None:
+        if given:
+            raise PlanError("give sizes or a layout of the planned observations, not both")
+        layouts = read_layouts(layout, d_design, objects)
+        return _of_layouts(components, d_design, objects, name, facets, space, layouts)
     same = not given and d_design.nested_in == own.nested_in
-    if same:
-        default |= _effective_sizes(components, object, facets)
-    return DStudyPlan(
-        object=object,
-        design=d_design,
-        facets=facets,
-        sizes=tuple(
-            tuple({**default, **row}[f] for f in facets)
-            for row in (
-                dict(zip(given, r, strict=True)) for r in itertools.product(*given.values())
-            )
-        ),
-        inverse_n=components.inverse_n.get(object) if same else None,
-    )
-
-
-def _read(text: str, own: Design) -> Design:
-    design = parse_design(text)
-    if REPLICATE in design.facets:
-        raise PlanError(
-            f"{REPLICATE!r} is nested in all other facets and needs no place in the design; "
-            f"pass {REPLICATE}=... for its size"
-        )
-    _check_known(design.facets, own.facets)
-    left_out = [f for f in own.facets if f not in design.facets and f != REPLICATE]
-    if left_out:
-        raise PlanError(
-            f"the design '{design}' leaves out {_listed(left_out)}; a design has to name all "
-            f"facets of the G-study ({', '.join(_named(own))}): "
-            "fixing or dropping facets is not offered yet"
-        )
-    if REPLICATE not in own.facets:
-        return design
-    above = {**design.nested_in, REPLICATE: frozenset(design.facets)}
-    return Design.of((*design.facets, REPLICATE), above)
+    exact = components.inverse_n.get(object_key(objects)) if same else None
+    effective = _effective_sizes(components, objects, facets, exact) if exact else {}
+    sizes = _planned_sizes(components, d_design, objects, facets, given, effective)
+    check_universe(space, facets, sizes)
+    divisors = None if exact is None else np.array([[exact[c] for c in components.names]])
+    return DStudyPlan(name, d_design, facets, sizes, objects, space, divisors, None, same)
 
 
 def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) -> str:
     named = _named(design)
     without = [f for f in named if f not in given]
     if without and (from_text or len(without) == 1 or without[0] == named[0]):
-        return without[0]
+        # A facet that is nested in another is an object only if the user says so.
+        outermost = [f for f in without if not design.nested_in[f]]
+        return (outermost or without)[0]
     if len(named) == 1:
         raise PlanError(
             f"{named[0]!r} is the only facet and so the object of measurement, which takes no "
@@ -155,33 +166,78 @@ def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) 
     raise PlanError(f"cannot tell the object of measurement among {named}; pass object=...")
 
 
-def _check_object(name: str, design: Design, given: Mapping[str, Any]) -> None:
-    _check_known([name], design.facets)
-    if name == REPLICATE:
-        raise PlanError(f"replicates cannot be the object; choose one of {_named(design)}")
-    if name in given:
-        raise PlanError(
-            f"{name!r} is the object of measurement and takes no size; leave out {name}=... "
-            "or pass another object=..."
-        )
-    above = [f for f in design.facets if f in design.nested_in[name]]
-    if above:
-        raise PlanError(
-            f"{name!r} is nested in {_listed(above)} and cannot be the object of measurement in "
-            f"'{design}'; choose the outer facet with object={above[-1]!r}, or make a G-study "
-            f"within one level of {above[-1]}"
-        )
+# Sizes ------------------------------------------------------------------------------------------
 
 
-def _check_known(names: Iterable[str], known: tuple[str, ...]) -> None:
-    for name in names:
-        if name in known:
-            continue
-        hint = did_you_mean(name, known)
-        parts = [p for p in str(name).split("x") if p]
-        if len(parts) > 1 and all(p in known for p in parts):
-            hint = f" (with spaces around x: {' x '.join(parts)!r})"
-        raise PlanError(f"unknown facet {name!r}{hint}; the G-study has {', '.join(known)}")
+def _planned_sizes(
+    components: VarianceComponents,
+    design: Design,
+    objects: frozenset[str],
+    facets: tuple[str, ...],
+    given: Mapping[str, tuple[float | Counts, ...]],
+    effective: Mapping[str, float],
+) -> FloatArray:
+    """Return n' of every plan, (m, F)."""
+    counted = {f: v for f, v in given.items() if any(isinstance(x, Counts) for x in v)}
+    implied: dict[str, str] = {}
+    for facet in counted:
+        outer = _outer_facet(facet, design)
+        if outer in given:
+            raise PlanError(
+                f"the counts of {facet!r} say how many levels of {outer!r} there are; leave out "
+                f"{outer}=..."
+            )
+        if outer in implied:
+            raise PlanError(
+                f"counts of both {implied[outer]!r} and {facet!r} within {outer!r}: pass layout="
+            )
+        implied[outer] = facet
+    needed = [f for f in facets if f not in given and f not in implied]
+    default = {f: _gstudy_size(f, components) for f in needed if f not in effective}
+    default |= effective
+    rows = grid([np.arange(len(v), dtype=float) for v in given.values()]).astype(np.int64)
+    sizes = np.empty((len(rows), len(facets)))
+    for column, facet in enumerate(facets):
+        sizes[:, column] = default.get(facet, math.nan)
+    for place, (facet, values) in enumerate(given.items()):
+        numbers = np.array([math.nan if isinstance(v, Counts) else v for v in values])
+        sizes[:, facets.index(facet)] = numbers[rows[:, place]]
+    for facet, values in counted.items():
+        which = rows[:, list(given).index(facet)]
+        _fill_counts(sizes, facets, facet, _outer_facet(facet, design), values, which, objects)
+    return sizes
+
+
+def _fill_counts(
+    sizes: FloatArray,
+    facets: tuple[str, ...],
+    facet: str,
+    outer: str,
+    values: tuple[float | Counts, ...],
+    which: LongArray,
+    objects: frozenset[str],
+) -> None:
+    """Write the sizes that stand for counts into the plans that have them."""
+    for k, value in enumerate(values):
+        if not isinstance(value, Counts):
+            raise PlanError(f"give counts of {facet!r} in every plan, or a number in every plan")
+        n_outer, n_inner = effective_sizes(value, outer_is_object=outer in objects)
+        sizes[which == k, facets.index(facet)] = n_inner
+        if outer not in objects:
+            sizes[which == k, facets.index(outer)] = n_outer
+
+
+def _outer_facet(facet: str, design: Design) -> str:
+    """Return the one facet in which a counted facet is directly nested."""
+    above = design.nested_in[facet]
+    direct = above - frozenset().union(*(design.nested_in[f] for f in above))
+    if len(direct) != 1:
+        where = f"is nested in {_listed(sorted(direct))}" if direct else "is not nested"
+        raise PlanError(
+            f"counts are for a facet that is nested in one other, and {facet!r} {where} in "
+            f"'{design}'; pass layout= with the planned observations"
+        )
+    return next(iter(direct))
 
 
 def _gstudy_size(facet: str, components: VarianceComponents) -> float:
@@ -192,20 +248,22 @@ def _gstudy_size(facet: str, components: VarianceComponents) -> float:
 
 
 def _effective_sizes(
-    components: VarianceComponents, object_: str, facets: tuple[str, ...]
+    components: VarianceComponents,
+    objects: frozenset[str],
+    facets: tuple[str, ...],
+    inverse: Mapping[str, float],
 ) -> dict[str, float]:
     """Return the exact effective size of each facet in the G-study's own design, where it has one.
 
     It is the ratio of the effective numbers of two components that differ by the facet alone.
     """
-    inverse = components.inverse_n.get(object_, {})
     by_facets = dict(zip(components.facets, components.names, strict=True))
     sizes = {}
-    for facet in facets if inverse else ():
+    for facet in facets:
         above = components.nested_in.get(facet, frozenset())
-        inner = by_facets.get(above | {facet}) or by_facets.get(above | {facet, object_})
-        outer = by_facets.get(above) or by_facets.get(above | {object_})
-        if inner is not None and (outer is not None or not above - {object_}):
+        inner = by_facets.get(above | {facet}) or by_facets.get(above | {facet} | objects)
+        outer = by_facets.get(above) or by_facets.get(above | objects)
+        if inner is not None and (outer is not None or not above - objects):
             effective = (inverse[outer] if outer is not None else 1.0) / inverse[inner]
             known = components.sizes.get(facet, math.nan)
             # Of a balanced design the whole number, not one that rounding has moved.
@@ -213,36 +271,46 @@ def _effective_sizes(
     return sizes
 
 
-def _sizes(facet: str, wanted: Any) -> tuple[float, ...]:
-    if isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes, Mapping)):
-        # a zero-dimensional array is iterable by type only
-        values = [wanted[()]] if getattr(wanted, "ndim", 1) == 0 else list(wanted)  # type: ignore[index]
-    else:
-        values = [wanted]
-    if not values:
-        raise PlanError(f"no size is given for {facet!r}: its list is empty")
-    return tuple(positive_size(facet, value) for value in values)
+def _of_layouts(
+    components: VarianceComponents,
+    design: Design,
+    objects: frozenset[str],
+    name: str,
+    facets: tuple[str, ...],
+    space: Universe,
+    layouts: Mapping[str, Layout],
+) -> DStudyPlan:
+    effects = [design.closure(f) for f in components.facets]
+    divisors = np.array([layout_divisors(x, effects) for x in layouts.values()])
+    sizes = np.array([layout_sizes(x, facets, design) for x in layouts.values()])
+    check_universe(space, facets, sizes)
+    labels = tuple(layouts)
+    return DStudyPlan(name, design, facets, sizes, objects, space, divisors, labels)
 
 
-def positive_size(facet: str, value: Any) -> float:
-    """Return `value` as the size of `facet`: an int, or a float for an effective size.
+# Reading ----------------------------------------------------------------------------------------
 
-    Raises
-    ------
-    PlanError
-        It is not a positive number.
 
-    Examples
-    --------
-    >>> positive_size("topic", 50)
-    50
-    """
-    # Python's bool is a number, numpy's is not
-    if isinstance(value, Real) and not isinstance(value, bool):
-        size = float(value)
-        if math.isfinite(size) and size > 0:
-            return int(value) if isinstance(value, Integral) else size
-    raise PlanError(f"the size of {facet!r} must be a positive number, not {value!r}")
+def _read(text: str, own: Design) -> Design:
+    design = parse_design(text)
+    if REPLICATE in design.facets:
+        raise PlanError(
+            f"{REPLICATE!r} is nested in all other facets and needs no place in the design; "
+            f"pass {REPLICATE}=... for its size"
+        )
+    check_facets(design.facets, own.facets)
+    left_out = [f for f in own.facets if f not in design.facets and f != REPLICATE]
+    if left_out:
+        raise PlanError(
+            f"the design '{design}' leaves out {_listed(left_out)}; a design has to name all "
+            f"facets of the G-study ({', '.join(_named(own))}). A facet that the test will not "
+            f"vary is there all the same, with one level: {left_out[0]}=1 (and "
+            f"fixed={left_out[0]!r}, if no other level is of interest)"
+        )
+    if REPLICATE not in own.facets:
+        return design
+    above = {**design.nested_in, REPLICATE: frozenset(design.facets)}
+    return Design.of((*design.facets, REPLICATE), above)
 
 
 def _named(design: Design) -> list[str]:

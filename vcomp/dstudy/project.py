@@ -6,12 +6,11 @@ component 1/n' where it is part of the variance, else 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design
 from vcomp.exceptions import PlanError
@@ -20,8 +19,11 @@ from vcomp.uncertainty.quantity import Quantities
 
 __all__ = [
     "QUANTITIES",
+    "Composition",
     "Weights",
+    "composition",
     "quantities",
+    "sampling_fractions",
     "weights",
 ]
 
@@ -35,13 +37,11 @@ class Weights:
 
     Attributes
     ----------
-    universe : (k,)
-    relative : (m, k)
-    absolute : (m, k)
+    universe, relative, absolute : (m, k)
 
     Examples
     --------
-    >>> w = Weights(np.array([1.0, 0.0]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
+    >>> w = Weights(np.array([[1.0, 0.0]]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
     >>> w.relative @ np.array([0.5, 2.0])
     array([0.2])
     """
@@ -51,14 +51,69 @@ class Weights:
     absolute: FloatArray
 
 
-def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
-    """Return how the variances of every plan are composed of the components.
+@dataclass(frozen=True, slots=True, eq=False)
+class Composition:
+    """How the effect that each of k components goes to depends on the F facets with sizes.
+
+    Attributes
+    ----------
+    divides : (k, F) whether a component is averaged over the levels of a facet
+    has_object : (k,) whether an effect tells objects of measurement apart
+    effects : the facets of the D-study's effect of each component
+
+    Examples
+    --------
+    >>> from vcomp.dstudy import from_components, make_plans
+    >>> g = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}).components
+    >>> made = composition(g, make_plans(g, n={"i": 10}))
+    >>> made.divides[:, 0], made.has_object
+    (array([False,  True,  True]), array([ True, False,  True]))
+    """
+
+    divides: BoolArray
+    has_object: BoolArray
+    effects: tuple[frozenset[str], ...]
+
+
+def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition:
+    """Return which facets divide each component, and which components tell objects apart.
 
     A component of the G-study goes to the D-study's effect of its facets and of those that they
     are nested in there; so σ²(a) and σ²(ai) of a crossed G-study add up to σ²(a:i) of a nested
-    D-study. It is divided by n' of the facets of that effect other than the object of measurement.
-    Effects with the object and other facets are relative error; all but the object's own are
-    absolute error.
+    D-study.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+
+    Raises
+    ------
+    PlanError
+        The design needs apart what the G-study confounds, or there is no component of the object.
+    """
+    _refuse_confounded(components, plan.design)
+    effects = tuple(plan.design.closure(f) for f in components.facets)
+    divides = np.array([[f in e for f in plan.facets] for e in effects], dtype=bool)
+    divides = divides.reshape(len(effects), len(plan.facets))
+    compared = plan.objects - plan.universe.within
+    has_object = np.array([bool(e & compared) for e in effects])
+    if not (has_object & ~divides.any(axis=1)).any():
+        raise PlanError(
+            f"the G-study has no component of {plan.object!r} alone, so nothing tells its levels "
+            f"apart; it has {', '.join(components.names)}"
+        )
+    return Composition(divides, has_object, effects)
+
+
+def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
+    """Return how the variances of every plan are composed of the components.
+
+    The effect of a component is the mean of as many levels as its sized facets have together, n'.
+    The universe score is that of all N' of them: n' of fixed facets, infinite of random ones. The
+    variance of a mean of n' out of N' about that of all is 1/n' − 1/N', which is error; 1/N' is
+    universe-score variance, of those effects that tell objects apart. Error of differences is
+    relative, all error is absolute.
 
     Parameters
     ----------
@@ -72,8 +127,9 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
 
     References
     ----------
-    Brennan (2001), Generalizability Theory, chap. 4; Bodoff and Li (2007), SIGIR, eq. (2), (3) and
-    (5), pp. 370-371.
+    Brennan (2001), Generalizability Theory, chap. 4, and sections 4.4 and 5.1 for fixed facets
+    and finite universes, whose rules by components of restricted models add up to this; Bodoff
+    and Li (2007), SIGIR, eq. (2), (3) and (5), pp. 370-371.
 
     Examples
     --------
@@ -82,19 +138,30 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     >>> weights(g, make_plans(g, n={"i": [10, 20]})).absolute
     array([[0.  , 0.1 , 0.1 ],
            [0.  , 0.05, 0.05]])
+    >>> weights(g, make_plans(g, n={"i": 10}, fixed="i")).universe
+    array([[1. , 0. , 0.1]])
     """
-    _refuse_confounded(components, plan.design)
-    effects = [plan.design.closure(f) for f in components.facets]
-    universe = np.array([e == {plan.object} for e in effects], dtype=float)
-    if not universe.any():
-        raise PlanError(
-            f"the G-study has no component of {plan.object!r} alone, so nothing tells its levels "
-            f"apart; it has {', '.join(components.names)}"
-        )
-    with_object = np.array([plan.object in e for e in effects], dtype=float)
-    inverse = _inverse_sizes(components, plan, effects)
-    absolute = inverse * (1.0 - universe)
-    return Weights(universe, absolute * with_object, absolute)
+    made = composition(components, plan)
+    inverse = _inverse_sizes(plan, made.divides)
+    sampled = _products(sampling_fractions(plan), made.divides)
+    absolute = inverse * (1.0 - sampled)
+    return Weights(inverse * sampled * made.has_object, absolute * made.has_object, absolute)
+
+
+def sampling_fractions(plan: DStudyPlan) -> FloatArray:
+    """Return n'/N' of every facet in every plan, (m, F): 0 of random facets, 1 of fixed ones.
+
+    Parameters
+    ----------
+    plan : of the D-study
+    """
+    fractions = np.zeros(plan.sizes.shape)
+    for column, facet in enumerate(plan.facets):
+        if facet in plan.universe.fixed:
+            fractions[:, column] = 1.0
+        elif facet in plan.universe.sizes:
+            fractions[:, column] = plan.sizes[:, column] / plan.universe.sizes[facet]
+    return fractions
 
 
 def quantities(w: Weights) -> dict[str, Quantities]:
@@ -112,30 +179,29 @@ def quantities(w: Weights) -> dict[str, Quantities]:
 
     Examples
     --------
-    >>> w = Weights(np.array([1.0, 0.0]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
+    >>> w = Weights(np.array([[1.0, 0.0]]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
     >>> quantities(w)["Erho2"].values(np.array([3.0, 10.0]))
     array([0.75])
     """
-    universe = np.broadcast_to(w.universe, w.relative.shape)
     return {
-        "universe_var": Quantities("linear", universe),
+        "universe_var": Quantities("linear", w.universe),
         "rel_err_var": Quantities("linear", w.relative),
         "abs_err_var": Quantities("linear", w.absolute),
-        "Erho2": Quantities("share", universe, w.relative),
-        "Phi": Quantities("share", universe, w.absolute),
+        "Erho2": Quantities("share", w.universe, w.relative),
+        "Phi": Quantities("share", w.universe, w.absolute),
     }
 
 
-def _inverse_sizes(
-    components: VarianceComponents, plan: DStudyPlan, effects: list[frozenset[str]]
-) -> FloatArray:
-    sizes = np.array(plan.sizes, dtype=float).reshape(len(plan.sizes), len(plan.facets))
-    inverse = np.empty((len(sizes), len(effects)))
-    exact: Mapping[str, float] = plan.inverse_n or {}
-    for j, (name, effect) in enumerate(zip(components.names, effects, strict=True)):
-        part = [k for k, f in enumerate(plan.facets) if f in effect]
-        inverse[:, j] = exact[name] if name in exact else 1.0 / sizes[:, part].prod(axis=1)
-    return inverse
+def _inverse_sizes(plan: DStudyPlan, divides: BoolArray) -> FloatArray:
+    return _products(1.0 / plan.sizes, divides) if plan.inverse_n is None else plan.inverse_n
+
+
+def _products(factors: FloatArray, divides: BoolArray) -> FloatArray:
+    """Return for each plan and component the product of the factors of its facets, (m, k)."""
+    products = np.ones((len(factors), len(divides)))
+    for column in range(divides.shape[1]):
+        products[:, divides[:, column]] *= factors[:, [column]]
+    return products
 
 
 def _refuse_confounded(components: VarianceComponents, design: Design) -> None:

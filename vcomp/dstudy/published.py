@@ -14,9 +14,12 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, RESIDUAL, VarianceComponents
-from vcomp.dstudy.estimate import Asked, MeanOfScores, estimate_quantity
-from vcomp.dstudy.plan import gstudy_design, positive_size
-from vcomp.dstudy.study import DStudy, dstudy
+from vcomp.dstudy.conduct import dstudy
+from vcomp.dstudy.estimate import Asked, estimate_quantity
+from vcomp.dstudy.phi_lambda import MeanOfScores
+from vcomp.dstudy.plan import gstudy_design
+from vcomp.dstudy.sizes import positive_size
+from vcomp.dstudy.study import DStudy
 from vcomp.exceptions import PlanError
 from vcomp.uncertainty import FromComponents
 from vcomp.uncertainty.estimated import EstimatedQuantity

@@ -13,7 +13,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan
-from vcomp.dstudy.project import weights
+from vcomp.dstudy.project import composition, sampling_fractions, weights
 from vcomp.dstudy.two_way import two_way_plans, two_way_table
 from vcomp.exceptions import PlanError
 from vcomp.uncertainty.limits import IntervalSource
@@ -97,7 +97,8 @@ def required_size(
 ) -> Requirement:
     """Return the size of `facet` at which `coefficient` reaches `target`.
 
-    The error variance is A + B/n in the size n of the facet, all others held at the sizes of the
+    The error variance is A + B/n in the size n of the facet (in a finite universe A is less by
+    B/N', so that nothing is left of both at n = N'), all others held at the sizes of the
     first plan (of the G-study's own plan at the G-study's sizes, not at the effective ones), so
     n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size reaches the target
     when A alone is too much. The interval is that of the F quantiles in a two-way design;
@@ -193,8 +194,8 @@ def _forms(
 def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
     # The G-study's own plan shows effective sizes, which belong together: 33.7 documents a topic
     # beside 1.4 topics. With another number of topics it is the G-study's sizes that hold.
-    own = components.sizes if plan.inverse_n else {}
-    first = zip(plan.facets, plan.sizes[0], strict=True)
+    own = components.sizes if plan.is_own and plan.inverse_n is not None else {}
+    first = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
     return {f: own.get(f, n) for f, n in first if f != facet}
 
 
@@ -216,11 +217,17 @@ def _split(
     held: Mapping[str, float],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the weights of τ, A and B."""
-    one = replace(plan, sizes=(tuple(held.get(f, 1) for f in plan.facets),), inverse_n=None)
-    w = weights(components, one)
+    sizes = np.array([[held.get(f, 1.0) for f in plan.facets]])
+    one = replace(plan, sizes=sizes, inverse_n=None, labels=None)
+    made, w = composition(components, one), weights(components, one)
+    counts = made.has_object if coefficient == "Erho2" else np.ones_like(made.has_object)
+    falls = made.divides[:, plan.facets.index(facet)] & counts
     error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
-    falls = np.array([facet in plan.design.closure(f) for f in components.facets])
-    return w.universe, np.where(falls, 0.0, error), np.where(falls, error, 0.0)
+    # Of one level the error is B - B/N'; the second part stays whatever the size.
+    fraction = np.array(sampling_fractions(one)[0])
+    inverse = np.array([1.0 / sizes[0, d].prod() for d in made.divides])
+    all_levels = np.array([fraction[d].prod() for d in made.divides]) * inverse
+    return w.universe[0], np.where(falls, -all_levels, error), np.where(falls, inverse, 0.0)
 
 
 def _feldt_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
@@ -263,11 +270,19 @@ def _check(target: float, coefficient: str) -> None:
 
 
 def _facet(facet: str | None, plan: DStudyPlan) -> str:
-    named = [f for f in plan.facets if f != REPLICATE] or list(plan.facets)
+    free = [f for f in plan.facets if f not in plan.universe.fixed]
+    named = [f for f in free if f != REPLICATE] or free
+    if facet is None and not named:
+        raise PlanError("all facets are fixed: there is no size that could be required")
     if facet is None and len(named) == 1:
         return named[0]
     if facet is None:
         raise PlanError(f"which facet's size is required? pass facet=, one of {named}")
     if facet not in plan.facets:
         raise PlanError(f"{facet!r} has no size in this D-study; facet= is one of {named}")
+    if facet in plan.universe.fixed:
+        raise PlanError(
+            f"{facet!r} is fixed: its levels are all that there are, and no number of them is "
+            "required"
+        )
     return facet

@@ -8,28 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
-from vcomp.components import REPLICATE, VarianceComponents
-from vcomp.dstudy.notes import study_notes
-from vcomp.dstudy.plan import DStudyPlan, make_plans
-from vcomp.dstudy.project import QUANTITIES, quantities, weights
+from vcomp._typing import FloatArray
+from vcomp.components import VarianceComponents
+from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.requirement import Requirement, required_size
-from vcomp.dstudy.two_way import two_way_plans, two_way_table
-from vcomp.exceptions import PlanError, check_alpha
-from vcomp.uncertainty.limits import FromComponents, IntervalSource, Limits
-from vcomp.uncertainty.two_way import (
-    ARTEAGA,
-    FELDT,
-    arteaga_interval,
-    erho2_of,
-    feldt_interval,
-    phi_of,
-)
+from vcomp.uncertainty.limits import IntervalSource
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DStudy", "dstudy", "project"]
+__all__ = ["DStudy"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -83,9 +71,9 @@ class DStudy:
         """
         import pandas as pd
 
-        sizes = zip(*self.plan.sizes, strict=True)
-        n = {f: _whole(np.array(s)) for f, s in zip(self.plan.facets, sizes, strict=True)}
-        return pd.DataFrame({**n, **self.columns}, index=range(len(self.plan.sizes)))
+        labels = self.plan.labels
+        index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
+        return pd.DataFrame({**self._sizes(), **self.columns}, index=index)
 
     def required(
         self, target: float = 0.95, coefficient: str = "Erho2", facet: str | None = None
@@ -191,191 +179,19 @@ class DStudy:
 
         return draw(self, x, coefficient, ax, target)
 
+    def _sizes(self) -> dict[str, Any]:
+        columns = zip(self.plan.facets, self.plan.sizes.T, strict=True)
+        return {facet: _whole(sizes) for facet, sizes in columns}
+
     def __str__(self) -> str:
         return str(self.summary())
 
     def __repr__(self) -> str:
         plan = self.plan
-        return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan.sizes)})"
+        return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan)})"
 
     def _repr_html_(self) -> str:
         return str(self.summary().as_html())
-
-
-def dstudy(
-    components: VarianceComponents,
-    design: str | None = None,
-    *,
-    object: str | None = None,  # noqa: A002 - the word of the field
-    sizes: Mapping[str, Any] | None = None,
-    alpha: float = 0.05,
-    negative: str = "zero",
-    method: str | IntervalSource = "auto",
-    **n: Any,
-) -> DStudy:
-    """Return what planned measurements would be worth.
-
-    Parameters
-    ----------
-    components : of the G-study
-    design : in Brennan's notation, such as ``"p x (a:i)"``; the G-study's own if None
-    object : the object of measurement; if None, the first facet of `design` without a size, see
-        :func:`~vcomp.dstudy.make_plans`
-    sizes : like `n`, for facets whose names are no Python names or those of other parameters
-    alpha : intervals have confidence 1 − alpha
-    negative : ``"zero"`` takes negative components as zero and says so, ``"keep"`` as estimated
-    method : of the intervals. ``"mls"``: modified large sample; ``"f"``: F quantiles of a complete
-        two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method on the log
-        or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F where it can be, else
-        modified large sample. Or what else gives intervals, such as bootstrap replicates
-    **n : one size or several for each facet; of a nested facet within those it is nested in. All
-        combinations are planned. A facet without a size takes the G-study's
-
-    Raises
-    ------
-    PlanError
-        The plan is not one that can be, or the G-study cannot support it.
-
-    References
-    ----------
-    Bodoff and Li (2007), SIGIR, eq. (2)-(6), pp. 370-371, whose components the example has.
-
-    Examples
-    --------
-    >>> from vcomp.dstudy import from_components
-    >>> published = {"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002, "ia": .00143,
-    ...              "pia": .00176}
-    >>> study = dstudy(from_components(published).components, i=20, a=3)
-    >>> study.table[["i", "a", "abs_err_var", "Erho2", "Phi"]].round(5)
-        i  a  abs_err_var    Erho2      Phi
-    0  20  3      0.00149  0.91865  0.83474
-    """
-    if sizes is not None and not isinstance(sizes, Mapping):
-        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
-    if "fixed" in n and "fixed" not in components.facet_names:
-        raise PlanError("fixed facets are not offered yet: every facet is taken as random")
-    twice = [f for f in n if f in (sizes or {})]
-    if twice:
-        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
-    plan = make_plans(components, design, object, {**(sizes or {}), **n})
-    source = FromComponents(components, method, negative) if isinstance(method, str) else method
-    return project(components, plan, alpha=alpha, negative=negative, source=source)
-
-
-def project(
-    components: VarianceComponents,
-    plan: DStudyPlan,
-    *,
-    alpha: float = 0.05,
-    negative: str = "zero",
-    source: IntervalSource | None = None,
-) -> DStudy:
-    """Divide each component by the sizes of its facets, sort it, and say how well all is known.
-
-    Parameters
-    ----------
-    components : of the G-study
-    plan : of the D-study
-    alpha : intervals have confidence 1 − alpha
-    negative : ``"zero"`` or ``"keep"``
-    source : of the intervals; the components and their covariance if None
-
-    Raises
-    ------
-    PlanError
-        The G-study cannot support the design, or `alpha` or `negative` is not one that can be.
-
-    References
-    ----------
-    Brennan (2001), Generalizability Theory, chap. 4.
-
-    Examples
-    --------
-    >>> from vcomp.dstudy import from_components, make_plans
-    >>> g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).components
-    >>> project(g, make_plans(g, n={"i": 10})).columns["Erho2"].round(4)
-    array([0.8333])
-    """
-    check_alpha(alpha)
-    local = FromComponents(components, negative=negative)
-    source = local if source is None else source
-    made = quantities(weights(components, plan))
-    columns = {name: q.values(local.taken.values) for name, q in made.items()}
-    by_f = f_intervals(components, plan, alpha, source.method)
-    methods: dict[str, str] = {}
-    said: list[str] = []
-    for name in QUANTITIES:
-        f = by_f.get(name)
-        if f is not None and f.spoken.all():
-            found = Limits(f.low, f.high, f.method)
-        else:
-            found = _combined(source.limits(made[name], alpha), f)
-        columns |= {
-            f"{name}_se": local.standard_errors(made[name]),
-            f"{name}_low": found.low,
-            f"{name}_high": found.high,
-        }
-        if found.method:
-            methods[name] = found.method
-        said += [note for note in found.notes if note not in said]
-    notes = study_notes(components, local.taken, plan, columns)
-    notes += tuple(f"Intervals: {note}." for note in said)
-    return DStudy(plan, components, alpha, negative, columns, methods, notes, source)
-
-
-@dataclass(frozen=True, slots=True)
-class FLimits:
-    """Intervals from F quantiles of the plans that the mean squares speak about."""
-
-    low: FloatArray
-    high: FloatArray
-    method: str
-    spoken: BoolArray
-    n_replicates: int
-
-
-def f_intervals(
-    components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
-) -> dict[str, FLimits]:
-    """Return the intervals of Eρ² and Φ that a complete two-way table gives from F quantiles.
-
-    Parameters
-    ----------
-    components : of the G-study
-    plan : of the D-study
-    alpha : intervals have confidence 1 − alpha
-    method : that was asked for; none but ``"auto"`` and ``"f"`` takes these
-    """
-    table = two_way_table(components, plan) if method in ("auto", "f") else None
-    spoken = two_way_plans(table, plan)
-    # Below zero both limits may be; other intervals go on from there.
-    if table is None or not spoken.any() or table.ms_rows <= table.ms_residual:
-        return {}
-    column = plan.facets.index(table.columns)
-    n = np.array([row[column] for row in plan.sizes], dtype=float)
-    found = {}
-    for name, (interval, of, words) in _F_INTERVALS.items():
-        low, high = (of(end, n) for end in interval(table, alpha))
-        found[name] = FLimits(low, high, words, spoken, table.n_replicates)
-    return found
-
-
-_F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
-    "Erho2": (feldt_interval, erho2_of, FELDT),
-    "Phi": (arteaga_interval, phi_of, ARTEAGA),
-}
-
-
-def _combined(other: Limits, by_f: FLimits | None) -> Limits:
-    """Return F intervals where there are any, else the others."""
-    if by_f is None:
-        return other
-    spoken = by_f.spoken
-    low = np.where(spoken, by_f.low, other.low)
-    high = np.where(spoken, by_f.high, other.high)
-    mixed = bool((~spoken & np.isfinite(other.low)).any())
-    where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
-    return Limits(low, high, by_f.method + where, other.notes)
 
 
 def _whole(sizes: FloatArray) -> Any:

@@ -33,7 +33,9 @@ def summary(study: DStudy) -> Any:
     """
     columns, confidence = study.columns, display.level(study.alpha)
     cells: dict[str, list[str]] = {}
-    for facet, sizes in zip(study.plan.facets, zip(*study.plan.sizes, strict=True), strict=True):
+    if study.plan.labels is not None:
+        cells[""] = list(study.plan.labels)
+    for facet, sizes in zip(study.plan.facets, study.plan.sizes.T, strict=True):
         cells[facet] = [display.count(n) for n in sizes]
     for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
         cells[symbol] = [display.coefficient(c) for c in columns[name]]

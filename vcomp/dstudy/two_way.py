@@ -30,6 +30,8 @@ def two_way_table(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMea
     True
     """
     table = components.mean_squares
+    if not plan.universe.is_infinite or len(plan.objects) > 1 or plan.labels is not None:
+        return None
     if table is None or min(table.n_rows, table.n_columns) < 2:
         return None
     facets = [f for f in plan.design.facets if f != REPLICATE]
@@ -59,8 +61,8 @@ def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArra
     array([False, False])
     """
     if table is None:
-        return np.zeros(len(plan.sizes), dtype=bool)
+        return np.zeros(len(plan), dtype=bool)
     if REPLICATE not in plan.facets:
-        return np.ones(len(plan.sizes), dtype=bool)
-    column = plan.facets.index(REPLICATE)
-    return np.array([row[column] == table.n_replicates for row in plan.sizes])
+        return np.ones(len(plan), dtype=bool)
+    replicates = plan.sizes[:, plan.facets.index(REPLICATE)]
+    return np.asarray(replicates == table.n_replicates)

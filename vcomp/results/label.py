@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents, closure
+from vcomp.components import REPLICATE, TwoWayMeanSquares, VarianceComponents, closure, object_key
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
 from vcomp.statistics import GroupSums, ScoreTable
@@ -37,7 +37,7 @@ def label(
         cov=next(iter(estimate.covariances.values())),
         nested_in=nested_in,
         sizes={f: n for f, n in structure.sizes.items() if f in everything},
-        inverse_n=_inverse_n(design, sums, estimate.names),
+        inverse_n=_inverse_n(sums, facets, estimate.names),
         mean_squares=mean_squares,
         held=estimate.held,
         without_bounds=estimate.without_bounds,
@@ -50,15 +50,13 @@ def _is_taken(structure: Structure) -> bool:
 
 
 def _inverse_n(
-    design: Design, sums: GroupSums, names: tuple[str, ...]
+    sums: GroupSums, facets: tuple[frozenset[str], ...], names: tuple[str, ...]
 ) -> dict[str, dict[str, float]]:
-    """Return the exact 1/n of every component for each facet that has a term of its own."""
-    found = {}
-    for position, term in enumerate(design.formula.random):
-        if len(term.facets) == 1:
-            inverse = sums.inverse_n[position].tolist()
-            found[term.facets[0]] = dict(zip(names, inverse, strict=True))
-    return found
+    """Return the exact 1/n of every component, where the groups of a term are the objects."""
+    return {
+        object_key(objects): dict(zip(names, inverse.tolist(), strict=True))
+        for objects, inverse in zip(facets[:-1], sums.inverse_n, strict=True)
+    }
 
 
 def two_way_mean_squares(

@@ -47,7 +47,7 @@ def universe_scores(
     check_alpha(alpha)
     check_policy(negative)
     plan = make_plans(components, object=object_, n=n)
-    if len(plan.sizes) > 1:
+    if len(plan) > 1:
         raise PlanError("errors of objects are for one size of each facet; give one, or none")
     errors = _Errors(access, components, plan, weights(components, plan), negative)
     term = errors.own_term
@@ -105,7 +105,7 @@ class _Errors:
     @property
     def own_term(self) -> int:
         """The term of the object alone."""
-        return int(np.flatnonzero(self.weights.universe)[0])
+        return int(np.flatnonzero(self.weights.universe[0])[0])
 
     @property
     def objects(self) -> LongArray:

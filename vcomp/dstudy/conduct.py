@@ -1,0 +1,169 @@
+"""From components and plans to a D-study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vcomp.components import VarianceComponents
+from vcomp.dstudy.f_limits import combined_limits, f_intervals
+from vcomp.dstudy.notes import study_notes
+from vcomp.dstudy.plan import DStudyPlan, make_plans
+from vcomp.dstudy.project import QUANTITIES, quantities, weights
+from vcomp.dstudy.study import DStudy
+from vcomp.exceptions import PlanError, check_alpha
+from vcomp.uncertainty.limits import FromComponents, IntervalSource, Limits
+
+__all__ = ["dstudy", "project"]
+
+
+def dstudy(
+    components: VarianceComponents,
+    design: str | None = None,
+    *,
+    object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+    fixed: str | Sequence[str] = (),
+    universe: Mapping[str, float] | None = None,
+    within: str | Sequence[str] = (),
+    layout: Any = None,
+    sizes: Mapping[str, Any] | None = None,
+    alpha: float = 0.05,
+    negative: str = "zero",
+    method: str | IntervalSource = "auto",
+    **n: Any,
+) -> DStudy:
+    """Return what planned measurements would be worth.
+
+    Parameters
+    ----------
+    components : of the G-study
+    design : in Brennan's notation, such as ``"p x (a:i)"``; the G-study's own if None
+    object : the object of measurement: a facet, or several (``"doctor:patient"``); if None, the
+        first facet of `design` without a size, see :func:`~vcomp.dstudy.make_plans`
+    fixed : facets whose planned levels are the whole universe of generalization: what they add to
+        differences between objects is universe score
+    universe : N' of facets with finite universes, ``{"topic": 500}``; of all others it is infinite
+    within : facets of the object (``"school"`` of ``"school:pupil"``) within whose levels objects
+        are compared: what all objects of a level share tells no objects apart
+    layout : instead of sizes the planned observations of every object, a row each, as a table
+        with a column for every facet but the object's; or several tables by name. Unbalanced
+        designs of any kind are given so, and every component is divided exactly
+    sizes : like `n`, for facets whose names are no Python names or those of other parameters
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` takes negative components as zero and says so, ``"keep"`` as estimated
+    method : of the intervals. ``"mls"``: modified large sample; ``"f"``: F quantiles of a complete
+        two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method on the log
+        or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F where it can be, else
+        modified large sample. Or what else gives intervals, such as bootstrap replicates
+    **n : one size or several for each facet; of a nested facet within those it is nested in, or
+        :class:`~vcomp.dstudy.Counts` where these differ. All combinations are planned. A facet
+        without a size takes the G-study's
+
+    Raises
+    ------
+    PlanError
+        The plan is not one that can be, or the G-study cannot support it.
+
+    References
+    ----------
+    Bodoff and Li (2007), SIGIR, eq. (2)-(6), pp. 370-371, whose components the example has;
+    Brennan (2001), Generalizability Theory, chap. 4 and 5.
+
+    Examples
+    --------
+    >>> from vcomp.dstudy import from_components
+    >>> published = {"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002, "ia": .00143,
+    ...              "pia": .00176}
+    >>> study = dstudy(from_components(published).components, i=20, a=3)
+    >>> study.table[["i", "a", "abs_err_var", "Erho2", "Phi"]].round(5)
+        i  a  abs_err_var    Erho2      Phi
+    0  20  3      0.00149  0.91865  0.83474
+
+    The same three assessors for good, and a topic judged by an assessor of its own:
+
+    >>> fixed = dstudy(from_components(published).components, i=20, a=3, fixed="a")
+    >>> fixed.table[["universe_var", "Erho2", "Phi"]].round(5)
+       universe_var    Erho2      Phi
+    0       0.00752  0.91947  0.83548
+    >>> dstudy(from_components(published).components, "p x (a:i)", i=20, a=1).table["Phi"].round(5)
+    0    0.8255
+    Name: Phi, dtype: float64
+    """
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
+    twice = [f for f in n if f in (sizes or {})]
+    if twice:
+        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
+    plan = make_plans(
+        components,
+        design,
+        object,
+        {**(sizes or {}), **n},
+        fixed=fixed,
+        universe=universe,
+        within=within,
+        layout=layout,
+    )
+    source = FromComponents(components, method, negative) if isinstance(method, str) else method
+    return project(components, plan, alpha=alpha, negative=negative, source=source)
+
+
+def project(
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    *,
+    alpha: float = 0.05,
+    negative: str = "zero",
+    source: IntervalSource | None = None,
+) -> DStudy:
+    """Divide each component by the sizes of its facets, sort it, and say how well all is known.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` or ``"keep"``
+    source : of the intervals; the components and their covariance if None
+
+    Raises
+    ------
+    PlanError
+        The G-study cannot support the design, or `alpha` or `negative` is not one that can be.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 4.
+
+    Examples
+    --------
+    >>> from vcomp.dstudy import from_components, make_plans
+    >>> g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).components
+    >>> project(g, make_plans(g, n={"i": 10})).columns["Erho2"].round(4)
+    array([0.8333])
+    """
+    check_alpha(alpha)
+    local = FromComponents(components, negative=negative)
+    source = local if source is None else source
+    made = quantities(weights(components, plan))
+    columns = {name: q.values(local.taken.values) for name, q in made.items()}
+    by_f = f_intervals(components, plan, alpha, source.method)
+    methods: dict[str, str] = {}
+    said: list[str] = []
+    for name in QUANTITIES:
+        f = by_f.get(name)
+        if f is not None and f.spoken.all():
+            found = Limits(f.low, f.high, f.method)
+        else:
+            found = combined_limits(source.limits(made[name], alpha), f)
+        columns |= {
+            f"{name}_se": local.standard_errors(made[name]),
+            f"{name}_low": found.low,
+            f"{name}_high": found.high,
+        }
+        if found.method:
+            methods[name] = found.method
+        said += [note for note in found.notes if note not in said]
+    notes = study_notes(components, local.taken, plan, columns)
+    notes += tuple(f"Intervals: {note}." for note in said)
+    return DStudy(plan, components, alpha, negative, columns, methods, notes, source)

@@ -1,0 +1,85 @@
+"""Intervals of Eρ² and Φ from F quantiles, of the plans that the mean squares speak about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.components import REPLICATE, VarianceComponents
+from vcomp.dstudy.plan import DStudyPlan
+from vcomp.dstudy.two_way import two_way_plans, two_way_table
+from vcomp.uncertainty.limits import Limits
+from vcomp.uncertainty.two_way import (
+    ARTEAGA,
+    FELDT,
+    arteaga_interval,
+    erho2_of,
+    feldt_interval,
+    phi_of,
+)
+
+__all__ = ["FLimits", "combined_limits", "f_intervals"]
+
+
+@dataclass(frozen=True, slots=True)
+class FLimits:
+    """Intervals from F quantiles of the plans that the mean squares speak about."""
+
+    low: FloatArray
+    high: FloatArray
+    method: str
+    spoken: BoolArray
+    n_replicates: int
+
+
+def f_intervals(
+    components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
+) -> dict[str, FLimits]:
+    """Return the intervals of Eρ² and Φ that a complete two-way table gives from F quantiles.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+    alpha : intervals have confidence 1 − alpha
+    method : that was asked for; none but ``"auto"`` and ``"f"`` takes these
+    """
+    table = two_way_table(components, plan) if method in ("auto", "f") else None
+    spoken = two_way_plans(table, plan)
+    # Below zero both limits may be; other intervals go on from there.
+    if table is None or not spoken.any() or table.ms_rows <= table.ms_residual:
+        return {}
+    column = plan.facets.index(table.columns)
+    n = plan.sizes[:, column]
+    found = {}
+    for name, (interval, of, words) in _F_INTERVALS.items():
+        low, high = (of(end, n) for end in interval(table, alpha))
+        found[name] = FLimits(low, high, words, spoken, table.n_replicates)
+    return found
+
+
+_F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
+    "Erho2": (feldt_interval, erho2_of, FELDT),
+    "Phi": (arteaga_interval, phi_of, ARTEAGA),
+}
+
+
+def combined_limits(other: Limits, by_f: FLimits | None) -> Limits:
+    """Return F intervals where there are any, else the others.
+
+    Parameters
+    ----------
+    other : of all plans
+    by_f : of some of them, or None
+    """
+    if by_f is None:
+        return other
+    spoken = by_f.spoken
+    low = np.where(spoken, by_f.low, other.low)
+    high = np.where(spoken, by_f.high, other.high)
+    mixed = bool((~spoken & np.isfinite(other.low)).any())
+    where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
+    return Limits(low, high, by_f.method + where, other.notes)
