@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,7 +12,9 @@ from vcomp.exceptions import PlanError
 
 __all__ = ["Design", "parse_design"]
 
-_TOKEN = re.compile(r"[():×*]|[^\s():×*]+")
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_BARE = r"""[^\s():×*'"][^\s():×*]*"""
+_TOKEN = re.compile(rf"[():×*]|{_QUOTED}|{_BARE}|\S")
 _CROSSED = ("x", "X", "×", "*")
 _SIGNS = ("(", ")", ":", "×", "*")
 
@@ -62,28 +64,57 @@ class Design:
         """
         return closure(frozenset(facets), self.nested_in)
 
+    def innermost(self, facets: Iterable[str]) -> frozenset[str]:
+        """Return those of `facets` in which no other of them is nested.
+
+        Examples
+        --------
+        >>> sorted(parse_design("p x (a:i)").innermost({"p", "a", "i"}))
+        ['a', 'p']
+        """
+        given = frozenset(facets)
+        return given.difference(*(self.nested_in[f] for f in given))
+
+    @property
+    def outer_first(self) -> tuple[str, ...]:
+        """The facets in the order of the text, but for those that others are nested in: first.
+
+        Examples
+        --------
+        >>> parse_design("p x a x (d:i)").outer_first
+        ('p', 'a', 'i', 'd')
+        """
+        order: dict[str, None] = {}
+        for facet in self.facets:
+            above = sorted(self.nested_in[facet], key=self.facets.index)
+            order |= dict.fromkeys(sorted(above, key=lambda f: len(self.nested_in[f])))
+            order[facet] = None
+        return tuple(order)
+
     def __str__(self) -> str:
-        factors = _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
-        if len(factors) == 1:
-            return factors[0]
-        return " x ".join(f"({f})" if ":" in f else f for f in factors)
+        return _written(_factors([f for f in self.facets if f != REPLICATE], self.nested_in))
 
 
-def parse_design(text: str) -> Design:
+def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
     """Return the design that `text` writes in Brennan's notation.
 
     Facets are letters or words; ``x``, ``×`` or ``*`` cross them, ``:`` nests the facets on its
     left in those on its right and binds more tightly: ``p x i:h`` is ``p x (i:h)``, and
-    ``d:i:h`` is ``d:(i:h)``. An ``x`` inside a word is a letter like any other.
+    ``d:i:h`` is ``d:(i:h)``. An ``x`` inside a word is a letter like any other. A name with spaces
+    or signs stands in quotes: ``p x ('exam item':h)``. A facet is named once, but for those on the
+    right of a colon: ``(i:h) x (r:(h x t))`` has i within h, and r within h and t.
 
     Parameters
     ----------
     text : such as ``"p x i x a"``, ``"p × (i:h)"``, ``"sys x (judge:topic)"``, ``"r:(p x t)"``
+    known : facets of a G-study. A name that is none of them but for its capitals, which are how
+        Brennan writes the facets of a D-study, is taken for the one that is meant
 
     Raises
     ------
     PlanError
-        The text cannot be read, or names a facet twice; the message points at the place.
+        The text cannot be read, names a facet twice, or nests one in itself; the message points at
+        the place.
 
     References
     ----------
@@ -96,61 +127,90 @@ def parse_design(text: str) -> Design:
     ('sys', 'judge', 'topic')
     >>> design.nested_in["judge"]
     frozenset({'topic'})
+    >>> print(parse_design("p x (I:H)", known=["p", "i", "h"]))
+    p x (i:h)
     """
     if not isinstance(text, str):
         raise PlanError(f"a design is text such as 'p x (a:i)', not {text!r}")
-    reader = _Reader(text)
-    facets = reader.product()
+    # One line, so that the caret stands under the fault.
+    reader = _Reader(re.sub(r"\s", " ", text), tuple(known or ()))
+    facets = reader.product(outer=False)
     if reader.at < len(reader.tokens):
         reader.fail("expected 'x' or ':' between facets")
-    return Design.of(facets, reader.nested_in)
+    design = Design.of(dict.fromkeys(facets), reader.nested_in)
+    within_itself = [f for f in design.facets if f in reader.above(f)]
+    if within_itself:
+        reader.at = len(reader.tokens)
+        reader.fail(f"facet {within_itself[0]!r} is nested in itself")
+    return design
 
 
 class _Reader:
     """Recursive descent: product := chain (x chain)*, chain := atom (: chain)?."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, known: tuple[str, ...]) -> None:
         self.text = text
+        self.known = known
         self.tokens = [(m.group(), m.start()) for m in _TOKEN.finditer(text)]
         self.at = 0
-        self.seen: set[str] = set()
+        self.seen: dict[str, bool] = {}
         self.nested_in: dict[str, frozenset[str]] = {}
 
-    def product(self) -> list[str]:
-        facets = self.chain()
+    def product(self, *, outer: bool) -> list[str]:
+        """Read facets that are crossed; `outer` ones stand on the right of a colon."""
+        facets = self.chain(outer=outer)
         while self.take(*_CROSSED):
-            facets += self.chain()
+            facets += self.chain(outer=outer)
         return facets
 
-    def chain(self) -> list[str]:
-        inner = self.atom()
+    def chain(self, *, outer: bool) -> list[str]:
+        first = self.at
+        inner = self.atom(outer=outer)
         if not self.take(":"):
             return inner
-        outer = self.chain()
+        above = self.chain(outer=True)
         for facet in inner:
-            self.nested_in[facet] = self.nested_in.get(facet, frozenset()).union(outer)
-        return inner + outer
+            if facet in above:
+                self.at = first
+                self.fail(f"facet {facet!r} is nested in itself")
+            self.nested_in[facet] = self.nested_in.get(facet, frozenset()).union(above)
+        return inner + above
 
-    def atom(self) -> list[str]:
+    def atom(self, *, outer: bool) -> list[str]:
         if self.take("("):
-            facets = self.product()
+            facets = self.product(outer=outer)
             if not self.take(")"):
                 self.fail("expected ')'")
             return facets
-        name = self.peek()
-        if name is None or name in _SIGNS:
-            self.fail("expected a facet")
-        if name in self.seen:
+        name = self.name()
+        if name in self.seen and not (outer and self.seen[name]):
             self.fail(f"facet {name!r} is named twice")
-        self.seen.add(name)
+        self.seen[name] = outer
         self.at += 1
         return [name]
 
-    def peek(self) -> str | None:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else None
+    def name(self) -> str:
+        """Return the facet that stands here."""
+        token = self.tokens[self.at][0] if self.at < len(self.tokens) else None
+        if token is None or token in _SIGNS:
+            self.fail("expected a facet")
+        if token[0] in "'\"":
+            if len(token) == 1:
+                self.fail("expected a closing quote")
+            token = re.sub(r"\\(.)", r"\1", token[1:-1])
+            if not token:
+                self.fail("expected a facet")
+        if self.known and token not in self.known:
+            meant = [k for k in self.known if k.casefold() == token.casefold()]
+            return meant[0] if len(meant) == 1 else token
+        return token
+
+    def above(self, facet: str) -> frozenset[str]:
+        """Return all that a facet is nested in, step by step: itself, if the text goes round."""
+        return closure(self.nested_in.get(facet, frozenset()), self.nested_in)
 
     def take(self, *wanted: str) -> bool:
-        found = self.peek() in wanted
+        found = self.at < len(self.tokens) and self.tokens[self.at][0] in wanted
         self.at += found
         return found
 
@@ -160,24 +220,90 @@ class _Reader:
         raise PlanError(f"{what}\n\n    {self.text}\n    {' ' * place}^")
 
 
-def _factors(facets: list[str], nested_in: Mapping[str, frozenset[str]]) -> list[str]:
-    outer = frozenset().union(*(nested_in[f] for f in facets))
-    inner_of: dict[frozenset[str], list[str]] = {}
-    for facet in facets:
-        if facet not in outer:
-            above = nested_in[facet]
-            inner_of.setdefault(above or frozenset({facet}), []).append(facet)
-    factors = []
-    for above, inner in inner_of.items():
-        if above == {inner[0]}:
-            factors.append(inner[0])
-        else:
-            right = _factors([f for f in facets if f in above], nested_in)
-            factors.append(f"{_grouped(inner)}:{_grouped(right)}")
-    return factors
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """What is crossed with other factors: one facet, or some that are nested in others."""
+
+    text: str
+    is_chain: bool
 
 
-def _grouped(factors: list[str]) -> str:
+def _written(factors: Sequence[_Factor]) -> str:
     if len(factors) == 1:
-        return factors[0]
-    return "(" + " x ".join(f"({f})" if ":" in f else f for f in factors) + ")"
+        return factors[0].text
+    return " x ".join(f"({f.text})" if f.is_chain else f.text for f in factors)
+
+
+def _factors(facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]) -> list[_Factor]:
+    parts = _connected(facets, nested_in)
+    return [factor for part in parts for factor in _factors_of_part(part, nested_in)]
+
+
+def _connected(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> list[tuple[str, ...]]:
+    """Split facets into parts between which there is no nesting."""
+    parts: list[tuple[str, ...]] = []
+    for facet in facets:
+        touching = [
+            p for p in parts if any(f in nested_in[facet] or facet in nested_in[f] for f in p)
+        ]
+        joined = {facet}.union(*touching)
+        place = parts.index(touching[0]) if touching else len(parts)
+        parts = [p for p in parts if p not in touching]
+        parts.insert(place, tuple(f for f in facets if f in joined))
+    return parts
+
+
+def _factors_of_part(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> list[_Factor]:
+    """Return facets that nesting connects as one chain, where some are within all others.
+
+    The others are as few as possible. Where there are none such, facets without any within them
+    are written with all that is above them, which names some facets more than once.
+    """
+    if len(facets) == 1:
+        return [_Factor(_quoted(facets[0]), is_chain=False)]
+    outer = _common_outer(facets, nested_in)
+    if outer:
+        rest = [f for f in facets if f not in outer]
+        return [_nested(rest, [f for f in facets if f in outer], nested_in)]
+    above = frozenset().union(*(nested_in[f] for f in facets))
+    inner_of: dict[frozenset[str], list[str]] = {}
+    for facet in (f for f in facets if f not in above):
+        inner_of.setdefault(nested_in[facet].intersection(facets), []).append(facet)
+    return [
+        _nested(inner, [f for f in facets if f in outer], nested_in)
+        for outer, inner in inner_of.items()
+    ]
+
+
+def _common_outer(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """Return the fewest facets that all others are nested in; none if there are none such."""
+    depth = {f: len(nested_in[f].intersection(facets)) for f in facets}
+    for m in range(1, len(facets)):
+        outer = frozenset(f for f in facets if depth[f] < m)
+        if len(outer) == m and all(nested_in[f] >= outer for f in facets if f not in outer):
+            return outer
+    return frozenset()
+
+
+def _nested(
+    inner: Sequence[str], outer: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> _Factor:
+    # A chain needs no parentheses on either side: d:i:h is d:(i:h), and the same as (d:i):h.
+    sides = [_factors(inner, nested_in), _factors(outer, nested_in)]
+    texts = [_written(side) if len(side) == 1 else f"({_written(side)})" for side in sides]
+    return _Factor(":".join(texts), is_chain=True)
+
+
+def _quoted(name: str) -> str:
+    """Return a name as the text of a design has it, in quotes where it has spaces or signs."""
+    if re.fullmatch(_BARE, name):
+        return name
+    quote = '"' if "'" in name and '"' not in name else "'"
+    escaped = name.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+    return f"{quote}{escaped}{quote}"
