@@ -7,17 +7,28 @@ from vcomp.dstudy.requirement import Requirement, required_size
 from vcomp.dstudy.sizes import Counts
 from vcomp.dstudy.study import DStudy
 from vcomp.dstudy.universe import Universe
-from vcomp.notation import Design, parse_design
+from vcomp.notation import (
+    Design,
+    Effect,
+    design_effects,
+    design_formula,
+    expected_mean_squares,
+    parse_design,
+)
 
 __all__ = [
     "Counts",
     "DStudy",
     "DStudyPlan",
     "Design",
+    "Effect",
     "PublishedComponents",
     "Requirement",
     "Universe",
+    "design_effects",
+    "design_formula",
     "dstudy",
+    "expected_mean_squares",
     "from_components",
     "gstudy_design",
     "make_plans",
