@@ -1,25 +1,26 @@
-"""Cronbach's alpha."""
+"""Cronbach's alpha: the coefficient, and its interval."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
+from vcomp.ctt.matrix import ScoresOfItems, read_scores
 from vcomp.exceptions import DataError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["cronbach_alpha"]
+__all__ = ["alpha_of", "cronbach_alpha", "feldt_limits", "same_totals"]
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """Totals that spread less than this, relative to the largest score, differ by rounding alone."""
 
 
-def cronbach_alpha(scores: ArrayLike | pd.DataFrame) -> float:
+def cronbach_alpha(
+    scores: ScoresOfItems,
+    *,
+    object: str | None = None,  # noqa: A002 - the word of the field
+    item: str | None = None,
+    response: str | None = None,
+) -> float:
     """Return Cronbach's alpha, the reliability of the total over items.
 
     With k items, the variances s_i² of the items and s_X² of the totals,
@@ -27,12 +28,14 @@ def cronbach_alpha(scores: ArrayLike | pd.DataFrame) -> float:
         α = k/(k-1) (1 - Σ_i s_i² / s_X²).
 
     It is Eρ² of the p × i design with the items of the G-study (Bodoff, 2008, sec. 3.5).
+    :func:`reliability` gives its interval, other coefficients, and takes incomplete scores.
 
     Parameters
     ----------
     scores : matrix with **a row for each object measured** (person, system) **and a column for
         each item** (question, topic). That is the transpose of the topic × system matrix of
         :mod:`vcomp.ir`: pass ``matrix.T`` for the reliability with which topics measure systems
+    object, item, response : columns of long data, a row a score: all three, or none
 
     Returns
     -------
@@ -43,7 +46,8 @@ def cronbach_alpha(scores: ArrayLike | pd.DataFrame) -> float:
     ------
     DataError
         If `scores` is not a numeric matrix, has fewer than two rows or two items, missing or
-        infinite cells, or if all rows have the same total.
+        infinite cells, or if all rows have the same total; or if long data have two scores of one
+        object on one item.
 
     References
     ----------
@@ -67,51 +71,89 @@ def cronbach_alpha(scores: ArrayLike | pd.DataFrame) -> float:
     >>> round(cronbach_alpha(scores), 4)
     0.8094
     """
-    X = _objects_by_items(scores)
-    tolerance = _ROUNDING * np.abs(X).max()
+    matrix = read_scores(scores, object, item, response)
+    missing = matrix.n_missing
+    if missing:
+        raise DataError(
+            f"{missing:,} of {matrix.values.size:,} cells are missing, and alpha needs them all: "
+            "drop the rows or items that have them, or take vcomp.reliability(scores).alpha, "
+            "which estimates it from those that are there"
+        )
+    X = matrix.values
+    check_totals(X)
     X = X - X.mean(axis=0)
-    k = X.shape[1]
-    mean_score = X.mean(axis=1)
-    if np.ptp(mean_score) <= tolerance:
+    total = X.shape[1] ** 2 * X.mean(axis=1).var(ddof=1)
+    return alpha_of(float(X.var(axis=0, ddof=1).sum()), float(total), X.shape[1])
+
+
+def alpha_of(variances: float, total: float, k: int) -> float:
+    """Return alpha from Σ s_i² and s_X².
+
+    Parameters
+    ----------
+    variances : sum of the variances of the items
+    total : variance of the totals, not 0
+    k : number of items, at least 2
+
+    Examples
+    --------
+    >>> round(alpha_of(0.0498, 0.10817, 3), 5)  # Bodoff (2008), appendix A
+    0.80942
+    """
+    return k / (k - 1) * (1.0 - variances / total)
+
+
+def same_totals(X: FloatArray) -> bool:
+    """Return whether the totals of a complete matrix differ by rounding alone.
+
+    Parameters
+    ----------
+    X : (n, k) scores
+    """
+    mean_score = (X - X.mean(axis=0)).mean(axis=1)
+    return bool(np.ptp(mean_score) <= _ROUNDING * np.abs(X).max())
+
+
+def check_totals(X: FloatArray) -> None:
+    """Refuse complete scores in which all objects have the same total.
+
+    Raises
+    ------
+    DataError
+        If they do.
+    """
+    if same_totals(X):
         raise DataError(
             "all rows have the same total, so there is no variance that alpha could be a share of"
         )
-    total = k**2 * mean_score.var(ddof=1)
-    return float(k / (k - 1) * (1.0 - X.var(axis=0, ddof=1).sum() / total))
 
 
-def _objects_by_items(scores: ArrayLike | pd.DataFrame) -> FloatArray:
-    X = _numbers(scores)
-    if X.ndim != 2:
-        raise DataError(f"scores must be a matrix, objects by items; it has {X.ndim} dimension(s)")
-    n, k = X.shape
-    if n < 2 or k < 2:
-        raise DataError(
-            f"alpha needs at least two rows (objects) and two columns (items); there are {n} × {k}"
-        )
-    missing = int(np.isnan(X).sum())
-    if missing:
-        raise DataError(
-            f"{missing:,} of {X.size:,} cells are missing, and alpha needs them all: drop the "
-            "rows or items that have them, or fit the components and ask a D-study for Erho2"
-        )
-    if np.isinf(X).any():
-        raise DataError("there is an infinite score")
-    return X
+def feldt_limits(value: float, n: float, k: int, alpha: float) -> tuple[float, float]:
+    """Return Feldt's interval of Cronbach's alpha.
 
+    (1 − α)/(1 − α̂) has an F distribution with n − 1 and (n − 1)(k − 1) degrees of freedom: exactly
+    where the model of p × i with normal effects holds.
 
-def _numbers(scores: ArrayLike | pd.DataFrame) -> FloatArray:
-    import pandas as pd
+    Parameters
+    ----------
+    value : the estimate
+    n : number of objects
+    k : number of items
+    alpha : the interval has confidence 1 − alpha
 
-    if isinstance(scores, pd.DataFrame):
-        for name, dtype in zip(scores.columns, scores.dtypes, strict=True):
-            if not pd.api.types.is_numeric_dtype(dtype):
-                raise DataError(f"column {str(name)!r} does not hold numbers; set it as the index")
-        return scores.to_numpy(dtype=float, na_value=np.nan)
-    try:
-        raw = np.asarray(scores)
-        if raw.dtype.kind in "biufO":
-            return raw.astype(float)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"scores must be a matrix of numbers: {error}") from error
-    raise DataError(f"scores must be numbers; they are {raw.dtype.name}")
+    References
+    ----------
+    Feldt, L. S. (1965). The approximate sampling distribution of Kuder-Richardson reliability
+    coefficient twenty. *Psychometrika*, 30(3), 357-370.
+
+    Examples
+    --------
+    >>> low, high = feldt_limits(0.8094, 5, 3, 0.05)
+    >>> round(low, 3), round(high, 3)
+    (0.037, 0.979)
+    """
+    from scipy.special import fdtri
+
+    df_1, df_2 = n - 1.0, (n - 1.0) * (k - 1.0)
+    upper, lower = (float(fdtri(df_1, df_2, tail)) for tail in (1 - alpha / 2, alpha / 2))
+    return 1.0 - (1.0 - value) * upper, 1.0 - (1.0 - value) * lower

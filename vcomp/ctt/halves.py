@@ -1,0 +1,369 @@
+"""Reliability from two halves of a test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.ctt.alpha import alpha_of, check_totals
+from vcomp.ctt.matrix import (
+    ItemScores,
+    ScoresOfItems,
+    check_choice,
+    complete_rows,
+    read_scores,
+)
+from vcomp.exceptions import DataError, did_you_mean
+from vcomp.linalg.memory import slices
+from vcomp.resampling.streams import check_count, seed_from, stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SplitHalf", "split_half"]
+
+Split: TypeAlias = "str | tuple[Sequence[Hashable], Sequence[Hashable]]"
+
+SPLITS = ("odd-even", "first-last", "random", "all")
+
+SYMBOLS = {
+    "correlation": "correlation of the halves",
+    "spearman_brown": "Spearman-Brown",
+    "horst": "Horst (halves of unequal length)",
+    "flanagan_rulon": "Flanagan-Rulon, Guttman",
+    "raju": "Raju (halves of unequal length)",
+}
+"""The coefficients in order, and how they are printed."""
+
+_MOST_SPLITS = 200_000
+"""All splits are looked at up to this many: those of 20 items."""
+
+_CELLS = 1 << 22
+_ROUNDING = 64 * float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SplitHalf:
+    """Coefficients of one split into halves, or of many; ``print`` it.
+
+    Attributes
+    ----------
+    table : a row a split with the columns ``n_first``, ``n_second`` (items of the halves),
+        ``correlation``, ``spearman_brown``, ``horst``, ``flanagan_rulon`` and ``raju``; nan where
+        a half has no variance, and so no correlation
+    halves : labels of the items of the two halves; None where there are many splits
+    alpha : Cronbach's alpha of the same scores
+    n_objects, n_items : that were used
+    how : the splits in words
+    notes : what a reader should know of these numbers
+    """
+
+    table: pd.DataFrame
+    halves: tuple[tuple[Any, ...], tuple[Any, ...]] | None
+    alpha: float
+    n_objects: int
+    n_items: int
+    how: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> pd.Series:
+        """Mean of each coefficient over the splits that have it; of one split its own."""
+        means: pd.Series = self.table[list(SYMBOLS)].mean()
+        return means
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        frame = self.table
+        unequal = bool((frame["n_first"] != frame["n_second"]).any())
+        names = [n for n in SYMBOLS if unequal or n not in ("horst", "raju")]
+        title = (
+            f"Split-half reliability of {display.count(self.n_items)} items; "
+            f"{display.count(self.n_objects)} objects"
+        )
+        if len(frame) == 1:
+            headers = ["estimate"]
+            cells = [[display.coefficient(float(frame[n].iloc[0]))] for n in names]
+        else:
+            headers = ["mean", "least", "5 %", "median", "95 %", "largest"]
+            shares = (0.0, 0.05, 0.5, 0.95, 1.0)
+            cells = [
+                [display.coefficient(x) for x in (frame[n].mean(), *frame[n].quantile(shares))]
+                for n in names
+            ]
+        table = display.simple_table(cells, headers, title=title, stubs=[SYMBOLS[n] for n in names])
+        last = f"Cronbach's α of the same scores: {display.coefficient(self.alpha)}"
+        last += ", the mean of Raju's coefficient over all splits." if unequal else (
+            ", the mean of Flanagan and Rulon's coefficient over all splits."
+        )
+        return display.summary([table], [f"Halves: {self.how}.", last, *self.notes])
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        return f"SplitHalf(splits={len(self.table)}, items={self.n_items})"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def split_half(
+    scores: ScoresOfItems,
+    split: Split = "odd-even",
+    *,
+    object: str | None = None,  # noqa: A002 - the word of the field
+    item: str | None = None,
+    response: str | None = None,
+    n_splits: int = 1000,
+    rng: int | np.random.Generator | None = None,
+    missing: str = "raise",
+) -> SplitHalf:
+    """Return the reliability of a test from the scores of its two halves.
+
+    With r the correlation of the halves A and B, p and q their shares of the items, and V the
+    variance of the total:
+
+    * Spearman-Brown 2r/(1 + r), for halves of equal length and variance;
+    * Horst (1951) (r √(r² + 4pq(1 − r²)) − r²)/(2pq(1 − r²)), the same for unequal length;
+    * Flanagan-Rulon 4 s_AB/V, which is also Guttman's (1945): its mean over all splits into
+      halves of equal length is Cronbach's alpha;
+    * Raju (1970) s_AB/(pq V), the same for unequal length: so is its mean.
+
+    Parameters
+    ----------
+    scores : matrix with **a row for each object measured and a column for each item**, or long
+        data; see :func:`reliability`
+    split : ``"odd-even"`` items as they stand, ``"first-last"``, ``"random"`` (`n_splits` of
+        them), ``"all"`` (up to 20 items), or two sequences of labels of items (of an array:
+        positions) that together are all of them. Of an odd number of items one half has one more
+    object, item, response : columns of long data: all three, or none
+    n_splits : number of random splits
+    rng : seed or generator of the random splits
+    missing : ``"raise"`` an error, or ``"listwise"`` leave out objects that miss a score
+
+    Returns
+    -------
+    SplitHalf
+
+    Raises
+    ------
+    DataError
+        If `scores` is not a numeric matrix of at least two objects and two items, a cell is
+        missing or infinite, all totals are equal; or if `split` is not one that can be.
+    EstimationError
+        If `n_splits` or `rng` is not one that can be.
+
+    References
+    ----------
+    Horst, P. (1951). Estimating total test reliability from parts of unequal length. *Educational
+    and Psychological Measurement*, 11(3), 368-371.
+
+    Raju, N. S. (1970). New formula for estimating total test reliability from parts of unequal
+    lengths. *Proceedings of the 78th Annual Convention of the APA*, 5, 143-144.
+
+    Rulon, P. J. (1939). *Harvard Educational Review*, 9, 99-103.
+
+    Examples
+    --------
+    >>> scores = [[1, 2, 2, 1], [3, 3, 4, 2], [2, 4, 3, 4], [5, 4, 5, 5], [1, 1, 3, 2]]
+    >>> found = split_half(scores)
+    >>> found.halves
+    ((0, 2), (1, 3))
+    >>> found.mean[["correlation", "spearman_brown"]].round(3).to_dict()
+    {'correlation': 0.761, 'spearman_brown': 0.864}
+    >>> both = split_half(scores, "all")
+    >>> bool(abs(both.mean["flanagan_rulon"] - both.alpha) < 1e-12)
+    True
+    """
+    check_choice("missing", missing, ("raise", "listwise"))
+    matrix = read_scores(scores, object, item, response, what="split_half")
+    matrix, notes = _complete(matrix, missing)
+    check_totals(matrix.values)
+    parts, how = _splits(matrix, split, n_splits, rng)
+    table, n_without = _table(matrix.values, parts)
+    if n_without:
+        notes += (
+            f"In {display.count(n_without)} of {display.count(len(table))} splits a half has no "
+            "variance, or is the opposite of the other: there is no coefficient from r.",
+        )
+    D = matrix.values - matrix.values.mean(axis=0)
+    total = float(D.sum(axis=1).var(ddof=1))
+    halves = None
+    if len(parts) == 1:
+        labels = matrix.items.tolist()
+        chosen = parts[0]
+        halves = (
+            tuple(x for x, first in zip(labels, chosen, strict=True) if first),
+            tuple(x for x, first in zip(labels, chosen, strict=True) if not first),
+        )
+    return SplitHalf(
+        table=table,
+        halves=halves,
+        alpha=alpha_of(float(D.var(axis=0, ddof=1).sum()), total, D.shape[1]),
+        n_objects=len(matrix.objects),
+        n_items=len(matrix.items),
+        how=how,
+        notes=notes,
+    )
+
+
+def _complete(matrix: ItemScores, missing: str) -> tuple[ItemScores, tuple[str, ...]]:
+    n_missing = matrix.n_missing
+    if not n_missing:
+        return matrix, ()
+    there = (
+        f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
+    )
+    if missing == "raise":
+        raise DataError(
+            f"{there}, and halves are not the same items for all objects; missing='listwise' "
+            "leaves out the objects that have any, and vcomp.reliability needs no halves"
+        )
+    kept = complete_rows(matrix)
+    left_out = len(matrix.objects) - len(kept.objects)
+    return kept, (f"{there}: {display.count(left_out)} objects were left out (listwise).",)
+
+
+# Which items are in the first half -----------------------------------------------------------
+
+
+def _splits(
+    matrix: ItemScores, split: Any, n_splits: int, rng: int | np.random.Generator | None
+) -> tuple[BoolArray, str]:
+    """Return which items are in the first half, (splits, k), and the splits in words."""
+    k = len(matrix.items)
+    if not isinstance(split, str):
+        return _explicit(matrix, split)[None, :], "as given"
+    check_choice("split", split, SPLITS)
+    places = np.arange(k)
+    if split == "odd-even":
+        return (places % 2 == 0)[None, :], "items at odd and at even places"
+    if split == "first-last":
+        return (places < (k + 1) // 2)[None, :], "first and last items"
+    if split == "random":
+        n = check_count(n_splits, "n_splits")
+        numbers = stream(seed_from(rng), 0)
+        order = numbers.permuted(np.tile(places, (n, 1)), axis=1)
+        return order < (k + 1) // 2, f"{display.count(n)} random splits"
+    n = math.comb(k, k // 2) // (1 if k % 2 else 2)
+    if n > _MOST_SPLITS:
+        raise DataError(
+            f"{k} items have {display.count(n)} splits into halves; split='random' takes "
+            "n_splits of them"
+        )
+    found = np.zeros((n, k), dtype=bool)
+    for row, chosen in zip(found, _all_halves(k), strict=True):
+        row[list(chosen)] = True
+    return found, f"all {display.count(n)} splits"
+
+
+def _all_halves(k: int) -> Iterator[tuple[int, ...]]:
+    """Yield the larger halves; of equal ones those with the first item, as halves have no order."""
+    if k % 2:
+        yield from combinations(range(k), (k + 1) // 2)
+    else:
+        for rest in combinations(range(1, k), k // 2 - 1):
+            yield (0, *rest)
+
+
+def _explicit(matrix: ItemScores, split: Any) -> BoolArray:
+    is_pair = isinstance(split, Sequence) and len(split) == 2
+    if not is_pair or any(isinstance(half, str) or not _listed(half) for half in split):
+        raise DataError(
+            f"split is one of {', '.join(map(repr, SPLITS))}, or two sequences of items, not "
+            f"{split!r}"
+        )
+    place: Mapping[Any, int] = {label: i for i, label in enumerate(matrix.items.tolist())}
+    taken = [[_place(label, place) for label in half] for half in split]
+    both = taken[0] + taken[1]
+    labels = matrix.items.tolist()
+    if not taken[0] or not taken[1]:
+        raise DataError("a half has no items")
+    twice = next((labels[i] for i in both if both.count(i) > 1), None)
+    if len(set(both)) < len(both):
+        raise DataError(f"item {twice!r} is in the halves twice")
+    absent = sorted(set(range(len(labels))) - set(both))
+    if absent:
+        raise DataError(
+            f"item {labels[absent[0]]!r} is in neither half; leave its scores out if that is meant"
+        )
+    first = np.zeros(len(labels), dtype=bool)
+    first[taken[0]] = True
+    return first
+
+
+def _listed(half: Any) -> bool:
+    return hasattr(half, "__iter__")
+
+
+def _place(label: Any, place: Mapping[Any, int]) -> int:
+    try:
+        return place[label]
+    except (KeyError, TypeError):
+        raise DataError(
+            f"there is no item {label!r} in the scores{did_you_mean(label, map(str, place))}"
+        ) from None
+
+
+# What they give ------------------------------------------------------------------------------
+
+
+def _table(X: FloatArray, first: BoolArray) -> tuple[pd.DataFrame, int]:
+    """Return the coefficients of each split, and how many have none from the correlation."""
+    import pandas as pd
+
+    n, k = X.shape
+    D = X - X.mean(axis=0)
+    totals = D.sum(axis=1)
+    V = float(totals @ totals)
+    n_first = first.sum(axis=1)
+    v_first, v_second, between = (np.empty(len(first)) for _ in range(3))
+    for part in slices(len(first), max(1, _CELLS // max(n, k))):
+        A = D @ first[part].T.astype(float)
+        B = totals[:, None] - A
+        v_first[part], v_second[part] = np.square(A).sum(axis=0), np.square(B).sum(axis=0)
+        between[part] = (A * B).sum(axis=0)
+    smallest = np.square(_ROUNDING * k * np.abs(X).max()) * n
+    has = (v_first > smallest) & (v_second > smallest)
+    r = np.full(len(first), np.nan)
+    r[has] = between[has] / np.sqrt(v_first[has] * v_second[has])
+    r = np.clip(r, -1.0, 1.0)
+    p = n_first / k
+    frame = pd.DataFrame(
+        {
+            "n_first": n_first,
+            "n_second": k - n_first,
+            "correlation": r,
+            "spearman_brown": np.divide(
+                2.0 * r, 1.0 + r, out=np.full_like(r, np.nan), where=1.0 + r > 0.0
+            ),
+            "horst": _horst(r, p * (1.0 - p)),
+            "flanagan_rulon": 4.0 * between / V,
+            "raju": between / (p * (1.0 - p) * V),
+        }
+    )
+    return frame, int(frame["spearman_brown"].isna().sum())
+
+
+def _horst(r: FloatArray, pq: FloatArray) -> FloatArray:
+    """Return Horst's correction.
+
+    (r √(r² + 4pq(1 − r²)) − r²)/(2pq(1 − r²)), multiplied above and below by the conjugate of the
+    numerator, so that r = 1 has no 0/0: 2r/(√(r² + 4pq(1 − r²)) + r).
+    """
+    root = np.sqrt(np.square(r) + 4.0 * pq * (1.0 - np.square(r)))
+    below = root + r
+    return np.divide(2.0 * r, below, out=np.full_like(r, np.nan), where=below > 0.0)
