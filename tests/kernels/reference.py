@@ -41,3 +41,20 @@ def sparse(matrix):
     rows, cols = np.nonzero(matrix)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(matrix)))])
     return indptr.astype(np.int64), cols.astype(np.int32), matrix[rows, cols].astype(float)
+
+
+def lower_limit(x, G, H, opposite, same, related):
+    """Return the lower limit of a sum of terms: Ting et al. (1990), in matrices."""
+    x = np.where(np.abs(x) > 1e-9 * np.abs(x).max(), x, 0.0)
+    plus, minus = np.maximum(x, 0.0), np.maximum(-x, 0.0)
+    if np.isinf(H[minus > 0.0]).any():
+        return -np.inf
+    H = np.where(np.isinf(H), 0.0, H)
+    V = np.square(plus * G).sum() + np.square(minus * H).sum() + plus @ opposite @ minus
+    n_plus = (plus > 0.0).sum()
+    if n_plus > 1 and minus.any():
+        V += plus @ same @ plus / (n_plus - 1)
+    if related.size:
+        away = plus * G - minus * H
+        V += away @ related @ away
+    return x.sum() - np.sqrt(max(V, 0.0))

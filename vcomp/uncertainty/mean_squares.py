@@ -56,7 +56,8 @@ class MeanSquares:
 
     def coefficients(self, weights: FloatArray) -> FloatArray:
         """Return c with w'σ² = c'λ + what is known, (m, K), of (m, k) weights w."""
-        return np.asarray(solve(self.basis.T, weights[:, self.places].T).T)
+        of_components = solve(self.basis, np.eye(len(self.basis)))
+        return np.asarray(weights[:, self.places] @ of_components)
 
     def at(self, components: FloatArray) -> MeanSquares:
         """Return the mean squares of (k,) larger estimates, as well known as these."""

@@ -1,0 +1,147 @@
+"""Limits of sums of mean squares against the matrix formulas, and their roots against scipy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import lower_limit
+from scipy.optimize import brentq
+
+from vcomp.kernels.limits import lower_limits, ratios_at_zero
+
+
+def reach(rng, K, *, correlated, endless=False):
+    """Return how far terms reach, of a size that degrees of freedom from 2 on have."""
+    G, H = rng.uniform(0.01, 0.9, K), rng.uniform(0.01, 30.0, K)
+    if endless:
+        H[rng.integers(K)] = np.inf
+    opposite = rng.uniform(-1.0, 0.2, (K, K)) * G[:, None]
+    same = rng.uniform(-0.1, 0.1, (K, K))
+    same = same + same.T
+    np.fill_diagonal(same, 0.0)
+    np.fill_diagonal(opposite, 0.0)
+    related = np.zeros((0, 0))
+    if correlated:
+        related = np.atleast_2d(np.corrcoef(rng.normal(size=(K, K + 4)))) - np.eye(K)
+    return G, H, opposite, same, related
+
+
+cases = st.tuples(st.integers(0, 10**6), st.integers(1, 8), st.booleans(), st.booleans())
+
+
+@settings(deadline=None)
+@given(cases)
+def test_limits_are_those_of_the_matrix_formulas(case):
+    seed, K, correlated, endless = case
+    rng = np.random.default_rng(seed)
+    parts = reach(rng, K, correlated=correlated, endless=endless)
+    terms = rng.normal(size=(20, K)) * np.exp(rng.normal(size=K))
+    terms[rng.random(terms.shape) < 0.2] = 0.0
+    terms[0, :1] = 1e-12 * np.abs(terms[0]).max()
+    found = lower_limits(terms, *parts)
+    expected = [lower_limit(x, *parts) for x in terms]
+    # Two sums of squares in another order: √V has half the digits where it cancels to zero.
+    scale = np.abs(terms).max()
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-8 * scale)
+    clear = np.isfinite(expected) & (np.abs(terms.sum(axis=1) - expected) > 1e-3 * scale)
+    np.testing.assert_allclose(
+        found[clear], np.array(expected)[clear], rtol=1e-12, atol=1e-12 * scale
+    )
+
+
+@settings(deadline=None)
+@given(cases, st.sampled_from([1.0, -1.0]))
+def test_limits_change_sign_at_the_ratios(case, sign):
+    seed, K, correlated, endless = case
+    rng = np.random.default_rng(seed)
+    parts = reach(rng, K, correlated=correlated, endless=endless)
+    top = rng.normal(0.5, 1.0, size=(10, K)) * np.exp(rng.normal(size=(10, 1)))
+    bottom = rng.uniform(0.0, 1.0, size=(10, K)) * np.exp(3.0 * rng.normal(size=(10, 1)))
+    known = rng.uniform(0.0, 1.0, size=(2, 10)) * (rng.random((2, 10)) < 0.3)
+    found = ratios_at_zero(top, bottom, *known, sign, *parts)
+    for row, ratio in enumerate(found):
+
+        def signed(rho, row=row):
+            """Return the limit: positive below the end of the interval, negative above."""
+            x = sign * (top[row] - rho * bottom[row])
+            # Neither rounding nor scale: divided by the sizes of its parts.
+            size = np.abs(top[row]).sum() + rho * np.abs(bottom[row]).sum() + known[:, row].max()
+            return (
+                sign
+                * (lower_limit(x, *parts) + sign * (known[0, row] - rho * known[1, row]))
+                / size
+            )
+
+        if ratio == 0.0:
+            assert not signed(0.0) > 0.0
+        elif ratio == np.inf:
+            assert not signed(1e300) < 0.0
+        else:
+            # From one side of the root to the other, at steps that rounding does not reach.
+            assert signed(ratio * (1.0 - 1e-7)) > -1e-12
+            assert signed(ratio * (1.0 + 1e-7)) < 1e-12
+
+
+@pytest.mark.parametrize("K", [1, 3, 7, 11])
+@pytest.mark.parametrize("correlated", [False, True])
+def test_ratios_are_the_roots_that_brent_finds(K, correlated):
+    """Sums with positive coefficients below, and few degrees of freedom: one root each."""
+    rng = np.random.default_rng(K)
+    for _ in range(20):
+        parts = reach(rng, K, correlated=correlated)
+        top, bottom = rng.uniform(0.1, 1.0, (2, 1, K))
+        low = ratios_at_zero(top, bottom, np.zeros(1), np.zeros(1), 1.0, *parts)[0]
+
+        def limit(rho, top=top[0], bottom=bottom[0], parts=parts):
+            return lower_limit(top - rho * bottom, *parts)
+
+        grid = np.geomspace(1e-6, 1e3, 4001)
+        signs = np.array([limit(rho) > 0.0 for rho in grid])
+        if signs[0] and (np.diff(signs.astype(int)) != 0).sum() == 1:
+            place = int(np.flatnonzero(~signs)[0])
+            root = brentq(limit, grid[place - 1], grid[place], xtol=1e-15, rtol=1e-15)
+            assert low == pytest.approx(root, rel=1e-11)
+        elif not limit(0.0) > 0.0:
+            assert low == 0.0
+
+
+def test_ends_where_there_is_no_root():
+    parts = (np.array([0.5]), np.array([2.0]), *np.zeros((2, 1, 1)), np.zeros((0, 0)))
+    one, nothing = np.ones((1, 1)), np.zeros((1, 1))
+    zero, known = np.zeros(1), np.ones(1)
+
+    def ratio(*arguments):
+        return ratios_at_zero(*arguments, *parts)[0]
+
+    # Of one mean square and itself nothing is uncertain.
+    assert ratio(4.0 * one, one, zero, zero, 1.0) == pytest.approx(4.0, rel=1e-14)
+    assert ratio(nothing, one, zero, zero, 1.0) == 0.0
+    assert ratio(-one, one, zero, zero, 1.0) == 0.0
+    assert ratio(one, nothing, zero, zero, 1.0) == np.inf
+    assert ratio(one, -one, zero, zero, -1.0) == np.inf
+    # What is known has no error, and what is not does: 2/[.5, 3] and [.5, 3]/2
+    assert ratio(nothing, one, 2.0 * known, zero, 1.0) == pytest.approx(2.0 / 3.0, rel=1e-14)
+    assert ratio(nothing, one, 2.0 * known, zero, -1.0) == pytest.approx(4.0, rel=1e-14)
+    assert ratio(one, nothing, zero, 2.0 * known, 1.0) == pytest.approx(0.25, rel=1e-14)
+    assert ratio(one, nothing, zero, 2.0 * known, -1.0) == pytest.approx(1.5, rel=1e-14)
+    assert ratio(nothing, nothing, 3.0 * known, known, 1.0) == pytest.approx(3.0, rel=1e-14)
+    # An upper limit that is infinite: the denominator may be as small as it likes.
+    endless = (parts[0], np.array([np.inf]), *parts[2:])
+    assert ratios_at_zero(nothing, one, known, zero, -1.0, *endless)[0] == pytest.approx(2.0)
+    assert ratios_at_zero(nothing, one, known, zero, 1.0, *endless)[0] == pytest.approx(0.0)
+    assert ratios_at_zero(one, nothing, zero, known, -1.0, *endless)[0] == np.inf
+
+
+def test_a_variance_below_zero_counts_as_zero():
+    """Its limit is the sum itself, with the sum's root."""
+    opposite = np.array([[0.0, -9.0], [-9.0, 0.0]])
+    parts = (np.full(2, 0.5), np.full(2, 0.5), opposite, np.zeros((2, 2)), np.zeros((0, 0)))
+    terms = np.array([[3.0, -2.0]])
+    np.testing.assert_allclose(lower_limits(terms, *parts), 1.0, rtol=1e-15)
+    top, bottom = np.array([[3.0, 0.0]]), np.array([[0.0, 2.0]])
+    none = np.zeros(1)
+    for sign in (1.0, -1.0):
+        found = ratios_at_zero(top, bottom, none, none, sign, *parts)
+        np.testing.assert_allclose(found, 1.5, rtol=1e-14)
