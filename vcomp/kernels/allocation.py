@@ -83,17 +83,17 @@ def _furthest_whole(a: float, b: float, limit: float, lo: float, hi: float, budg
     """Return the best whole size of one facet within the limit; nan if none is."""
     size = _furthest(a, b, limit, lo, hi, budget)
     if math.isnan(size):
-        return size
+        return float(size)
     step = 1.0 if budget else -1.0
     n = math.floor(size) if budget else math.ceil(size)
     # A quotient that should be whole may be off by rounding.
     beyond = min(max(n + step, lo), hi)
     near = abs(beyond - size) < 1e-6 * size
     if near and a + b * (beyond if budget else 1.0 / beyond) <= limit:
-        return beyond
+        return float(beyond)
     if a + b * (n if budget else 1.0 / n) <= limit:
-        return n
-    return min(max(n - step, lo), hi)
+        return float(n)
+    return float(min(max(n - step, lo), hi))
 
 
 @njit(cache=True, nogil=True)
@@ -108,7 +108,7 @@ def _reach(constraint: Any, limit: float, lo: Any, hi: Any, budget: bool, others
                 product *= others[j] if budget else 1.0 / others[j]
         a += constraint[mask] * product
         b += constraint[(1 << (m - 1)) + mask] * product
-    return _furthest_whole(a, b, limit, lo[0], hi[0], budget)
+    return float(_furthest_whole(a, b, limit, lo[0], hi[0], budget))
 
 
 @njit(cache=True, nogil=True)
@@ -134,7 +134,7 @@ def _pair_bound(o: Any, c: Any, limit: float, lo: Any, hi: Any, budget: bool, n:
     last = _furthest(c[0] + c[2] * to_c, c[1] + c[3] * to_c, limit, lo[1], hi[1], budget)
     if math.isnan(last):
         return math.inf
-    return o[0] + o[2] * to_o + (o[1] + o[3] * to_o) * (1.0 / last if budget else last)
+    return float(o[0] + o[2] * to_o + (o[1] + o[3] * to_o) * (1.0 / last if budget else last))
 
 
 @njit(cache=True, nogil=True)
@@ -206,7 +206,7 @@ def _log_slopes(
     for j in range(m):
         for k in range(m):
             bend[j, k] -= slope[j] * slope[k]
-    return value
+    return float(value)
 
 
 @njit(cache=True, nogil=True)
@@ -247,7 +247,7 @@ def _barrier(
         if not low[j] < x[j] < high[j]:
             return math.inf
         total -= math.log(x[j] - low[j]) + math.log(high[j] - x[j])
-    return total
+    return float(total)
 
 
 @njit(cache=True, nogil=True)
@@ -344,9 +344,9 @@ def _bound(
 ) -> float:
     """Return a bound below the least objective of m ≥ 2 facets; `best` gets the sizes near it."""
     if m > 2:
-        return _relaxed(o, c, m, limit, lo, hi, budget, best)
+        return float(_relaxed(o, c, m, limit, lo, hi, budget, best))
     value, best[0] = _pair_relaxed(o, c, limit, lo, hi, budget)
-    return value
+    return float(value)
 
 
 @njit(cache=True, nogil=True)
@@ -357,7 +357,7 @@ def _bound_at(at: Any, n: float, ends: Any, spare: Any, best: Any) -> float:
         return math.inf
     _fix_first(o, m, 1.0 / n if budget else n, spare[0])
     _fix_first(c, m, n if budget else 1.0 / n, spare[1])
-    return _bound(spare[0], spare[1], m - 1, limit, lo[1:], hi[1:], budget, best)
+    return float(_bound(spare[0], spare[1], m - 1, limit, lo[1:], hi[1:], budget, best))
 
 
 @njit(cache=True, nogil=True)
@@ -384,12 +384,12 @@ def _comes_before(
     if math.isinf(than[0]):
         return True
     if abs(value - than[0]) > _TIE * than[0]:
-        return value < than[0]
+        return bool(value < than[0])
     if abs(other - its) > _TIE * its:
         return other < its
     for j in order:
         if sizes[j] != than[1 + j]:
-            return sizes[j] < than[1 + j]
+            return bool(sizes[j] < than[1 + j])
     return False
 
 
@@ -417,7 +417,7 @@ def _keep(
 @njit(cache=True, nogil=True)
 def _threshold(found: FloatArray, near: float, ceiling: float) -> float:
     """Return the objective above which a design is of no interest."""
-    return min(found[-1, 0], found[0, 0] * (1.0 + near), ceiling) * (1.0 + 4.0 * _TIE)
+    return float(min(found[-1, 0], found[0, 0] * (1.0 + near), ceiling) * (1.0 + 4.0 * _TIE))
 
 
 @njit(cache=True, nogil=True)
