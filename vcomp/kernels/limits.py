@@ -138,7 +138,7 @@ def _crossing(
             low = t
         else:
             high = t
-        s = _step(T, V, q, V1, V2, low - t, high - t)
+        s: float = _step(T, V, q, V1, V2, low - t, high - t)
         if abs(s) <= _NEAR * t:
             return t + s
         if L == 0.0 or high - low <= _LAST_BIT * high:
@@ -162,10 +162,10 @@ def _step(T: float, V: float, q: float, V1: float, V2: float, low: float, high: 
     A, B, C = q * q - V2, 0.5 * V1 - T * q, (T - np.sqrt(V)) * (T + np.sqrt(V))
     # Of T² = 0 alone both roots are one, which rounding must not take away.
     D = B * B - A * C if V > 0.0 else 0.0
-    far = -(B + np.copysign(np.sqrt(max(D, 0.0)), B))
+    far: float = -(B + np.copysign(np.sqrt(max(D, 0.0)), B))
     if D < 0.0 or far == 0.0:
         return np.nan
-    s = C / far
+    s: float = C / far
     if low <= s <= high and T - q * s >= -_NEAR * abs(T):
         return s
     s = far / A if A != 0.0 else np.nan

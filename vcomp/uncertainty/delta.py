@@ -41,7 +41,7 @@ def standard_errors(
     """
     if cov is None:
         return np.full(len(gradient), np.nan)
-    variance: FloatArray = np.einsum("mk,kl,ml->m", gradient, cov, gradient)
+    variance: FloatArray = np.einsum("mk,mk->m", gradient @ cov, gradient)
     se = np.sqrt(np.where(variance >= 0, variance, np.nan))
     if unsure is None:
         return se
