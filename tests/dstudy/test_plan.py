@@ -144,12 +144,12 @@ def test_replicates_have_no_place_in_a_design():
 
 def test_a_nested_object_brings_what_it_is_nested_in():
     plan = make_plans(PER_DOCUMENT, object="doc")
-    assert (plan.object, plan.objects) == ("doc:topic", {"doc", "topic"})
+    assert (plan.object, plan.objects) == ("topic:doc", {"doc", "topic"})
     assert plan.facets == ("sys",)
     crossed = make_plans(CROSSED, "(p:i) x a", object="p")
     assert (crossed.objects, crossed.facets) == ({"p", "i"}, ("a",))
     with pytest.raises(
-        PlanError, match="'topic' is a part of the object of measurement doc:topic"
+        PlanError, match="'topic' is a part of the object of measurement topic:doc"
     ):
         make_plans(PER_DOCUMENT, object="doc", n={"topic": 3})
 

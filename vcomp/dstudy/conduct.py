@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.f_limits import combined_limits, f_intervals
+from vcomp.dstudy.f_limits import planned_limits
 from vcomp.dstudy.notes import study_notes
+from vcomp.dstudy.phi_lambda import NO_MEAN, phi_lambda, read_cuts
 from vcomp.dstudy.plan import DStudyPlan, make_plans
-from vcomp.dstudy.project import QUANTITIES, quantities, weights
+from vcomp.dstudy.project import (
+    PLANNED,
+    QUANTITIES,
+    planned_quantity,
+    quantities,
+    weights,
+)
 from vcomp.dstudy.study import DStudy
-from vcomp.exceptions import PlanError, check_alpha
-from vcomp.uncertainty.limits import FromComponents, IntervalSource, Limits
+from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.uncertainty.limits import FromComponents, IntervalSource
 
-__all__ = ["dstudy", "project"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["dstudy", "phi_lambda_table", "project", "quantity_table"]
 
 
 def dstudy(
@@ -147,15 +157,10 @@ def project(
     source = local if source is None else source
     made = quantities(weights(components, plan))
     columns = {name: q.values(local.taken.values) for name, q in made.items()}
-    by_f = f_intervals(components, plan, alpha, source.method)
     methods: dict[str, str] = {}
     said: list[str] = []
     for name in QUANTITIES:
-        f = by_f.get(name)
-        if f is not None and f.spoken.all():
-            found = Limits(f.low, f.high, f.method)
-        else:
-            found = combined_limits(source.limits(made[name], alpha), f)
+        found = planned_limits(name, made[name], components, plan, source, alpha)
         columns |= {
             f"{name}_se": local.standard_errors(made[name]),
             f"{name}_low": found.low,
@@ -167,3 +172,58 @@ def project(
     notes = study_notes(components, local.taken, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)
     return DStudy(plan, components, alpha, negative, columns, methods, notes, source)
+
+
+def quantity_table(study: DStudy, name: str) -> pd.DataFrame:
+    """Return one quantity of every plan; see :meth:`DStudy.quantity`.
+
+    Parameters
+    ----------
+    study : the D-study
+    name : of the quantity
+    """
+    if name not in PLANNED:
+        raise PlanError(
+            f"unknown quantity {name!r}{did_you_mean(str(name), PLANNED)}; a D-study has "
+            f"{', '.join(PLANNED)}"
+        )
+    q = planned_quantity(weights(study.components, study.plan), name)
+    local = FromComponents(study.components, negative=study.negative)
+    found = planned_limits(name, q, study.components, study.plan, study.source, study.alpha)
+    estimates = {
+        "estimate": local.values(q),
+        "se": local.standard_errors(q),
+        "low": found.low,
+        "high": found.high,
+    }
+    return study.sizes_table().assign(**estimates)
+
+
+def phi_lambda_table(study: DStudy, cut: Any) -> pd.DataFrame:
+    """Return Φ(λ) of every plan and cut score; see :meth:`DStudy.phi_lambda`.
+
+    Parameters
+    ----------
+    study : the D-study
+    cut : λ, one or several
+    """
+    cuts, mean = read_cuts(cut), study.mean or NO_MEAN
+    w = weights(study.components, study.plan)
+    beta = (mean.beta, mean.cov_beta)
+    local = FromComponents(study.components, "auto", study.negative, *beta)
+    source = local if isinstance(study.source, FromComponents) else study.source
+    rows = []
+    for plan in range(len(study.plan)):
+        for one in cuts:
+            made = phi_lambda(w.universe[plan], w.absolute[plan], mean, one)
+            found = source.limits(made, study.alpha)
+            ends = (float(found.low[0]), float(found.high[0]))
+            rows.append(
+                (one, float(local.values(made)[0]), float(local.standard_errors(made)[0]), *ends)
+            )
+    table = study.sizes_table()
+    repeated = table.loc[table.index.repeat(len(cuts))]
+    if study.plan.labels is None:
+        repeated = repeated.reset_index(drop=True)
+    columns = zip(("cut", "estimate", "se", "low", "high"), zip(*rows, strict=True), strict=True)
+    return repeated.assign(**{name: list(values) for name, values in columns})

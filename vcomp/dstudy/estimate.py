@@ -14,24 +14,20 @@ import numpy as np
 
 from vcomp import display
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.f_limits import f_intervals
+from vcomp.dstudy.f_limits import planned_limits
 from vcomp.dstudy.phi_lambda import MeanOfScores, phi_lambda, read_cuts
 from vcomp.dstudy.plan import DStudyPlan, make_plans
-from vcomp.dstudy.project import QUANTITIES, quantities, weights
+from vcomp.dstudy.project import PLANNED, planned_quantity, weights
 from vcomp.dstudy.requirement import check_requirement, required_size, requirement_ratio
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
 from vcomp.uncertainty import FromComponents, IntervalSource, Limits, Quantities, Smooth
 from vcomp.uncertainty.estimated import EstimatedQuantity
 from vcomp.uncertainty.expression import read_quantity
 from vcomp.uncertainty.function import smooth_of
-from vcomp.uncertainty.quantity import Form
 
 __all__ = ["DSTUDY_QUANTITIES", "Asked", "estimate_quantity"]
 
-DSTUDY_QUANTITIES = (
-    "universe_var", *QUANTITIES, "rel_sem", "abs_sem", "rel_signal_noise", "abs_signal_noise",
-    "Phi_lambda", "n",
-)  # fmt: skip
+DSTUDY_QUANTITIES = (*PLANNED, "Phi_lambda", "n")
 """Names of quantities that need a plan."""
 
 _OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
@@ -42,7 +38,7 @@ class Asked:
     """What is asked of a quantity beside its name; see :func:`estimate_quantity`."""
 
     design: str | None = None
-    object: str | None = None
+    object: str | Sequence[str] | None = None
     sizes: Mapping[str, Any] | None = None
     negative: str | None = None
     target: float | None = None
@@ -194,29 +190,9 @@ def _of_plan(
         w, cuts = weights(components, plan), read_cuts(asked.cut)
         made = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
         return _estimated(what, made, source, local, alpha)
-    name, form = _PLANNED[what]
-    q = quantities(weights(components, plan))[name]
-    if form == "share":
-        f = f_intervals(components, plan, alpha, source.method).get(name)
-        if f is not None and f.spoken.all():
-            source = _Fixed(Limits(f.low, f.high, f.method))
-    else:
-        q = Quantities(form, q.a, q.b)
-    return _estimated(what, q, source, local, alpha)
-
-
-_PLANNED: dict[str, tuple[str, Form]] = {
-    "universe_var": ("universe_var", "linear"),
-    "rel_err_var": ("rel_err_var", "linear"),
-    "abs_err_var": ("abs_err_var", "linear"),
-    "rel_sem": ("rel_err_var", "root"),
-    "abs_sem": ("abs_err_var", "root"),
-    "Erho2": ("Erho2", "share"),
-    "Phi": ("Phi", "share"),
-    "rel_signal_noise": ("Erho2", "ratio"),
-    "abs_signal_noise": ("Phi", "ratio"),
-}
-"""Which quantity of a D-study each is, and in what form."""
+    q = planned_quantity(weights(components, plan), what)
+    found = planned_limits(what, q, components, plan, source, alpha)
+    return _estimated(what, q, _Fixed(found), local, alpha)
 
 
 @dataclass(frozen=True, slots=True)

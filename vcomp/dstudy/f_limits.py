@@ -11,7 +11,8 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.two_way import two_way_plans, two_way_table
-from vcomp.uncertainty.limits import Limits
+from vcomp.uncertainty.limits import IntervalSource, Limits
+from vcomp.uncertainty.quantity import Quantities
 from vcomp.uncertainty.two_way import (
     ARTEAGA,
     FELDT,
@@ -21,7 +22,7 @@ from vcomp.uncertainty.two_way import (
     phi_of,
 )
 
-__all__ = ["FLimits", "combined_limits", "f_intervals"]
+__all__ = ["FLimits", "combined_limits", "f_interval", "planned_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +36,54 @@ class FLimits:
     n_replicates: int
 
 
-def f_intervals(
-    components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
-) -> dict[str, FLimits]:
-    """Return the intervals of Eρ² and Φ that a complete two-way table gives from F quantiles.
+def planned_limits(
+    name: str,
+    q: Quantities,
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    source: IntervalSource,
+    alpha: float,
+) -> Limits:
+    """Return intervals of what a D-study projects: from F quantiles where they can be.
 
     Parameters
     ----------
+    name : of the quantity, see :data:`~vcomp.dstudy.project.PLANNED`
+    q : the quantity in every plan
+    components : of the G-study
+    plan : of the D-study
+    source : of all other intervals
+    alpha : intervals have confidence 1 − alpha
+    """
+    by_f = f_interval(name, components, plan, alpha, source.method)
+    if by_f is not None and by_f.spoken.all():
+        return Limits(by_f.low, by_f.high, by_f.method)
+    return combined_limits(source.limits(q, alpha), by_f)
+
+
+def f_interval(
+    name: str, components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
+) -> FLimits | None:
+    """Return the intervals of Eρ² or Φ that a complete two-way table gives from F quantiles.
+
+    Parameters
+    ----------
+    name : of the quantity; none but Eρ² and Φ has these
     components : of the G-study
     plan : of the D-study
     alpha : intervals have confidence 1 − alpha
     method : that was asked for; none but ``"auto"`` and ``"f"`` takes these
     """
-    table = two_way_table(components, plan) if method in ("auto", "f") else None
+    asked = name in _F_INTERVALS and method in ("auto", "f")
+    table = two_way_table(components, plan) if asked else None
     spoken = two_way_plans(table, plan)
     # Below zero both limits may be; other intervals go on from there.
     if table is None or not spoken.any() or table.ms_rows <= table.ms_residual:
-        return {}
-    column = plan.facets.index(table.columns)
-    n = plan.sizes[:, column]
-    found = {}
-    for name, (interval, of, words) in _F_INTERVALS.items():
-        low, high = (of(end, n) for end in interval(table, alpha))
-        found[name] = FLimits(low, high, words, spoken, table.n_replicates)
-    return found
+        return None
+    interval, of, words = _F_INTERVALS[name]
+    n = plan.sizes[:, plan.facets.index(table.columns)]
+    low, high = (of(end, n) for end in interval(table, alpha))
+    return FLimits(low, high, words, spoken, table.n_replicates)
 
 
 _F_INTERVALS: dict[str, tuple[Any, Any, str]] = {

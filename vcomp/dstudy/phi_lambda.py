@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.uncertainty.quantity import Smooth
 
-__all__ = ["MeanOfScores", "phi_lambda", "read_cuts"]
+__all__ = ["NO_MEAN", "MeanOfScores", "phi_lambda", "read_cuts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +30,10 @@ class MeanOfScores:
     beta: FloatArray
     cov_beta: FloatArray
     is_mean: bool
+
+
+NO_MEAN = MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False)
+"""Of what has no known mean."""
 
 
 def phi_lambda(
@@ -97,11 +101,11 @@ def read_cuts(cut: Any) -> list[float]:
     >>> read_cuts([0.2, 0.3])
     [0.2, 0.3]
     """
-    several = isinstance(cut, Iterable) and not isinstance(cut, str) and getattr(cut, "ndim", 1)
+    several = isinstance(cut, Iterable) and not isinstance(cut, str) and np.ndim(cut) > 0  # type: ignore[arg-type]
     cuts = list(cut) if several else [cut]
     for one in cuts:
         if not isinstance(one, Real) or isinstance(one, bool) or not np.isfinite(float(one)):
-            raise PlanError(f"the cut score λ is a finite number, cut=…; not {one!r}")
+            raise PlanError(f"Φ(λ) needs the cut score λ as a finite number, cut=…; not {one!r}")
     if not cuts:
         raise PlanError("there is no cut score λ: cut= is empty")
     return [float(one) for one in cuts]

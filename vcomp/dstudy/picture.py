@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vcomp.dstudy.study import DStudy
     from vcomp.uncertainty import IntervalSource
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_phi_lambda"]
 
 _POINTS = 100
 """Points of a curve: more cannot be seen."""
@@ -69,6 +69,34 @@ def draw(
         xlabel=_label(plan, facet, others),
         ax=ax,
     )
+
+
+def draw_phi_lambda(study: DStudy, cut: Any, ax: Any | None) -> Any:
+    """Return the axes on which Φ(λ) is drawn; see :meth:`DStudy.plot_phi_lambda`.
+
+    Parameters
+    ----------
+    study : to draw
+    cut : scores λ, or None
+    ax : matplotlib axes, or None
+    """
+    mean = None if study.mean is None or not study.mean.is_mean else float(study.mean.beta[0])
+    if cut is None and mean is not None:
+        spread = 3.0 * math.sqrt(max(float(study.columns["universe_var"].max()), 0.0))
+        cut = np.linspace(mean - spread, mean + spread, _POINTS)
+    table = study.phi_lambda(cut)
+    sizes = study.sizes_table()
+    labels = study.plan.labels or [_sized(row) for row in sizes.to_dict("records")]
+    n = len(table) // len(labels)
+    curves = {name: table.iloc[k * n : (k + 1) * n] for k, name in enumerate(labels)}
+    return plots.cut_scores(curves, mean=mean, alpha=study.alpha, ax=ax)
+
+
+def _sized(sizes: Mapping[Any, float]) -> str:
+    from vcomp import display
+    from vcomp.plots.canvas import escaped
+
+    return ", ".join(f"{escaped(f)} = {display.count(n)}" for f, n in sizes.items())
 
 
 def _horizontal(plan: DStudyPlan, x: str | None) -> str:

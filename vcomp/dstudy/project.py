@@ -15,13 +15,15 @@ from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design
 from vcomp.exceptions import PlanError
 from vcomp.notation import Design
-from vcomp.uncertainty.quantity import Quantities
+from vcomp.uncertainty.quantity import Form, Quantities
 
 __all__ = [
+    "PLANNED",
     "QUANTITIES",
     "Composition",
     "Weights",
     "composition",
+    "planned_quantity",
     "quantities",
     "sampling_fractions",
     "weights",
@@ -29,6 +31,20 @@ __all__ = [
 
 QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")
 """What a D-study estimates with a standard error and an interval."""
+
+
+PLANNED: dict[str, tuple[str, Form]] = {
+    "universe_var": ("universe_var", "linear"),
+    "rel_err_var": ("rel_err_var", "linear"),
+    "abs_err_var": ("abs_err_var", "linear"),
+    "Erho2": ("Erho2", "share"),
+    "Phi": ("Phi", "share"),
+    "rel_sem": ("rel_err_var", "root"),
+    "abs_sem": ("abs_err_var", "root"),
+    "rel_signal_noise": ("Erho2", "ratio"),
+    "abs_signal_noise": ("Phi", "ratio"),
+}
+"""What a D-study projects: made of which of :func:`quantities`, and in what form."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +162,25 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     sampled = _products(sampling_fractions(plan), made.divides)
     absolute = inverse * (1.0 - sampled)
     return Weights(inverse * sampled * made.has_object, absolute * made.has_object, absolute)
+
+
+def planned_quantity(w: Weights, name: str) -> Quantities:
+    """Return one of :data:`PLANNED` in every plan.
+
+    Parameters
+    ----------
+    w : of m plans
+    name : such as ``"rel_sem"``, √σ²(δ)
+
+    Examples
+    --------
+    >>> w = Weights(np.array([[1.0, 0.0]]), np.array([[0.0, 0.1]]), np.array([[0.0, 0.1]]))
+    >>> planned_quantity(w, "rel_signal_noise").values(np.array([3.0, 10.0]))
+    array([3.])
+    """
+    of, form = PLANNED[name]
+    made = quantities(w)[of]
+    return Quantities(form, made.a, made.b)
 
 
 def sampling_fractions(plan: DStudyPlan) -> FloatArray:

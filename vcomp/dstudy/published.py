@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE, RESIDUAL, VarianceComponents
 from vcomp.dstudy.conduct import dstudy
 from vcomp.dstudy.estimate import Asked, estimate_quantity
-from vcomp.dstudy.phi_lambda import MeanOfScores
+from vcomp.dstudy.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.dstudy.plan import gstudy_design
 from vcomp.dstudy.sizes import positive_size
 from vcomp.dstudy.study import DStudy
@@ -37,6 +37,7 @@ class PublishedComponents:
     Attributes
     ----------
     components : with the design that their names tell
+    mean : of the scores, where it is known
 
     Examples
     --------
@@ -46,12 +47,17 @@ class PublishedComponents:
     """
 
     components: VarianceComponents
+    mean: MeanOfScores = NO_MEAN
 
     def dstudy(
         self,
         design: str | None = None,
         *,
-        object: str | None = None,  # noqa: A002 - the word of the field
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
+        layout: Any = None,
         sizes: Mapping[str, Any] | None = None,
         alpha: float = 0.05,
         negative: str = "zero",
@@ -63,7 +69,11 @@ class PublishedComponents:
         Parameters
         ----------
         design : in Brennan's notation, such as ``"p x (a:i)"``; the published one if None
-        object : the object of measurement
+        object : the object of measurement, a facet or several
+        fixed : facets whose planned levels are the whole universe
+        universe : N' of facets with finite universes
+        within : facets of the object within whose levels objects are compared
+        layout : planned observations, instead of sizes
         sizes : like `n`, for facets whose names are no Python names or those of other parameters
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` takes negative components as zero, ``"keep"`` as they are
@@ -90,16 +100,21 @@ class PublishedComponents:
         2  0.957  0.979
         3  0.960  0.981
         """
-        return dstudy(
+        made = dstudy(
             self.components,
             design,
             object=object,
+            fixed=fixed,
+            universe=universe,
+            within=within,
+            layout=layout,
             sizes=sizes,
             alpha=alpha,
             negative=negative,
             method=method,
             **n,
         )
+        return replace(made, mean=self.mean)
 
     def estimate(
         self,
@@ -108,7 +123,10 @@ class PublishedComponents:
         alpha: float = 0.05,
         method: str = "auto",
         design: str | None = None,
-        object: str | None = None,  # noqa: A002 - the word of the field
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
         sizes: Mapping[str, Any] | None = None,
         negative: str | None = None,
         target: float | None = None,
@@ -119,8 +137,8 @@ class PublishedComponents:
     ) -> EstimatedQuantity:
         """Return a quantity with its standard error and interval, where cov is known.
 
-        See :meth:`vcomp.results.inference.Inference.estimate`; profiles, bootstrap and Φ(λ) need
-        the data, and are not there.
+        See :meth:`vcomp.results.inference.Inference.estimate`; profiles and bootstrap need the
+        data, and are not there.
 
         Examples
         --------
@@ -129,13 +147,25 @@ class PublishedComponents:
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
         asked = Asked(
-            design, object, {**(sizes or {}), **n}, negative, target, coefficient, facet, cut
+            design,
+            object,
+            {**(sizes or {}), **n},
+            negative,
+            target,
+            coefficient,
+            facet,
+            cut,
+            fixed,
+            universe,
+            within,
         )
         return estimate_quantity(
             self.components,
             what,
-            lambda policy: FromComponents(self.components, method, policy),
-            MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False),
+            lambda policy: FromComponents(
+                self.components, method, policy, self.mean.beta, self.mean.cov_beta
+            ),
+            self.mean,
             asked,
             alpha,
         )
@@ -192,6 +222,7 @@ def from_components(
     values: Mapping[str, float],
     cov: Any = None,
     sizes: Mapping[str, float] | None = None,
+    mean: float | None = None,
 ) -> PublishedComponents:
     """Return published variance components, ready for D-studies.
 
@@ -206,6 +237,8 @@ def from_components(
     cov : their covariance matrix: a data frame by name, or an array in the order of `values`; nan
         for a component without a standard error
     sizes : of the G-study, for each facet within those that it is nested in
+    mean : of all scores of the G-study, for decisions by a cut score; its error variance is that
+        of a balanced G-study with these `sizes`
 
     Raises
     ------
@@ -243,7 +276,24 @@ def from_components(
         nested_in=nested_in,
         sizes=_gstudy_sizes(sizes or {}, nested_in),
     )
-    return PublishedComponents(components)
+    return PublishedComponents(components, _mean(mean, components))
+
+
+def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
+    """Return the mean of the scores with the error variance of a balanced G-study."""
+    if mean is None:
+        return NO_MEAN
+    if not isinstance(mean, Real) or isinstance(mean, bool) or not math.isfinite(mean):
+        raise PlanError(f"the mean of the scores is a finite number, not {mean!r}")
+    unknown = [f for f in components.facet_names if f not in components.sizes]
+    if unknown:
+        raise PlanError(
+            f"the error of the mean depends on all sizes of the G-study; sizes= has none of "
+            f"{', '.join(unknown)}"
+        )
+    n = [math.prod(components.sizes[f] for f in facets) for facets in components.facets]
+    variance = max(float(components.values @ (1.0 / np.array(n))), 0.0)
+    return MeanOfScores(np.array([float(mean)]), np.array([[variance]]), is_mean=True)
 
 
 def _terms(names: Sequence[str]) -> list[frozenset[str]]:

@@ -97,8 +97,8 @@ def required_size(
 ) -> Requirement:
     """Return the size of `facet` at which `coefficient` reaches `target`.
 
-    The error variance is A + B/n in the size n of the facet (in a finite universe A is less by
-    B/N', so that nothing is left of both at n = N'), all others held at the sizes of the
+    The error variance is A + B/n in the size n of the facet (of a finite universe A is negative
+    where all levels leave no error), all others held at the sizes of the
     first plan (of the G-study's own plan at the G-study's sizes, not at the effective ones), so
     n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size reaches the target
     when A alone is too much. The interval is that of the F quantiles in a two-way design;
@@ -150,7 +150,12 @@ def required_size(
     elif b.any():
         found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
         ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
-    return Requirement(coefficient, target, facet, n, *ends, alpha, held, method, why)
+    largest = plan.universe.sizes.get(facet, math.inf)
+    if n > largest and not why:
+        why = f"not even all {display.count(largest)} levels of {facet} are enough."
+    # What is more than there are cannot be had.
+    n, low, high = (math.inf if size > largest else size for size in (n, *ends))
+    return Requirement(coefficient, target, facet, n, low, high, alpha, held, method, why)
 
 
 def check_requirement(plan: DStudyPlan, target: float, coefficient: str, facet: str | None) -> str:

@@ -10,8 +10,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
+from vcomp.dstudy.phi_lambda import MeanOfScores
 from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.requirement import Requirement, required_size
+from vcomp.exceptions import PlanError
 from vcomp.uncertainty.limits import IntervalSource
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class DStudy:
     interval_methods : quantity → how its interval was made; those without one are missing
     notes : what a reader should know of these numbers
     source : what gave the intervals
+    mean : of the scores, for decisions by a cut score; None where it is not known
 
     Examples
     --------
@@ -53,6 +56,7 @@ class DStudy:
     interval_methods: Mapping[str, str]
     notes: tuple[str, ...]
     source: IntervalSource
+    mean: MeanOfScores | None = None
 
     @property
     def table(self) -> pd.DataFrame:
@@ -69,11 +73,158 @@ class DStudy:
         >>> list(from_components({"p": 0.5, "i:p": 1.0}).dstudy(i=10).table.columns[:6])
         ['i', 'universe_var', 'rel_err_var', 'abs_err_var', 'Erho2', 'Phi']
         """
+        return self.sizes_table().assign(**self.columns)
+
+    def sizes_table(self) -> pd.DataFrame:
+        """Return the sizes of the facets alone, one row a plan."""
         import pandas as pd
 
         labels = self.plan.labels
         index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
-        return pd.DataFrame({**self._sizes(), **self.columns}, index=index)
+        columns = zip(self.plan.facets, self.plan.sizes.T, strict=True)
+        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in columns}, index=index)
+
+    def quantity(self, name: str) -> pd.DataFrame:
+        """Return one quantity of every plan with its standard error and interval.
+
+        Parameters
+        ----------
+        name : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
+            ``"rel_sem"`` √σ²(δ), ``"abs_sem"`` √σ²(Δ) (standard errors of measurement),
+            ``"rel_signal_noise"`` σ²(τ)/σ²(δ) or ``"abs_signal_noise"`` σ²(τ)/σ²(Δ)
+
+        Returns
+        -------
+        pandas.DataFrame
+            The sizes of the facets, then ``estimate``, ``se``, ``low`` and ``high``; nan where it
+            is not defined or there is none.
+
+        Raises
+        ------
+        PlanError
+            If the name is not one of these.
+        EstimationError
+            If the method of the intervals has none for it.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, eq. 2.41 for signal-noise ratios.
+
+        Examples
+        --------
+        >>> from vcomp.dstudy import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 40])
+        >>> study.quantity("abs_sem")[["i", "estimate"]].round(3)
+            i  estimate
+        0  10     0.346
+        1  40     0.173
+        """
+        from vcomp.dstudy.conduct import quantity_table
+
+        return quantity_table(self, name)
+
+    def phi_lambda(self, cut: Any) -> pd.DataFrame:
+        """Return Φ(λ), the index of dependability of decisions by a cut score.
+
+        Parameters
+        ----------
+        cut : one cut score λ or several, on the scale of the scores; the λ-curve is drawn by
+            :meth:`plot_phi_lambda`
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for every plan and cut score: the sizes, ``cut``, ``estimate``, ``se``, ``low``
+            and ``high``, intervals by the method of the D-study where it has one of such a
+            function, else by the delta method.
+
+        Raises
+        ------
+        PlanError
+            If a cut score is not a finite number, or the mean of the scores is not known.
+
+        References
+        ----------
+        Brennan and Kane (1977), Journal of Educational Measurement 14, 277-289; Brennan (2001),
+        Generalizability Theory, eq. 2.54 and fig. 2.1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> study = res.dstudy(topic=6)
+        >>> study.phi_lambda([0.5, 0.724])[["topic", "cut", "estimate"]].round(3)
+           topic    cut  estimate
+        0      6  0.500     0.976
+        1      6  0.724     0.871
+        """
+        from vcomp.dstudy.conduct import phi_lambda_table
+
+        return phi_lambda_table(self, cut)
+
+    def plot_phi_lambda(self, cut: Any = None, ax: Any | None = None) -> Any:
+        """Draw Φ(λ) over the cut score, with its interval, a curve a plan.
+
+        Parameters
+        ----------
+        cut : cut scores of the curve; if None, from three standard deviations of the universe
+            score below the mean to three above
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            As :meth:`phi_lambda`, or if there are more plans than curves can be told apart.
+        VcompError
+            matplotlib is not installed.
+        """
+        from vcomp.dstudy.picture import draw_phi_lambda
+
+        return draw_phi_lambda(self, cut, ax)
+
+    def effects(self, plan: int = 0) -> pd.DataFrame:
+        """Return what the error variances of one plan are made of.
+
+        Parameters
+        ----------
+        plan : number of the plan, the row of :attr:`table`
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row an effect of the D-design, by its facets: the ``components`` of the G-study that
+            go to it, their sum ``variance``, the number ``n`` of levels that it is averaged over,
+            and its parts of ``universe_var``, ``rel_err_var`` and ``abs_err_var``, which add up
+            to those of the table.
+
+        Raises
+        ------
+        PlanError
+            If there is no such plan.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, chap. 4.
+
+        Examples
+        --------
+        >>> from vcomp.dstudy import from_components
+        >>> published = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
+        >>> published.dstudy("i:p", object="p", i=10).effects().drop(columns="abs_err_var")
+               components  variance     n  universe_var  rel_err_var
+        effect
+        p               p       0.5   1.0           0.5         0.00
+        i:p  i + Residual       1.2  10.0           0.0         0.12
+        """
+        from vcomp.dstudy.effects import effects_table
+
+        if plan not in range(len(self.plan)):
+            raise PlanError(f"there is no plan {plan!r}: they are 0 to {len(self.plan) - 1}")
+        return effects_table(self.components, self.plan, self.negative, plan)
 
     def required(
         self, target: float = 0.95, coefficient: str = "Erho2", facet: str | None = None
@@ -178,10 +329,6 @@ class DStudy:
         from vcomp.dstudy.picture import draw
 
         return draw(self, x, coefficient, ax, target)
-
-    def _sizes(self) -> dict[str, Any]:
-        columns = zip(self.plan.facets, self.plan.sizes.T, strict=True)
-        return {facet: _whole(sizes) for facet, sizes in columns}
 
     def __str__(self) -> str:
         return str(self.summary())

@@ -8,8 +8,11 @@ estimated here.
 from vcomp.plots.canvas import pyplot
 from vcomp.plots.caterpillar import effects
 from vcomp.plots.coefficients import dstudy
+from vcomp.plots.cut_scores import cut_scores
 from vcomp.plots.dots import components
 from vcomp.plots.histogram import replicates
+from vcomp.plots.items import items
+from vcomp.plots.subsampling import subsets
 from vcomp.plots.zeta import profile
 
-__all__ = ["components", "dstudy", "effects", "profile", "pyplot", "replicates"]
+__all__ = ["components", "cut_scores", "dstudy", "effects", "items", "profile", "pyplot", "replicates", "subsets"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vcomp.components import REPLICATE, VarianceComponents
@@ -42,7 +43,11 @@ class Decisions(Inference):
         self,
         design: str | None = None,
         *,
-        object: str | None = None,  # noqa: A002 - the word of the field
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
+        layout: Any = None,
         sizes: Mapping[str, Any] | None = None,
         alpha: float = 0.05,
         negative: str = "zero",
@@ -54,10 +59,17 @@ class Decisions(Inference):
         Parameters
         ----------
         design : in Brennan's notation, ``"p x (a:i)"``; the G-study's own if None
-        object : the object of measurement; if None, the first facet without a size
-        sizes, **n : for each facet one size or several, ``topic=[25, 50]``; all combinations are
-            planned. A facet without a size takes the G-study's. Without any size the plan is the
-            G-study's own, with the exact effective sizes of unbalanced data
+        object : the object of measurement, a facet or several (``"doctor:patient"``); if None,
+            the first facet without a size
+        fixed : facets whose planned levels are the whole universe of generalization
+        universe : N' of facets with finite universes, ``{"topic": 500}``
+        within : facets of the object within whose levels objects are compared
+        layout : instead of sizes a table of the planned observations, or several by name, see
+            :func:`vcomp.dstudy.dstudy`
+        sizes, **n : for each facet one size or several, ``topic=[25, 50]``, or
+            :class:`vcomp.dstudy.Counts`; all combinations are planned. A facet without a size
+            takes the G-study's. Without any size the plan is the G-study's own, with the exact
+            effective sizes of unbalanced data
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` takes negative components as zero, ``"keep"`` as estimated
         method : of the intervals, as in :meth:`conf_int`. ``"auto"`` takes Eρ² and Φ of a complete
@@ -67,8 +79,8 @@ class Decisions(Inference):
         Raises
         ------
         PlanError
-            If a facet is not known, a size is not positive, or the design needs components that
-            the G-study cannot tell apart.
+            If a facet is not known, a size is not positive or larger than its universe, or the
+            design needs components that the G-study cannot tell apart.
 
         Examples
         --------
@@ -79,16 +91,21 @@ class Decisions(Inference):
         0      3  0.809  0.772
         1      6  0.895  0.871
         """
-        return dstudy(
+        made = dstudy(
             self.components,
             design,
             object=object,
+            fixed=fixed,
+            universe=universe,
+            within=within,
+            layout=layout,
             sizes=sizes,
             alpha=alpha,
             negative=negative,
             method=self.interval_source(method, negative),
             **n,
         )
+        return replace(made, mean=self._mean_of_scores())
 
     def universe_scores(
         self,

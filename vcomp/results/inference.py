@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vcomp.dstudy.estimate import Asked, MeanOfScores, estimate_quantity
+from vcomp.dstudy.estimate import Asked, estimate_quantity
+from vcomp.dstudy.phi_lambda import MeanOfScores
 from vcomp.resampling import Replicates, parametric_bootstrap
 from vcomp.results import tables
 from vcomp.results.crosscheck import CrossCheck, crosscheck
@@ -74,7 +75,10 @@ class Inference(FittedComponents):
         alpha: float = 0.05,
         method: IntervalMethod = "auto",
         design: str | None = None,
-        object: str | None = None,  # noqa: A002 - the word of the field
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
         sizes: Mapping[str, Any] | None = None,
         negative: str | None = None,
         target: float | None = None,
@@ -103,7 +107,8 @@ class Inference(FittedComponents):
         alpha : the interval has confidence 1 − alpha
         method : of the interval, as in :meth:`conf_int`; functions have ``"wald"``, ``"log"``,
             ``"profile"`` and ``"bootstrap"``
-        design, object, sizes, **n : the plan of a D-study, as in :meth:`dstudy`
+        design, object, fixed, universe, within, sizes, **n : the plan of a D-study, as in
+            :meth:`dstudy`
         negative : take negative estimates as ``"zero"``, as D-studies do, or ``"keep"`` them
 
         Raises
@@ -124,17 +129,30 @@ class Inference(FittedComponents):
         True
         """
         asked = Asked(
-            design, object, {**(sizes or {}), **n}, negative, target, coefficient, facet, cut
+            design,
+            object,
+            {**(sizes or {}), **n},
+            negative,
+            target,
+            coefficient,
+            facet,
+            cut,
+            fixed,
+            universe,
+            within,
         )
-        estimate, design_columns = self._record.estimate, self._record.exog_names
         return estimate_quantity(
             self._record.components,
             what,
             lambda policy: self.interval_source(method, policy),
-            MeanOfScores(estimate.beta, estimate.cov_beta, design_columns == ("Intercept",)),
+            self._mean_of_scores(),
             asked,
             alpha,
         )
+
+    def _mean_of_scores(self) -> MeanOfScores:
+        estimate, columns = self._record.estimate, self._record.exog_names
+        return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
 
     def gstudy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row a component: estimate, se, ci_low, ci_high and percent.
