@@ -1,4 +1,8 @@
-"""VarianceComponents → DStudy over a grid of plans, against the formula in plain numpy."""
+"""VarianceComponents → DStudy over a grid of plans, against the formula in plain numpy.
+
+The large grids are of fits whose components are estimated with their covariance, so that every
+plan has four standard errors and four intervals; the yardstick has no more than the estimates.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Report, Settings, agree, best_of
+import vcomp
+from benchmarks.common import FULL_MODEL, Report, Settings, agree, best_of, nested
+from benchmarks.perdoc import SMALL, perdoc
 from vcomp.dstudy import DStudy, PublishedComponents, from_components
 
 # Bodoff & Li (2007), Table 1: participants × queries × assessors.
@@ -32,6 +38,27 @@ def run(report: Report, settings: Settings) -> None:
     study = _plan(uncertain, sizes)
     seconds = best_of(lambda: study.table, settings.repeat)
     report("table", seconds, "numpy, variances and coefficients", peer_seconds)
+    _large(report, settings)
+
+
+def _large(report: Report, settings: Settings) -> None:
+    """Time a hundred thousand plans of fits, with standard errors and intervals."""
+    side = 100 if settings.quick else 316
+    sizes, half = range(1, side + 1), range(1, side // 2 + 1)
+    report.section(f"project, {side**2:,} plans of fits, with SEs and intervals")
+    peer_seconds = best_of(lambda: _coefficients(np.arange(1, side + 1)), settings.repeat)
+    crossed = nested(20, 6, 15, 15, balanced=True)[["score", "p", "a", "i"]]
+    three = "score ~ (1|p) + (1|i) + (1|a) + (1|p:i) + (1|p:a) + (1|i:a)"
+    for method in ("reml", "anova"):
+        res = vcomp.fit(three, crossed, method=method)
+        seconds = best_of(partial(res.dstudy, object="p", i=sizes, a=sizes), settings.repeat)
+        name = f"p × i × a, 7 components, {method.upper()}"
+        report(name, seconds, "numpy, variances and coefficients", peer_seconds)
+    res = vcomp.fit(FULL_MODEL, perdoc(SMALL, n_topics=10))
+    plan = partial(res.dstudy, object="p", i=sizes, a=half, d=[10, 20])
+    seconds = best_of(plan, settings.repeat)
+    name = "p × a × (d:i), 11 components, REML"
+    report(name, seconds, "numpy, variances and coefficients", peer_seconds)
 
 
 def _plan(source: PublishedComponents, sizes: Any) -> DStudy:
