@@ -103,10 +103,14 @@ class SplitHalf:
                 [display.coefficient(x) for x in (frame[n].mean(), *frame[n].quantile(shares))]
                 for n in names
             ]
-        table = display.simple_table(cells, headers, title=title, stubs=[SYMBOLS[n] for n in names])
+        table = display.simple_table(
+            cells, headers, title=title, stubs=[SYMBOLS[n] for n in names]
+        )
         last = f"Cronbach's α of the same scores: {display.coefficient(self.alpha)}"
-        last += ", the mean of Raju's coefficient over all splits." if unequal else (
-            ", the mean of Flanagan and Rulon's coefficient over all splits."
+        last += (
+            ", the mean of Raju's coefficient over all splits."
+            if unequal
+            else (", the mean of Flanagan and Rulon's coefficient over all splits.")
         )
         return display.summary([table], [f"Halves: {self.how}.", last, *self.notes])
 
@@ -195,10 +199,9 @@ def split_half(
     parts, how = _splits(matrix, split, n_splits, rng)
     table, n_without = _table(matrix.values, parts)
     if n_without:
-        notes += (
-            f"In {display.count(n_without)} of {display.count(len(table))} splits a half has no "
-            "variance, or is the opposite of the other: there is no coefficient from r.",
-        )
+        why = "a half has no variance, or is the opposite of the other"
+        splits = f"{display.count(n_without)} of {display.count(len(table))} splits"
+        notes += (f"In {splits} {why}: there is no coefficient from r.",)
     D = matrix.values - matrix.values.mean(axis=0)
     total = float(D.sum(axis=1).var(ddof=1))
     halves = None
@@ -224,9 +227,7 @@ def _complete(matrix: ItemScores, missing: str) -> tuple[ItemScores, tuple[str, 
     n_missing = matrix.n_missing
     if not n_missing:
         return matrix, ()
-    there = (
-        f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
-    )
+    there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
     if missing == "raise":
         raise DataError(
             f"{there}, and halves are not the same items for all objects; missing='listwise' "
@@ -271,7 +272,7 @@ def _splits(
 
 
 def _all_halves(k: int) -> Iterator[tuple[int, ...]]:
-    """Yield the larger halves; of equal ones those with the first item, as halves have no order."""
+    """Yield the larger halves; of equal ones that with the first item: halves have no order."""
     if k % 2:
         yield from combinations(range(k), (k + 1) // 2)
     else:

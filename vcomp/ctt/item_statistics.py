@@ -149,8 +149,10 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
 def _paired(
     d: FloatArray, other: FloatArray, used: BoolArray, highest: float
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return variances of columns, correlations with columns of others, and which others have no
-    variance, from the rows that are used."""
+    """Return variances of `d`, correlations with `other`, and where that has no variance.
+
+    All by column, from the rows that are used.
+    """
     n = used.sum(axis=0).astype(float)
     some = np.maximum(n, 1.0)
     a = np.where(used, d - np.where(used, d, 0.0).sum(axis=0) / some, 0.0)
@@ -165,7 +167,8 @@ def _paired(
 def _correlation(covariance: FloatArray, v_a: FloatArray, v_b: FloatArray) -> FloatArray:
     below = np.sqrt(v_a) * np.sqrt(v_b)
     r = np.divide(covariance, below, out=np.full_like(below, np.nan), where=below > 0.0)
-    return np.clip(r, -1.0, 1.0)
+    bounded: FloatArray = np.clip(r, -1.0, 1.0)
+    return bounded
 
 
 def _without_each(variances: FloatArray, of_rest: FloatArray) -> FloatArray:

@@ -57,6 +57,10 @@ class ItemScores:
         """Return some of the objects."""
         return replace(self, values=self.values[keep], objects=self.objects[keep])
 
+    def with_scores(self) -> ItemScores:
+        """Return the objects that have a score at all."""
+        return self.rows(np.asarray(~np.isnan(self.values).all(axis=1)))
+
 
 def read_scores(
     scores: ScoresOfItems,
@@ -112,7 +116,7 @@ def complete_rows(matrix: ItemScores) -> ItemScores:
     DataError
         If fewer than two do.
     """
-    complete = ~np.isnan(matrix.values).any(axis=1)
+    complete = np.asarray(~np.isnan(matrix.values).any(axis=1))
     if complete.sum() < 2:
         empty = np.isnan(matrix.values).all(axis=0)
         why = ""
@@ -184,9 +188,7 @@ def _numbers_of(frame: pd.DataFrame, advice: str) -> FloatArray:
     if not converted:
         return frame.to_numpy(dtype=float, na_value=np.nan)
     columns = [
-        converted[j]
-        if j in converted
-        else frame.iloc[:, j].to_numpy(dtype=float, na_value=np.nan)
+        converted[j] if j in converted else frame.iloc[:, j].to_numpy(dtype=float, na_value=np.nan)
         for j in range(frame.shape[1])
     ]
     return np.column_stack(columns)

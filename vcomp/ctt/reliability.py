@@ -124,10 +124,12 @@ class Reliability:
         statsmodels.iolib.summary.Summary
         """
         rows = []
-        for name, row in zip(self.coefficients, self.table.itertuples(), strict=True):
-            if not math.isnan(row.estimate):
-                ends = display.coefficient_interval(row.low, row.high)
-                rows.append((SYMBOLS[name], display.coefficient(row.estimate), ends))
+        own = {"alpha", "KR20"}
+        for name, value in self.coefficients.items():
+            if not math.isnan(value):
+                interval = display.coefficient_interval(self.alpha_low, self.alpha_high)
+                ends = interval if name in own else ""
+                rows.append((SYMBOLS[name], display.coefficient(value), ends))
         rows.append(("standard error of the total", display.number(self.sem_total), ""))
         rows.append(("standard error of the mean score", display.number(self.sem_mean), ""))
         title = (
@@ -267,7 +269,7 @@ def reliability(
         left_out = len(matrix.objects) - len(kept.objects)
         words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
         return _of_complete(kept, alpha, n_missing, words)
-    matrix = matrix.rows(~np.isnan(matrix.values).all(axis=1))
+    matrix = matrix.with_scores()
     empty = np.isnan(matrix.values).all(axis=0)
     if empty.any():
         raise DataError(
@@ -371,6 +373,12 @@ def _of_components(matrix: ItemScores, alpha: float, n_missing: int, there: str)
     value, as_tested = (float(x) for x in share.values(components.values))
     limits = source.limits(share, alpha)
     residual = float(components.values[-1])
+    as_they_are = (
+        f"Objects have {display.count(typical)} items each (harmonic mean of "
+        f"{display.count(per_object.min())} to {display.count(per_object.max())}): their mean "
+        "scores, adjusted for which items they have, have Eρ² = "
+        f"{display.coefficient(as_tested)}."
+    )
     others = [name for name in SYMBOLS if name not in ("alpha", *_BINARY)]
     return Reliability(
         alpha=value,
@@ -388,11 +396,5 @@ def _of_components(matrix: ItemScores, alpha: float, n_missing: int, there: str)
         missing=f"{there}: α is of variance components by REML, for all {display.count(k)} items.",
         interval_method=limits.method,
         significance=alpha,
-        notes=(
-            f"Objects have {display.count(typical)} items each (harmonic mean of "
-            f"{display.count(per_object.min())} to {display.count(per_object.max())}): their mean "
-            f"scores, adjusted for which items they have, have Eρ² = "
-            f"{display.coefficient(as_tested)}.",
-            *(f"Interval: {note}." for note in limits.notes),
-        ),
+        notes=(as_they_are, *(f"Interval: {note}." for note in limits.notes)),
     )

@@ -1,0 +1,417 @@
+"""Item analysis: which items a test would be better without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.ctt.covariances import ItemCovariances, from_pairs, pair_counts
+from vcomp.ctt.item_statistics import ItemStatistics, of_available, of_complete
+from vcomp.ctt.matrix import (
+    ItemScores,
+    ScoresOfItems,
+    check_choice,
+    complete_rows,
+    read_scores,
+)
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ItemAnalysis", "item_analysis"]
+
+_SHOWN = 25
+"""Items that a summary shows, unless more are flagged; never more than twice as many."""
+
+_DECIMALS = 6
+
+_RISE = 1e-12
+"""Alpha that rises by less does so by rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ItemAnalysis:
+    """A row an item, those to look at first; ``print`` it.
+
+    Columns and rows are those of :attr:`table`: ``analysis["item_rest"]``, ``len(analysis)``.
+
+    Attributes
+    ----------
+    table : index ``item``, with the columns
+
+        ``n``
+            number of scores
+        ``difficulty``
+            mean score: an easy item has a high one
+        ``share_of_range``
+            where a range was given, the mean as a share of it
+        ``variance``
+            of the scores, with n − 1
+        ``item_total``
+            correlation with the total, of which the item is a part
+        ``item_rest``
+            correlation with the total of the other items (corrected item-total correlation)
+        ``alpha_if_dropped``, ``alpha_change``
+            Cronbach's alpha without the item, and its difference from that of all items
+        ``flagged``, ``reason``
+            whether there is something to look at, and what; also why a number is nan
+    alpha : Cronbach's alpha of all items; nan where it cannot be estimated
+    n_objects, n_items : that were analysed
+    low : items with a lower item-rest correlation are flagged
+    missing : how missing cells were treated, in words; empty where there are none
+    notes : what a reader should know of these numbers
+    """
+
+    table: pd.DataFrame
+    alpha: float
+    n_objects: int
+    n_items: int
+    low: float
+    missing: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def flagged(self) -> pd.DataFrame:
+        """The rows of the flagged items."""
+        rows: pd.DataFrame = self.table[self.table["flagged"]]
+        return rows
+
+    @property
+    def columns(self) -> pd.Index:
+        """Names of the columns."""
+        return self.table.columns
+
+    def __getitem__(self, column: str) -> pd.Series:
+        return self.table[column]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def summary(self, max_items: int = _SHOWN) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Parameters
+        ----------
+        max_items : rows that are shown at most, the flagged ones first
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        frame = self.table.iloc[: max(int(max_items), 0)]
+        cells = {"n": [display.count(n) for n in frame["n"]]}
+        cells["difficulty"] = display.fixed(frame["difficulty"], significant=3)
+        if "share_of_range" in frame:
+            cells["of range"] = [display.percent(x) for x in frame["share_of_range"]]
+        cells["variance"] = display.fixed(frame["variance"], significant=3)
+        for header, name in (("item-total", "item_total"), ("item-rest", "item_rest")):
+            cells[header] = display.fixed(frame[name], decimals=3)
+        # One item of a thousand changes α in the fifth decimal.
+        largest = [np.nanmax(np.abs([*frame["alpha_change"], 0.0]))]
+        decimals = min(max(display.decimals_for(largest, 2), 3), _DECIMALS)
+        cells["α if dropped"] = display.fixed(frame["alpha_if_dropped"], decimals=decimals)
+        cells["look at"] = list(frame["reason"])
+        title = (
+            f"{display.count(self.n_items)} items, {display.count(self.n_objects)} objects; "
+            f"α = {display.coefficient(self.alpha)}; "
+            f"{display.count(len(self.flagged))} flagged"
+        )
+        table = display.simple_table(
+            list(zip(*cells.values(), strict=True)),
+            list(cells),
+            title=title,
+            stubs=[str(label) for label in frame.index],
+            align="r" * (len(cells) - 1) + "l",
+        )
+        return display.summary([table], self._explanations(len(frame)))
+
+    def _explanations(self, n_shown: int) -> list[str]:
+        lines = [] if not self.missing else [self.missing]
+        if n_shown < len(self):
+            lines.append(
+                f"{display.count(len(self) - n_shown)} more items are in .table, "
+                f"{display.count(max(len(self.flagged) - n_shown, 0))} of them flagged."
+            )
+        lines.append(
+            "Difficulty is the mean score: easy items have a high one. item-rest: correlation "
+            "with the total of the other items."
+        )
+        if len(self.flagged):
+            lines.append(
+                "Flagged: item-rest below "
+                f"{display.number(self.low)}, no variance, or a higher α without the item. Look "
+                "at them before dropping any: α chosen by dropping is too high for new scores."
+            )
+        return lines + list(self.notes)
+
+    def plot(self, ax: Any | None = None, max_labels: int = 12) -> Any:
+        """Draw item-rest correlations over difficulties, flagged items with their names.
+
+        Parameters
+        ----------
+        ax : matplotlib axes to draw on; those of a new figure if None
+        max_labels : names at most, of the items with the lowest correlations
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        return plots.items(self.table, low=self.low, max_labels=max_labels, ax=ax)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        return (
+            f"ItemAnalysis(items={self.n_items}, objects={self.n_objects}, "
+            f"flagged={len(self.flagged)})"
+        )
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def item_analysis(
+    scores: ScoresOfItems,
+    *,
+    object: str | None = None,  # noqa: A002 - the word of the field
+    item: str | None = None,
+    response: str | None = None,
+    low: float = 0.2,
+    rise: float = 0.0,
+    score_range: tuple[float, float] | None = None,
+    order: str = "flagged",
+    missing: str = "available",
+) -> ItemAnalysis:
+    """Return difficulty, variance, correlations with total and rest, and alpha without each item.
+
+    Flagged are items with a negative or low correlation with the rest, without variance, and those
+    without which alpha is higher. A topic with a negative correlation is one on which good systems
+    do badly: Bodoff and Li (2007, sec. 3.1.2) found about one in each TREC collection.
+
+    Parameters
+    ----------
+    scores : matrix with **a row for each object measured** (person, system) **and a column for
+        each item** (question, topic): 2-D array, nested lists, pandas or polars frame. That is
+        the transpose of the topic × system matrix of :mod:`vcomp.ir`. Or long data, a row a
+        score, as any container that :func:`vcomp.fit` reads
+    object, item, response : columns of long data: all three, or none
+    low : items whose item-rest correlation is below are flagged; 0.2 after Ebel (1965)
+    rise : items without which alpha is higher by more than this are flagged
+    score_range : lowest and highest possible score, for means as shares of the range
+    order : of the rows, ``"flagged"`` first and among them the lowest item-rest correlation first
+        (those without one after them), or as ``"given"``
+    missing : what to do where cells are missing:
+
+        * ``"available"``: all scores are used. The total of an object is the mean of its scores,
+          and the rest that of its scores on other items, both of deviations from the items' means;
+          alpha rests on the covariances of objects that have both items, and is nan where two
+          items have fewer than two in common;
+        * ``"listwise"``: objects without a score on every item are left out;
+        * ``"raise"``: an error.
+
+    Returns
+    -------
+    ItemAnalysis
+
+    Raises
+    ------
+    DataError
+        If `scores` is not a numeric matrix of at least two objects and two items, a score is
+        infinite or out of the range, there is no score at all, or an option is not one that can
+        be; or if long data have two scores of one object on one item.
+
+    See Also
+    --------
+    reliability : the coefficients of the whole test, with their intervals
+
+    References
+    ----------
+    Bodoff, D. and Li, P. (2007). Test theory for assessing IR test collections. *SIGIR*, 367-374.
+
+    Ebel, R. L. (1965). *Measuring educational achievement*, p. 364: below .19 "poor items".
+
+    Lord, F. M. and Novick, M. R. (1968). *Statistical theories of mental test scores*, chap. 15.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("bodoff2007_alpha")
+    >>> found = item_analysis(data, object="sys", item="topic", response="score")
+    >>> found.table[["difficulty", "item_rest", "alpha_if_dropped", "flagged"]].round(3)
+             difficulty  item_rest  alpha_if_dropped  flagged
+    item
+    query 2       0.684      0.580             0.823     True
+    query 1       0.788      0.816             0.672    False
+    query 3       0.700      0.689             0.731    False
+    >>> found.flagged["reason"].item()
+    'α higher without it'
+    """
+    check_choice("missing", missing, ("available", "listwise", "raise"))
+    check_choice("order", order, ("flagged", "given"))
+    if not isinstance(low, Real) or isinstance(low, bool) or not -1.0 <= low <= 1.0:
+        raise DataError(f"low is a correlation, between -1 and 1, not {low!r}")
+    if not isinstance(rise, Real) or isinstance(rise, bool) or not 0.0 <= rise <= 1.0:
+        raise DataError(f"rise is a difference of alphas, between 0 and 1, not {rise!r}")
+    matrix = read_scores(scores, object, item, response, what="item analysis")
+    _check_names(matrix)
+    limits = None if score_range is None else _range(matrix, score_range)
+    found, matrix, words, notes = _statistics(matrix, missing)
+    if np.isnan(found.alpha) and not notes:
+        notes = ("All objects have the same total: α is not defined.",)
+    if len(matrix.items) == 2:
+        notes += ("One item alone has no α: there is none without an item of two.",)
+    table = _table(matrix, found, (float(low), float(rise)), limits)
+    if order == "flagged":
+        table = _flagged_first(table)
+    return ItemAnalysis(
+        table=table,
+        alpha=found.alpha,
+        n_objects=len(matrix.objects),
+        n_items=len(matrix.items),
+        low=float(low),
+        missing=words,
+        notes=notes,
+    )
+
+
+def _statistics(
+    matrix: ItemScores, missing: str
+) -> tuple[ItemStatistics, ItemScores, str, tuple[str, ...]]:
+    """Return the statistics, of which scores, how missing ones were treated, and notes."""
+    n_missing = matrix.n_missing
+    if not n_missing:
+        return of_complete(matrix.values), matrix, "", ()
+    there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
+    if missing == "raise":
+        raise DataError(
+            f"{there}; missing='available' uses those that are there, 'listwise' leaves out the "
+            "objects that have any"
+        )
+    if missing == "listwise":
+        kept = complete_rows(matrix)
+        left_out = len(matrix.objects) - len(kept.objects)
+        words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
+        return of_complete(kept.values), kept, words, ()
+    matrix = matrix.with_scores()
+    if len(matrix.objects) < 2:
+        raise DataError(f"{there}: {len(matrix.objects)} objects have a score, and two are needed")
+    covariances, notes = _covariances(matrix)
+    words = (
+        f"{there}: total and rest are means of the scores that an object has, adjusted for the "
+        "difficulty of its items."
+    )
+    return of_available(matrix.values, covariances), matrix, words, notes
+
+
+def _covariances(matrix: ItemScores) -> tuple[ItemCovariances | None, tuple[str, ...]]:
+    """Return covariances of pairs for alpha; items without a score are in none."""
+    try:
+        covariances = from_pairs(matrix, pair_counts(matrix.values))
+    except DataError as error:
+        return None, (f"No α here: {error}. vcomp.reliability estimates it by REML.",)
+    if covariances.total <= 0.0:
+        return covariances, ("No α here: covariances of pairs add up to less than 0.",)
+    return covariances, (
+        "α here rests on the covariances of pairs of items, that of vcomp.reliability on REML.",
+    )
+
+
+def _table(
+    matrix: ItemScores,
+    found: ItemStatistics,
+    thresholds: tuple[float, float],
+    limits: tuple[float, float] | None,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, Any] = {"n": found.n.astype(np.int64), "difficulty": found.mean}
+    if limits is not None:
+        columns["share_of_range"] = (found.mean - limits[0]) / (limits[1] - limits[0])
+    change = found.alpha_if_dropped - found.alpha
+    columns |= {
+        "variance": found.variance,
+        "item_total": found.item_total,
+        "item_rest": found.item_rest,
+        "alpha_if_dropped": found.alpha_if_dropped,
+        "alpha_change": change,
+    }
+    reasons = _reasons(found, change, *thresholds)
+    index = pd.Index(matrix.items, name="item", tupleize_cols=False)
+    return pd.DataFrame(
+        {**columns, "flagged": [bool(r) for r in reasons], "reason": reasons}, index=index
+    )
+
+
+def _reasons(found: ItemStatistics, change: FloatArray, low: float, rise: float) -> list[str]:
+    """Return what there is to look at, in words, empty where nothing."""
+    r = found.item_rest
+    flags = (
+        (found.n == 0, "no score"),
+        (found.n == 1, "one score"),
+        ((found.n > 1) & found.constant, "no variance"),
+        ((found.n > 1) & ~found.constant & found.rest_constant, "the rest has no variance"),
+        (r < 0.0, "negative item-rest"),
+        ((r >= 0.0) & (r < low), "low item-rest"),
+        ((change > max(rise, _RISE)) & ~found.constant, "α higher without it"),
+    )
+    reasons: list[list[str]] = [[] for _ in range(r.size)]
+    for where, words in flags:
+        for i in np.flatnonzero(where):
+            reasons[i].append(words)
+    silent = np.isnan(r) & np.array([not words for words in reasons])
+    for i in np.flatnonzero(silent):
+        reasons[i].append("too few objects have other items")
+    return ["; ".join(words) for words in reasons]
+
+
+def _flagged_first(table: pd.DataFrame) -> pd.DataFrame:
+    flagged = table["flagged"].to_numpy()
+    r = table["item_rest"].to_numpy(dtype=float)
+    first = np.flatnonzero(flagged)
+    by_correlation = first[np.argsort(np.where(np.isnan(r), math.inf, r)[first], kind="stable")]
+    return table.iloc[np.concatenate([by_correlation, np.flatnonzero(~flagged)])]
+
+
+def _check_names(matrix: ItemScores) -> None:
+    if not matrix.items.is_unique:
+        twice = matrix.items[matrix.items.duplicated()][0]
+        raise DataError(f"there are several items called {str(twice)!r}")
+
+
+def _range(matrix: ItemScores, score_range: Any) -> tuple[float, float]:
+    """Return the lowest and highest possible score."""
+    pair = isinstance(score_range, Sequence | np.ndarray) and len(score_range) == 2
+    numbers = pair and all(
+        isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in score_range
+    )
+    if not numbers or score_range[0] >= score_range[1]:
+        raise DataError(
+            f"score_range is the lowest and the highest possible score, as (0, 1), not "
+            f"{score_range!r}"
+        )
+    lowest, highest = (float(x) for x in score_range)
+    outside = (matrix.values < lowest) | (matrix.values > highest)
+    if outside.any():
+        p, i = np.argwhere(outside)[0]
+        raise DataError(
+            f"item {str(matrix.items[i])!r} has the score "
+            f"{display.number(float(matrix.values[p, i]))}, outside of the range from "
+            f"{display.number(lowest)} to {display.number(highest)}"
+        )
+    return lowest, highest
