@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dstudy_cases import BODOFF_LI, gstudy
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
@@ -99,6 +99,7 @@ def studies(draw):
     kinds = {f: draw(st.sampled_from(["random", "fixed", "finite"])) for f in facets}
     universe = {f: sizes[f] + draw(st.integers(0, 2)) for f in facets if kinds[f] == "finite"}
     fixed = [f for f in facets if kinds[f] == "fixed"]
+    assume(any(f not in fixed and universe.get(f) != sizes[f] for f in facets))
     within = []
     if len(objects) > 1 and draw(st.booleans()):
         within = ["c"] if "c" in objects else ["d"]
@@ -336,16 +337,36 @@ def test_required_sizes_reach_their_target(values, coefficient, facet, finite, o
     assert (table[coefficient].iloc[1:] < 0.6).all()
 
 
-def test_intervals_with_fixed_facets():
-    """With topics fixed, Eρ² of sys × topic is a share of two mean squares: exact F."""
+@pytest.mark.parametrize("options", [{"fixed": ["i", "a"]}, {"universe": {"i": 20}, "fixed": "a"}])
+def test_without_a_random_facet_nothing_is_error(options):
+    message = "the error of a score is confounded with p:i:a in pia; leave a facet random"
+    with pytest.raises(PlanError, match=message):
+        CROSSED.dstudy(i=20, a=3, **options)
+
+
+def test_replicates_stay_random():
+    g = gstudy({"p": 2.0, "i": 1.0, "p:i": 0.5, "Residual": 4.0}, replicated=True)
+    row = dstudy(g, object="p", i=5, replicate=2, fixed="i").table.iloc[0]
+    assert row["universe_var"] == pytest.approx(2.0 + 0.5 / 5, rel=1e-12)
+    assert row["rel_err_var"] == pytest.approx(4.0 / 10, rel=1e-12)
+
+
+def test_exact_intervals_of_a_two_way_table_are_of_random_facets():
     data = vcomp.datasets.load("bodoff2007_alpha")
     res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method="anova")
-    study = res.dstudy(topic=3, fixed="topic")
-    row = study.table.iloc[0]
-    # All is universe score but for the error, which cannot be told from σ²(pi): so Eρ² is 1.
-    assert row["rel_err_var"] == 0.0
-    assert row["Erho2"] == 1.0
+    study = res.dstudy(topic=3, universe={"topic": 6})
     assert "Feldt" not in " ".join(study.interval_methods.values())
+    wide, narrow = res.dstudy(topic=3).table.iloc[0], study.table.iloc[0]
+    assert narrow["Erho2_low"] > wide["Erho2_low"]
+
+
+def test_the_summary_says_to_what_scores_are_generalized():
+    study = CROSSED.dstudy(i=[20, 40], a=3, fixed="a", universe={"i": 500})
+    text = " ".join(str(study).split())
+    assert "σ²(p | a) = 0.007543." in text
+    assert "Fixed: the planned a are all that scores are generalized to." in text
+    assert "The universe of i has 500 levels." in text
+    assert "levels of i are needed" in text
 
 
 def test_generalizing_less_is_more_reliable():
@@ -423,9 +444,6 @@ def test_errors_of_counts(make, message):
         make()
 
 
-def test_all_facets_fixed_need_no_size():
-    study = CROSSED.dstudy(i=20, a=3, fixed=["i", "a"])
-    with pytest.raises(PlanError, match="all facets are fixed"):
-        study.required(0.9)
+def test_a_fixed_facet_has_no_required_size():
     with pytest.raises(PlanError, match="'a' is fixed: its levels are all that there are"):
         CROSSED.dstudy(i=20, a=3, fixed="a").required(0.9, facet="a")

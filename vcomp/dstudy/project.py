@@ -161,6 +161,7 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     inverse = _inverse_sizes(plan, made.divides)
     sampled = _products(sampling_fractions(plan), made.divides)
     absolute = inverse * (1.0 - sampled)
+    _refuse_no_error(components, plan, absolute)
     return Weights(inverse * sampled * made.has_object, absolute * made.has_object, absolute)
 
 
@@ -237,6 +238,21 @@ def _products(factors: FloatArray, divides: BoolArray) -> FloatArray:
     for column in range(divides.shape[1]):
         products[:, divides[:, column]] *= factors[:, [column]]
     return products
+
+
+def _refuse_no_error(
+    components: VarianceComponents, plan: DStudyPlan, absolute: FloatArray
+) -> None:
+    """Refuse plans in which all variance, the errors of the scores too, is universe score."""
+    if (absolute > 0.0).any(axis=1).all():
+        return
+    facets = " and ".join(f for f in plan.facets if f != REPLICATE)
+    whole = ":".join(f for f in plan.design.facets if f != REPLICATE)
+    raise PlanError(
+        f"with all planned levels of {facets} being the whole universe nothing is left to "
+        f"generalize over: the error of a score is confounded with {whole} in "
+        f"{components.names[-1]}; leave a facet random, or collect several scores in each cell"
+    )
 
 
 def _refuse_confounded(components: VarianceComponents, design: Design) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from vcomp import display
 from vcomp.components import REPLICATE
 
@@ -55,20 +57,47 @@ def summary(study: DStudy) -> Any:
     return display.summary([table], [*_explanations(study), *study.notes])
 
 
+def _universe_name(study: DStudy) -> str:
+    """Return what the universe score is of, with facets that are fixed: ``p | o``."""
+    given = [f for f in study.plan.facets if f in study.plan.universe.fixed]
+    return " | ".join([study.plan.object, ", ".join(given)] if given else [study.plan.object])
+
+
+def _generalized(study: DStudy) -> list[str]:
+    """Say over what scores are not generalized, or not without end."""
+    space, facets = study.plan.universe, study.plan.facets
+    lines = []
+    fixed = [f for f in facets if f in space.fixed]
+    if fixed:
+        lines.append(
+            f"Fixed: the planned {' and '.join(fixed)} are all that scores are generalized to."
+        )
+    lines += [
+        f"The universe of {facet} has {display.count(size)} levels."
+        for facet, size in space.sizes.items()
+    ]
+    if space.within:
+        inside = " and ".join(f for f in study.plan.design.facets if f in space.within)
+        lines.append(f"Objects are compared within the levels of {inside}.")
+    return lines
+
+
 def _explanations(study: DStudy) -> list[str]:
     object_ = study.plan.object
-    universe = display.number(float(study.columns["universe_var"][0]))
+    variances = np.unique(study.columns["universe_var"])
+    universe = " to ".join(display.number(float(v)) for v in variances[[0, -1][: variances.size]])
     lines = [
         f"Eρ²: how reliable differences between {object_} are (error variance σ²(δ)).",
         f"Φ: how reliable absolute scores of {object_} are (error variance σ²(Δ)).",
-        f"Universe-score variance σ²({object_}) = {universe}.",
+        f"Universe-score variance σ²({_universe_name(study)}) = {universe}.",
+        *_generalized(study),
     ]
     methods = study.interval_methods
     told = {methods[c]: s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods}
     if told:
         how = [m if len(told) == 1 else f"{s} {m}" for m, s in told.items()]
         lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
-    named = [f for f in study.plan.facets if f != REPLICATE]
+    named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
     if len(named) == 1 and study.columns["universe_var"][0] > 0:
         lines += [str(study.required(0.95, c, named[0])) for c in ("Erho2", "Phi")]
     return lines
