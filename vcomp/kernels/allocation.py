@@ -21,7 +21,7 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = ["search", "value_at"]
+__all__ = ["relaxed", "search", "value_at"]
 
 _TIE = 1e-12
 """Values that differ by less, relatively, are the same."""
@@ -301,7 +301,7 @@ def _step_inside(
 
 
 @njit(cache=True, nogil=True)
-def _relaxed(
+def relaxed(
     o: Any, c: Any, m: int, limit: float, lo: Any, hi: Any, budget: bool, best: Any
 ) -> float:
     """Return a bound below the least objective of m facets, and write the sizes near it to `best`.
@@ -344,7 +344,7 @@ def _bound(
 ) -> float:
     """Return a bound below the least objective of m ≥ 2 facets; `best` gets the sizes near it."""
     if m > 2:
-        return float(_relaxed(o, c, m, limit, lo, hi, budget, best))
+        return float(relaxed(o, c, m, limit, lo, hi, budget, best))
     value, best[0] = _pair_relaxed(o, c, limit, lo, hi, budget)
     return float(value)
 
@@ -540,7 +540,7 @@ def search(
         if fresh:
             work += _COST_OF_BOUND
             ends[level, 0], ends[level, 1] = _ends(c[level], limit, rest_lo, rest_hi, budget)
-            _relaxed(*at, best)
+            relaxed(*at, best)
             start = min(max(math.floor(best[0]), ends[level, 0]), ends[level, 1])  # nan if none is
             ahead[level, 0], ahead[level, 1] = start, start + 1.0
             for side in range(2):
