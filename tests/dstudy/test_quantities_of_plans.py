@@ -155,3 +155,38 @@ def test_effects_of_another_plan():
     )
     with pytest.raises(PlanError, match="there is no plan 2: they are 0 to 1"):
         study.effects(2)
+
+
+# Brennan's normal procedure ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["anova", "reml"])
+def test_standard_errors_of_the_normal_procedure(method):
+    """Each mean square has the variance 2 MS²/(df + 2); the rest is linear (Brennan 2001, 6.1)."""
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method=method)
+    ms, df = res.anova_table()["mean_sq"].to_numpy(), res.anova_table()["df"].to_numpy()
+    of_ms = np.array([[1 / 3, 0, -1 / 3], [0, 1 / 5, -1 / 5], [0, 0, 1]])
+    cov = of_ms @ np.diag(2 * ms**2 / (df + 2)) @ of_ms.T
+    np.testing.assert_allclose(res.cov_vcomp("unbiased"), cov, rtol=1e-8)
+    study = res.dstudy(topic=[3, 12])
+    weights = {
+        "universe_var": [[1, 0, 0], [1, 0, 0]],
+        "rel_err_var": [[0, 0, 1 / 3], [0, 0, 1 / 12]],
+        "abs_err_var": [[0, 1 / 3, 1 / 3], [0, 1 / 12, 1 / 12]],
+    }
+    for name, w in weights.items():
+        se = study.quantity(name, kind="unbiased")["se"]
+        expected = np.sqrt(np.diag(np.array(w) @ cov @ np.array(w).T))
+        np.testing.assert_allclose(se, expected, rtol=1e-8)
+    plain = study.quantity("abs_err_var")
+    np.testing.assert_array_equal(
+        plain["low"], study.quantity("abs_err_var", kind="unbiased")["low"]
+    )
+
+
+def test_kinds_of_standard_errors_that_are_none():
+    with pytest.raises(PlanError, match="the kind of standard errors is None or 'unbiased'"):
+        RES.dstudy(topic=3).quantity("Phi", kind="normal")
+    with pytest.raises(PlanError, match="the covariance matrix of the components, which is not"):
+        from_components(BODOFF_LI).dstudy(i=5, a=1).quantity("Phi", kind="unbiased")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
 from vcomp.dstudy.f_limits import planned_limits
 from vcomp.dstudy.notes import study_notes
@@ -20,6 +22,7 @@ from vcomp.dstudy.project import (
 from vcomp.dstudy.study import DStudy
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.uncertainty.limits import FromComponents, IntervalSource
+from vcomp.uncertainty.mean_squares import unbiased_covariance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,13 +177,14 @@ def project(
     return DStudy(plan, components, alpha, negative, columns, methods, notes, source)
 
 
-def quantity_table(study: DStudy, name: str) -> pd.DataFrame:
+def quantity_table(study: DStudy, name: str, kind: str | None) -> pd.DataFrame:
     """Return one quantity of every plan; see :meth:`DStudy.quantity`.
 
     Parameters
     ----------
     study : the D-study
     name : of the quantity
+    kind : of the standard errors, ``"unbiased"`` or None
     """
     if name not in PLANNED:
         raise PlanError(
@@ -188,7 +192,12 @@ def quantity_table(study: DStudy, name: str) -> pd.DataFrame:
             f"{', '.join(PLANNED)}"
         )
     q = planned_quantity(weights(study.components, study.plan), name)
-    local = FromComponents(study.components, negative=study.negative)
+    if kind not in (None, "unbiased"):
+        raise PlanError(f"the kind of standard errors is None or 'unbiased', not {kind!r}")
+    components = study.components
+    if kind == "unbiased":
+        components = replace(components, cov=_unbiased(components), without_bounds=None)
+    local = FromComponents(components, negative=study.negative)
     found = planned_limits(name, q, study.components, study.plan, study.source, study.alpha)
     estimates = {
         "estimate": local.values(q),
@@ -197,6 +206,16 @@ def quantity_table(study: DStudy, name: str) -> pd.DataFrame:
         "high": found.high,
     }
     return study.sizes_table().assign(**estimates)
+
+
+def _unbiased(components: VarianceComponents) -> FloatArray:
+    covariance = unbiased_covariance(components)
+    if covariance is None:
+        raise PlanError(
+            "unbiased standard errors rest on mean squares, which are made from the covariance "
+            "matrix of the components, which is not known"
+        )
+    return covariance
 
 
 def phi_lambda_table(study: DStudy, cut: Any) -> pd.DataFrame:

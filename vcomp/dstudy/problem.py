@@ -17,7 +17,7 @@ from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.project import composition
 from vcomp.exceptions import PlanError, did_you_mean
 
-__all__ = ["SizeProblem", "make_problem", "read_bounds"]
+__all__ = ["SizeProblem", "evaluate", "make_problem", "read_bounds"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

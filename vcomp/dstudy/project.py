@@ -139,7 +139,8 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     Raises
     ------
     PlanError
-        The design needs apart what the G-study confounds, or there is no component of the object.
+        The design needs apart what the G-study confounds, there is no component of the object, or
+        nothing is left over which scores are generalized.
 
     References
     ----------
@@ -154,8 +155,8 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     >>> weights(g, make_plans(g, n={"i": [10, 20]})).absolute
     array([[0.  , 0.1 , 0.1 ],
            [0.  , 0.05, 0.05]])
-    >>> weights(g, make_plans(g, n={"i": 10}, fixed="i")).universe
-    array([[1. , 0. , 0.1]])
+    >>> weights(g, make_plans(g, n={"i": 10}, universe={"i": 100})).universe
+    array([[1.  , 0.  , 0.01]])
     """
     made = composition(components, plan)
     inverse = _inverse_sizes(plan, made.divides)

@@ -13,7 +13,7 @@ from vcomp.dstudy.problem import evaluate
 from vcomp.exceptions import PlanError
 from vcomp.kernels.allocation import relaxed, search
 
-__all__ = ["ROOM", "Goal", "Solution", "continuous_sizes", "solve"]
+__all__ = ["ROOM", "Goal", "Solution", "continuous_sizes", "first_that_reaches", "solve"]
 
 ROOM = 1e-10
 """A budget or a target counts as kept within this share of it: what rounding may take away."""
@@ -231,7 +231,7 @@ def _reach(
     """
     most = goal.limit
     if goal.budget is None:
-        first = _first_that_reaches(error, lo, hi, goal.limit)
+        first = first_that_reaches(error, lo, hi, goal.limit)
         if first is None:
             return None
         most = float(evaluate(cost, first[None, :])[0]) * (1.0 + ROOM)
@@ -252,7 +252,7 @@ def _reach(
     return reach
 
 
-def _first_that_reaches(
+def first_that_reaches(
     error: FloatArray, lo: FloatArray, hi: FloatArray, limit: float
 ) -> FloatArray | None:
     """Return sizes at which the error is below the limit, reduced one by one; None if none are."""

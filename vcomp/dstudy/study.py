@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class DStudy:
         columns = zip(self.plan.facets, self.plan.sizes.T, strict=True)
         return pd.DataFrame({facet: _whole(sizes) for facet, sizes in columns}, index=index)
 
-    def quantity(self, name: str) -> pd.DataFrame:
+    def quantity(self, name: str, kind: Literal["unbiased"] | None = None) -> pd.DataFrame:
         """Return one quantity of every plan with its standard error and interval.
 
         Parameters
@@ -92,6 +92,8 @@ class DStudy:
         name : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
             ``"rel_sem"`` √σ²(δ), ``"abs_sem"`` √σ²(Δ) (standard errors of measurement),
             ``"rel_signal_noise"`` σ²(τ)/σ²(δ) or ``"abs_signal_noise"`` σ²(τ)/σ²(Δ)
+        kind : of the standard errors: ``"unbiased"`` for those of Brennan's normal procedure, from
+            2 MS²/(df + 2), which GENOVA prints; None for those of the table
 
         Returns
         -------
@@ -102,13 +104,15 @@ class DStudy:
         Raises
         ------
         PlanError
-            If the name is not one of these.
+            If the name or kind is not one of these, or there is no covariance matrix to take the
+            unbiased one from.
         EstimationError
             If the method of the intervals has none for it.
 
         References
         ----------
-        Brennan (2001), Generalizability Theory, eq. 2.41 for signal-noise ratios.
+        Brennan (2001), Generalizability Theory, eq. 2.41 for signal-noise ratios, section 6.1 for
+        the normal procedure.
 
         Examples
         --------
@@ -121,7 +125,7 @@ class DStudy:
         """
         from vcomp.dstudy.conduct import quantity_table
 
-        return quantity_table(self, name)
+        return quantity_table(self, name, kind)
 
     def phi_lambda(self, cut: Any) -> pd.DataFrame:
         """Return Φ(λ), the index of dependability of decisions by a cut score.
@@ -155,7 +159,7 @@ class DStudy:
         >>> study = res.dstudy(topic=6)
         >>> study.phi_lambda([0.5, 0.724])[["topic", "cut", "estimate"]].round(3)
            topic    cut  estimate
-        0      6  0.500     0.976
+        0      6  0.500     0.975
         1      6  0.724     0.871
         """
         from vcomp.dstudy.conduct import phi_lambda_table

@@ -12,6 +12,7 @@ from vcomp.exceptions import DataError, EstimationError
 from vcomp.results import tables
 from vcomp.results.record import FitRecord
 from vcomp.significance.degrees_of_freedom import degrees_of_freedom
+from vcomp.uncertainty.mean_squares import unbiased_covariance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CovarianceKind", "FittedComponents"]
 
-CovarianceKind = Literal["observed", "expected", "average", "sampling"]
+CovarianceKind = Literal["observed", "expected", "average", "sampling", "unbiased"]
 
 
 class FittedComponents:
@@ -146,15 +147,20 @@ class FittedComponents:
         ----------
         kind : for REML and ML the inverse of the ``"observed"`` (default), ``"expected"`` or
             ``"average"`` information; for ANOVA ``"sampling"``, under normality at the
-            estimates: exact, or by Monte Carlo where that takes long (:attr:`mc_error_bse`). nan
-            where a component is at its bound or held
+            estimates: exact, or by Monte Carlo where that takes long (:attr:`mc_error_bse`). For
+            all ``"unbiased"``: from mean squares with 2 MS²/(df + 2) instead of 2 MS²/df, as
+            GENOVA prints them (Brennan's normal procedure). nan where a component is at its bound
+            or held
 
         Raises
         ------
         EstimationError
             If the method has no such matrix.
         """
-        covariances = self._record.estimate.covariances
+        covariances = dict(self._record.estimate.covariances)
+        unbiased = unbiased_covariance(self._record.components) if kind == "unbiased" else None
+        if unbiased is not None:
+            covariances["unbiased"] = unbiased
         chosen = next(iter(covariances)) if kind is None else kind
         if chosen not in covariances:
             raise EstimationError(

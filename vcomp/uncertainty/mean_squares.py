@@ -23,7 +23,7 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.components import VarianceComponents
 from vcomp.linalg.dense import solve
 
-__all__ = ["MeanSquares", "mean_squares"]
+__all__ = ["MeanSquares", "mean_squares", "unbiased_covariance"]
 
 _KNOWN = 1e12
 """Degrees of freedom of what is known to a millionth: as good as all there are."""
@@ -119,6 +119,44 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
         _correlation(spread, variances),
         np.where(free, 0.0, components.values),
     )
+
+
+def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:
+    """Return the covariance matrix of the components by Brennan's normal procedure.
+
+    The variance of a mean square S on ν degrees of freedom is estimated by 2S²/(ν + 2), which is
+    unbiased, instead of 2S²/ν. Exact for balanced designs; for others of the mean squares that
+    stand for the estimates.
+
+    Parameters
+    ----------
+    components : of the G-study, with their covariance
+
+    Returns
+    -------
+    (k, k), nan where a component was not estimated; None where there is no covariance matrix
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, eq. 6.1: the standard errors that GENOVA prints, and
+    those of Bodoff (2008).
+
+    Examples
+    --------
+    >>> from vcomp.dstudy import from_components
+    >>> one = from_components({"p": 2.0, "Residual": 4.0}, cov=np.diag([0.5, 3.2])).components
+    >>> unbiased_covariance(one)[1, 1].round(4)  # 2 × 4²/10 becomes 2 × 4²/12
+    np.float64(2.6667)
+    """
+    squares = mean_squares(components)
+    if squares is None:
+        return None
+    to_components = solve(squares.basis, np.eye(len(squares.basis)))
+    scale = squares.values * np.sqrt(2.0 / (squares.df + 2.0))
+    inside = to_components @ (squares.correlation * np.outer(scale, scale)) @ to_components.T
+    covariance = np.full((len(components.values),) * 2, np.nan)
+    covariance[np.ix_(squares.places, squares.places)] = inside
+    return covariance
 
 
 def _is_finer(facets: tuple[frozenset[str], ...], free: BoolArray) -> BoolArray:
