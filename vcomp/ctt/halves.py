@@ -45,6 +45,7 @@ SYMBOLS = {
 _MOST_SPLITS = 200_000
 """All splits are looked at up to this many: those of 20 items."""
 
+_SPLITS = 1000
 _CELLS = 1 << 22
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
@@ -131,7 +132,7 @@ def split_half(
     object: str | None = None,  # noqa: A002 - the word of the field
     item: str | None = None,
     response: str | None = None,
-    n_splits: int = 1000,
+    n_splits: int | None = None,
     rng: int | np.random.Generator | None = None,
     missing: str = "raise",
 ) -> SplitHalf:
@@ -154,7 +155,7 @@ def split_half(
         them), ``"all"`` (up to 20 items), or two sequences of labels of items (of an array:
         positions) that together are all of them. Of an odd number of items one half has one more
     object, item, response : columns of long data: all three, or none
-    n_splits : number of random splits
+    n_splits : number of random splits, by default 1000
     rng : seed or generator of the random splits
     missing : ``"raise"`` an error, or ``"listwise"`` leave out objects that miss a score
 
@@ -242,10 +243,12 @@ def _complete(matrix: ItemScores, missing: str) -> tuple[ItemScores, tuple[str, 
 
 
 def _splits(
-    matrix: ItemScores, split: Any, n_splits: int, rng: int | np.random.Generator | None
+    matrix: ItemScores, split: Any, n_splits: int | None, rng: int | np.random.Generator | None
 ) -> tuple[BoolArray, str]:
     """Return which items are in the first half, (splits, k), and the splits in words."""
     k = len(matrix.items)
+    if split != "random" and (n_splits is not None or rng is not None):
+        raise DataError("n_splits= and rng= are for split='random'")
     if not isinstance(split, str):
         return _explicit(matrix, split)[None, :], "as given"
     check_choice("split", split, SPLITS)
@@ -255,7 +258,7 @@ def _splits(
     if split == "first-last":
         return (places < (k + 1) // 2)[None, :], "first and last items"
     if split == "random":
-        n = check_count(n_splits, "n_splits")
+        n = check_count(_SPLITS if n_splits is None else n_splits, "n_splits")
         numbers = stream(seed_from(rng), 0)
         order = numbers.permuted(np.tile(places, (n, 1)), axis=1)
         return order < (k + 1) // 2, f"{display.count(n)} random splits"

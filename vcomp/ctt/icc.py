@@ -1,0 +1,370 @@
+"""Intraclass correlations: how alike the ratings of one object are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from vcomp import display
+from vcomp.components import REPLICATE, VarianceComponents
+from vcomp.ctt.icc_formulas import (
+    Coefficient,
+    RatingMeanSquares,
+    agreement,
+    consistency,
+    one_way,
+)
+from vcomp.ctt.icc_result import NAMES, IntraclassCorrelations
+from vcomp.ctt.matrix import (
+    ItemScores,
+    ScoresOfItems,
+    check_choice,
+    complete_rows,
+    read_scores,
+)
+from vcomp.ctt.reml import one_way_components, two_way_components
+from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
+from vcomp.uncertainty import FromComponents, Quantities
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["icc"]
+
+KINDS = ("1", "A", "C")
+"""McGraw and Wong's letters: one-way, absolute agreement, consistency."""
+
+_EXACT = "F (McGraw and Wong 1996), exact but for agreement"
+
+Found: TypeAlias = Mapping[str, Coefficient]
+
+
+def icc(
+    scores: ScoresOfItems | VarianceComponents | Any,
+    *,
+    object: str | None = None,  # noqa: A002 - the word of the field
+    rater: str | None = None,
+    response: str | None = None,
+    k: int | None = None,
+    r0: float = 0.0,
+    alpha: float = 0.05,
+    missing: str = "reml",
+) -> IntraclassCorrelations:
+    """Return the intraclass correlations of Shrout and Fleiss, and of McGraw and Wong.
+
+    ========  ========  ==============================================  ===========
+    S. & F.   McG. & W. raters                                          D-study
+    ========  ========  ==============================================  ===========
+    ICC(1,1)  ICC(1)    others for every object (one-way)               Eρ², r:p
+    ICC(2,1)  ICC(A,1)  the same; absolute agreement                    Φ, p × r
+    ICC(3,1)  ICC(C,1)  the same; consistency                           Eρ², p × r
+    ========  ========  ==============================================  ===========
+
+    and ICC(1,k), ICC(2,k), ICC(3,k) (ICC(k), ICC(A,k), ICC(C,k)) of the mean of k ratings:
+    ICC(C,k) is Cronbach's alpha. In McGraw and Wong's cases 2 and 2A raters are a sample, in 3
+    and 3A they are all there are; in 2A and 3A they do not interact with objects. The estimates
+    are the same, what they are called differs; averages have no estimate in case 3.
+
+    Parameters
+    ----------
+    scores : matrix with **a row for each object and a column for each rater**, or long data; or
+        variance components of two crossed facets: ``res.components``, a result of
+        :func:`vcomp.fit`, or :func:`vcomp.from_components`
+    object, rater, response : columns of long data, all three; of components `object` alone, the
+        object of measurement
+    k : ratings that are averaged; by default as many as there are raters
+    r0 : null value of the F-tests, from 0 to below 1; that of averages is the same number
+    alpha : intervals have confidence 1 − alpha
+    missing : what to do where cells are missing: ``"reml"`` estimates variance components from
+        those that are there, with intervals of modified large samples and without F-tests;
+        ``"listwise"`` leaves out the objects that have any; ``"raise"`` is an error
+
+    Returns
+    -------
+    IntraclassCorrelations
+
+    Raises
+    ------
+    DataError
+        If `scores` is not a numeric matrix of at least two objects and two raters, a score is
+        infinite, all are equal, or too few cells are there; if long data have two scores of one
+        object by one rater.
+    PlanError
+        If `k`, `r0` or `alpha` is not one that can be, or components are not those of two crossed
+        facets.
+
+    Warns
+    -----
+    VcompWarning
+        If REML did not converge.
+
+    References
+    ----------
+    Shrout, P. E. and Fleiss, J. L. (1979). Intraclass correlations: uses in assessing rater
+    reliability. *Psychological Bulletin*, 86(2), 420-428.
+
+    McGraw, K. O. and Wong, S. P. (1996). Forming inferences about some intraclass correlation
+    coefficients. *Psychological Methods*, 1(1), 30-46, with the correction on p. 390.
+
+    Examples
+    --------
+    Six targets and four judges (Shrout and Fleiss, 1979, Table 2):
+
+    >>> ratings = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9],
+    ...            [6, 2, 4, 7]]
+    >>> icc(ratings).table[["mcgraw_wong", "estimate", "low", "high"]].round(2)
+             mcgraw_wong  estimate   low  high
+    icc
+    ICC(1,1)      ICC(1)      0.17 -0.13  0.72
+    ICC(2,1)    ICC(A,1)      0.29  0.02  0.76
+    ICC(3,1)    ICC(C,1)      0.71  0.34  0.95
+    ICC(1,k)      ICC(k)      0.44 -0.88  0.91
+    ICC(2,k)    ICC(A,k)      0.62  0.07  0.93
+    ICC(3,k)    ICC(C,k)      0.91  0.68  0.99
+    """
+    check_alpha(alpha)
+    check_choice("missing", missing, ("reml", "listwise", "raise"))
+    if not isinstance(r0, Real) or isinstance(r0, bool) or not 0.0 <= r0 < 1.0:
+        raise PlanError(f"r0 is a number from 0 to below 1, not {r0!r}")
+    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
+        raise PlanError(f"k, the number of ratings that are averaged, is 1 or more, not {k!r}")
+    asked = (None if k is None else int(k), float(r0), float(alpha))
+    components = getattr(scores, "components", scores)
+    if isinstance(components, VarianceComponents):
+        if rater is not None or response is not None:
+            raise PlanError("of variance components object= alone is needed, not the columns")
+        return _of_given(components, object, asked)
+    matrix = read_scores(scores, object, rater, response, item_name="rater", what="icc")
+    n_missing, words = matrix.n_missing, ""
+    if n_missing:
+        there = (
+            f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
+        )
+        if missing == "raise":
+            raise DataError(
+                f"{there}; missing='reml' uses those that are there, 'listwise' leaves out the "
+                "objects that have any"
+            )
+        if missing == "reml":
+            _check_no_test(r0)
+            return _of_incomplete(matrix.with_scores(), there, asked)
+        kept = complete_rows(matrix)
+        left_out = len(matrix.objects) - len(kept.objects)
+        words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
+        matrix = kept
+    return _of_mean_squares(_mean_squares(matrix), asked, words)
+
+
+# Complete data -------------------------------------------------------------------------------
+
+
+def _mean_squares(matrix: ItemScores) -> RatingMeanSquares:
+    X = matrix.values
+    n, k = X.shape
+    if np.ptp(X) == 0.0:
+        raise DataError("all scores are equal, so there is no variance to share")
+    D = X - X.mean()
+    rows, columns = D.mean(axis=1), D.mean(axis=0)
+    rest = D - rows[:, None] - columns
+    squares = (
+        k * float(rows @ rows) / (n - 1),
+        n * float(columns @ columns) / (k - 1),
+        float(np.square(rest).sum()) / ((n - 1) * (k - 1)),
+    )
+    # what is left of equal means by rounding is nothing
+    nothing = n * k * float(np.square(64.0 * np.finfo(float).eps * np.abs(X).max()))
+    return RatingMeanSquares(n, k, *(ms if ms > nothing else 0.0 for ms in squares))
+
+
+def _of_mean_squares(
+    ms: RatingMeanSquares, asked: tuple[int | None, float, float], words: str = ""
+) -> IntraclassCorrelations:
+    k, r0, alpha = asked
+    k = ms.k if k is None else k
+    null = r0 / (1.0 - r0)
+    formulae = {"1": one_way, "A": agreement, "C": consistency}
+    single = {kind: formulae[kind](ms, null, alpha) for kind in KINDS}
+    # The null value of an average is that of a single rating with odds a k-th as large.
+    average = {kind: formulae[kind](ms, null / k, alpha) for kind in KINDS}
+    notes = []
+    if ms.rows == 0.0:
+        notes.append(
+            "All objects have the same mean: there are no intervals, and averages have no "
+            "coefficient."
+        )
+        single, average = _without_limits(single), _without_limits(average)
+    if ms.residual == 0.0:
+        notes.append("Raters differ by constants alone: the residual is 0, and F infinite.")
+    return IntraclassCorrelations(
+        table=_table(single, average, k),
+        mean_squares={
+            "objects": ms.rows, "raters": ms.columns, "residual": ms.residual,
+            "within": ms.within,
+        },
+        n_objects=ms.n,
+        n_raters=ms.k,
+        k=k,
+        r0=r0,
+        interval_method=_EXACT,
+        significance=alpha,
+        missing=words,
+        notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _table(single: Found, average: Found, k: int) -> pd.DataFrame:
+    """Return the six coefficients; of averages with k times the odds."""
+    import pandas as pd
+
+    records = []
+    for (kind, size), (_, other, cases, dstudy) in NAMES.items():
+        c, times = (single[kind], 1) if size == 1 else (average[kind], k)
+        low, value, high = (_share(times * odds) for odds in (c.low, c.odds, c.high))
+        records.append(
+            {
+                "mcgraw_wong": other,
+                "cases": cases,
+                "dstudy": dstudy,
+                "estimate": value,
+                "F": c.F,
+                "df1": c.df1,
+                "df2": c.df2,
+                "p_value": c.p_value,
+                "low": low,
+                "high": high,
+            }
+        )
+    index = pd.Index([names[0] for names in NAMES.values()], name="icc")
+    return pd.DataFrame(records, index=index)
+
+
+def _without_limits(found: Found) -> dict[str, Coefficient]:
+    return {kind: replace(c, low=math.nan, high=math.nan) for kind, c in found.items()}
+
+
+def _share(odds: float) -> float:
+    """Return ω/(1 + ω); nan where no average has these odds."""
+    if math.isinf(odds):
+        return 1.0 if odds > 0 else math.nan
+    return odds / (1.0 + odds) if 1.0 + odds > 0.0 else math.nan
+
+
+# Variance components -------------------------------------------------------------------------
+
+
+def _of_incomplete(
+    matrix: ItemScores, there: str, asked: tuple[int | None, float, float]
+) -> IntraclassCorrelations:
+    n, raters = matrix.values.shape
+    one, two = one_way_components(matrix), two_way_components(matrix)
+    return _of_components(
+        one, two, (n, raters), asked, f"{there}: variance components are by REML."
+    )
+
+
+def _of_given(
+    components: VarianceComponents, object_: str | None, asked: tuple[int | None, float, float]
+) -> IntraclassCorrelations:
+    facets = [f for f in components.facet_names if f != REPLICATE]
+    crossed = len(facets) == 2 and not any(components.nested_in.get(f) for f in facets)
+    single = REPLICATE not in components.facet_names
+    main = {next(iter(f)) for f in components.facets if len(f) == 1}
+    if not crossed or not single or main != set(facets) or len(components.names) != 3:
+        raise PlanError(
+            "intraclass correlations are of two crossed facets with one score a cell, such as "
+            f"(1|{facets[0] if facets else 'object'}) + (1|rater), and their residual; the "
+            f"components are {', '.join(components.names)}. A D-study has Eρ² and Φ of any design"
+        )
+    if object_ is None:
+        raise PlanError(f"object= is the object of measurement: {facets[0]!r} or {facets[1]!r}")
+    if object_ not in facets:
+        raise PlanError(
+            f"there is no facet {object_!r}{did_you_mean(object_, facets)}; they are "
+            f"{', '.join(map(repr, facets))}"
+        )
+    if components.mean_squares is not None:
+        ms = components.mean_squares.oriented(object_)
+        squares = (ms.ms_rows, ms.ms_columns, ms.ms_residual)
+        return _of_mean_squares(RatingMeanSquares(ms.n_rows, ms.n_columns, *squares), asked)
+    _check_no_test(asked[1])
+    rater = next(f for f in facets if f != object_)
+    size = components.sizes.get(rater)
+    if asked[0] is None and (size is None or not float(size).is_integer()):
+        raise PlanError("k= is needed: these components do not say how many raters there were")
+    numbers = [components.sizes.get(f) for f in (object_, rater)]
+    order = [components.facets.index(frozenset({f})) for f in (object_, rater)]
+    return _of_components(
+        None, components, (_whole(numbers[0]), _whole(numbers[1])), asked, "", order
+    )
+
+
+def _of_components(
+    one: VarianceComponents | None,
+    two: VarianceComponents,
+    sizes: tuple[int | None, int | None],
+    asked: tuple[int | None, float, float],
+    words: str,
+    order: list[int] | None = None,
+) -> IntraclassCorrelations:
+    k, r0, alpha = asked
+    k = (sizes[1] or 1) if k is None else k
+    objects, raters = order or [0, 1]
+    residual = ({0, 1, 2} - {objects, raters}).pop()
+    error_c = np.eye(3)[residual]
+    single = {
+        "A": _from_components(two, objects, error_c + np.eye(3)[raters], alpha),
+        "C": _from_components(two, objects, error_c, alpha),
+    }
+    notes = ["There is no F-test: mean squares of these data have no F distribution."]
+    if one is None:
+        single["1"] = _unknown()
+        notes.append("ICC(1,1) and ICC(1,k) need a fit without raters: pass the scores.")
+    else:
+        single["1"] = _from_components(one, 0, np.array([0.0, 1.0]), alpha)
+    source = FromComponents(two).limits(Quantities("linear", np.eye(3)), alpha)
+    return IntraclassCorrelations(
+        table=_table(single, single, k),
+        mean_squares={},
+        n_objects=sizes[0],
+        n_raters=sizes[1],
+        k=k,
+        r0=r0,
+        interval_method=source.method or "none, as there is no covariance of the components",
+        significance=alpha,
+        missing=words,
+        notes=tuple(notes),
+    )
+
+
+def _from_components(
+    components: VarianceComponents, objects: int, error: np.ndarray, alpha: float
+) -> Coefficient:
+    """Return σ²_p over the variance of the error, with its interval."""
+    top = np.zeros((1, error.size))
+    top[0, objects] = 1.0
+    ratio = Quantities("ratio", top, error[None, :])
+    limits = FromComponents(components).limits(ratio, alpha)
+    value = float(ratio.values(components.values)[0])
+    nothing = (math.nan,) * 4
+    return Coefficient(value, float(limits.low[0]), float(limits.high[0]), *nothing)
+
+
+def _check_no_test(r0: float) -> None:
+    if r0 != 0.0:
+        raise PlanError(
+            "r0= is the null value of F-tests, and there are none without complete ratings; "
+            "missing='listwise' has them, of the objects with all scores"
+        )
+
+
+def _whole(size: float | None) -> int | None:
+    return int(size) if size is not None and float(size).is_integer() else None
+
+
+def _unknown() -> Coefficient:
+    return Coefficient(*(math.nan,) * 7)

@@ -1,0 +1,134 @@
+"""Intraclass correlations as a value: a table, and how a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vcomp import display
+from vcomp.exceptions import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NAMES", "IntraclassCorrelations"]
+
+NAMES = {
+    # Shrout and Fleiss, McGraw and Wong, cases of the latter, coefficient of a D-study
+    ("1", 1): ("ICC(1,1)", "ICC(1)", "1", "Eρ² (r:p), n′ = 1"),
+    ("A", 1): ("ICC(2,1)", "ICC(A,1)", "2, 2A, 3, 3A", "Φ (p × r), n′ = 1"),
+    ("C", 1): ("ICC(3,1)", "ICC(C,1)", "2, 2A, 3, 3A", "Eρ² (p × r), n′ = 1"),
+    ("1", 2): ("ICC(1,k)", "ICC(k)", "1", "Eρ² (r:p), n′ = k"),
+    ("A", 2): ("ICC(2,k)", "ICC(A,k)", "2, 2A, 3A", "Φ (p × r), n′ = k"),
+    ("C", 2): ("ICC(3,k)", "ICC(C,k)", "2, 2A, 3A", "Eρ² (p × r), n′ = k"),
+}
+"""Kind and whether of one rating or of several → the names that it has."""
+
+_KINDS = (
+    "1: raters of one object are not those of another. 2, A: absolute agreement, differences "
+    "between raters are error. 3, C: consistency, they are not. k: of the mean of k ratings."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IntraclassCorrelations:
+    """The ten intraclass correlations of McGraw and Wong, six formulae; ``print`` it.
+
+    ``found["ICC(A,1)"]`` and ``found["ICC(2,1)"]`` are a row of :attr:`table`.
+
+    Attributes
+    ----------
+    table : index ``icc``, the names of Shrout and Fleiss, with the columns
+
+        ``mcgraw_wong``, ``cases``
+            McGraw and Wong's name, and those of their cases that it is for
+        ``dstudy``
+            which coefficient of a D-study it is
+        ``estimate``, ``low``, ``high``
+            with the interval; nan where the reason is in `notes`
+        ``F``, ``df1``, ``df2``, ``p_value``
+            test of the null value `r0` against larger ones
+    mean_squares : of ``objects``, ``raters``, ``residual`` and ``within`` objects; empty where
+        cells are missing
+    n_objects, n_raters : of the data; None where components do not tell
+    k : ratings that are averaged in the last three
+    r0 : the null value
+    interval_method : in words
+    significance : intervals have confidence 1 less this
+    missing : how missing cells were treated, in words; empty where there are none
+    notes : what a reader should know of these numbers
+    """
+
+    table: pd.DataFrame
+    mean_squares: Mapping[str, float]
+    n_objects: int | None
+    n_raters: int | None
+    k: int
+    r0: float
+    interval_method: str
+    significance: float
+    missing: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> pd.Series:
+        by_name = {n: i for i, names in enumerate(NAMES.values()) for n in names[:2]}
+        if name not in by_name:
+            raise DataError(
+                f"there is no {name!r}{did_you_mean(name, by_name)}; they are {', '.join(by_name)}"
+            )
+        row: pd.Series = self.table.iloc[by_name[name]]
+        return row
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        frame = self.table
+        tested = bool(frame["F"].notna().any())
+        rows = []
+        for name, row in zip(frame.index, frame.to_dict("records"), strict=True):
+            cells = [row["mcgraw_wong"], display.coefficient(row["estimate"])]
+            cells.append(display.coefficient_interval(row["low"], row["high"]))
+            if tested:
+                cells += [
+                    display.number(row["F"]),
+                    display.degrees_of_freedom([row["df1"], row["df2"]]),
+                    display.number(row["p_value"], 3),
+                ]
+            rows.append([str(name), *cells, row["dstudy"]])
+        interval = f"{display.level(self.significance)} interval"
+        headers = ["", "estimate", interval, *(["F", "df", "p"] if tested else []), "D-study"]
+        title = f"Intraclass correlations; k = {display.count(self.k)}"
+        if self.n_objects is not None and self.n_raters is not None:
+            data = (
+                f"{display.count(self.n_objects)} objects, {display.count(self.n_raters)} raters"
+            )
+            title = f"Intraclass correlations: {data}; k = {display.count(self.k)}"
+        table = display.simple_table(
+            [row[1:] for row in rows],
+            headers,
+            title=title,
+            stubs=[row[0] for row in rows],
+            align="l" + "r" * (len(headers) - 2) + "l",
+        )
+        return display.summary([table], self._explanations(tested))
+
+    def _explanations(self, tested: bool) -> list[str]:
+        lines = [self.missing] if self.missing else []
+        lines += [_KINDS, f"Intervals: {self.interval_method}."]
+        if tested:
+            lines.append(f"F tests whether a coefficient is above {display.number(self.r0)}.")
+        return lines + list(self.notes)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        return f"IntraclassCorrelations(objects={self.n_objects}, raters={self.n_raters})"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
