@@ -8,6 +8,7 @@ estimated here.
 from vcomp.plots.canvas import pyplot
 from vcomp.plots.caterpillar import effects
 from vcomp.plots.coefficients import dstudy
+from vcomp.plots.comparison import measure_curves, measures
 from vcomp.plots.cut_scores import cut_scores
 from vcomp.plots.dots import components
 from vcomp.plots.histogram import replicates
@@ -15,4 +16,16 @@ from vcomp.plots.items import items
 from vcomp.plots.subsampling import subsets
 from vcomp.plots.zeta import profile
 
-__all__ = ["components", "cut_scores", "dstudy", "effects", "items", "profile", "pyplot", "replicates", "subsets"]
+__all__ = [
+    "components",
+    "cut_scores",
+    "dstudy",
+    "effects",
+    "items",
+    "measure_curves",
+    "measures",
+    "profile",
+    "pyplot",
+    "replicates",
+    "subsets",
+]

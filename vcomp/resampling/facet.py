@@ -37,7 +37,17 @@ from vcomp.resampling.run import check_time_limit, run
 from vcomp.resampling.streams import check_count, seed_from, stream
 from vcomp.statistics import Statistics
 
-__all__ = ["FacetSample", "SampleRefit", "facet_bootstrap", "refit_sample", "report_failures"]
+__all__ = [
+    "FacetSample",
+    "SampleRefit",
+    "check_levels",
+    "continued_from",
+    "facet_bootstrap",
+    "joined",
+    "refit_sample",
+    "replicates_of",
+    "report_failures",
+]
 
 KIND = "facet bootstrap"
 
@@ -174,13 +184,14 @@ def facet_bootstrap(
     seed = seed_from(rng)
     sample = FacetSample(design, fit.stats, names)
     fingerprint = {**fit.fingerprint(), "facets": list(names)}
-    known = _known(path, fingerprint, seed, drawn=isinstance(rng, np.random.Generator))
+    drawn = isinstance(rng, np.random.Generator)
+    known = continued_from(path, KIND, fingerprint, seed, drawn=drawn)
     seed = seed if known is None else known.seed
     there = set() if known is None else set(known.numbers.tolist())
 
     def gathered(rows: dict[int, SampleRefit]) -> Replicates:
         new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
-        return new if known is None else _joined(known, new)
+        return new if known is None else joined(known, new)
 
     save = None if path is None else (lambda rows: gathered(rows).save(path))
     rows = run(
@@ -281,14 +292,32 @@ def _with_adjustment(
     return replace(made, adjusted=values, notes=tuple(notes))
 
 
-def _known(
-    path: str | PathLike[str] | None, fingerprint: dict[str, Any], seed: int, *, drawn: bool
+def continued_from(
+    path: str | PathLike[str] | None,
+    kind: str,
+    fingerprint: dict[str, Any],
+    seed: int,
+    *,
+    drawn: bool,
 ) -> Replicates | None:
-    """Return what the file holds, None if there is none."""
+    """Return the replicates that a file holds already, None if there is none.
+
+    Parameters
+    ----------
+    path : of the file, or None
+    kind, fingerprint : of the replicates that are wanted
+    seed : of these
+    drawn : whether the seed was drawn from a generator, so that the file's is taken instead
+
+    Raises
+    ------
+    DataError
+        If the file holds replicates of another kind, fit or seed.
+    """
     if path is None or not Path(path).exists():
         return None
     known = Replicates.load(path)
-    known.check_same(KIND, fingerprint, path)
+    known.check_same(kind, fingerprint, path)
     if known.seed != seed and not drawn:
         raise DataError(
             f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "
@@ -297,8 +326,8 @@ def _known(
     return known
 
 
-def _joined(known: Replicates, new: Replicates) -> Replicates:
-    """Return both, by number."""
+def joined(known: Replicates, new: Replicates) -> Replicates:
+    """Return the replicates of both, by number."""
     order = np.argsort(np.concatenate([known.numbers, new.numbers]), kind="stable")
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(known, name), getattr(new, name)])[order]

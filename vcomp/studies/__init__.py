@@ -1,1 +1,15 @@
-"""Studies that fit many times: measures side by side, subsamples of a G-study."""
+"""Studies that fit many times: measures beside each other, and random parts of the data."""
+
+from vcomp.studies.compare import compare_measures
+from vcomp.studies.comparison import MeasureComparison
+from vcomp.studies.differences import MeasureDifferences
+from vcomp.studies.subsample import subsample_study
+from vcomp.studies.subsample_result import SubsampleStudy
+
+__all__ = [
+    "MeasureComparison",
+    "MeasureDifferences",
+    "SubsampleStudy",
+    "compare_measures",
+    "subsample_study",
+]

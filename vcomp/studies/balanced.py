@@ -1,0 +1,183 @@
+"""Components of parts of a balanced table in closed form: no rows, no iterations.
+
+The sum of squares of a balanced table falls into that of its mean and of the contrasts of every
+set s of its axes. A stratum s has df_s = Π_{f∈s} (n_f − 1), and its expected mean square is the
+sum of σ²_t Π_{f∉t} n_f over the terms t that hold all facets of s, those that they are nested in
+included. Sums of squares of the terms add up strata, so that estimates are linear in these, with
+coefficients that depend on nothing but the numbers of levels (Brennan 2001, Generalizability
+Theory, sec. 3.2 and 3.3; Tjur 1984).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.components import REPLICATE, VarianceComponents
+from vcomp.design import Chunk, Design
+from vcomp.linalg.dense import solve
+from vcomp.resampling.levels import Levels, Sample
+from vcomp.statistics.stratify import split_axes
+
+__all__ = ["BalancedEstimator", "BalancedTable", "is_closed", "stratum_squares"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BalancedTable:
+    """The scores of a balanced design as an array.
+
+    Attributes
+    ----------
+    scores : (n_1, …, n_F, r) less the origin: an axis a facet and one of replicates. Levels of a
+        nested facet are counted within each combination of those that it is nested in
+    above : for each facet the positions of those that it is nested in
+    """
+
+    scores: FloatArray
+    above: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, design: Design, chunk: Chunk) -> BalancedTable | None:
+        """Return the table of the rows, None if they are not balanced.
+
+        Parameters
+        ----------
+        design : of the data
+        chunk : its rows
+        """
+        if not design.structure.balanced:
+            return None
+        structure, whole = design.structure, Sample.whole(chunk)
+        places = np.zeros(chunk.n, dtype=np.int64)
+        shape, above = [], []
+        for facet in structure.facets:
+            outer = structure.nested_in[facet]
+            levels = Levels.of(whole, structure.facets, structure.nested_in, facet)
+            sizes = levels.per_group
+            if sizes.min() < sizes.max():
+                return None
+            places = places * int(sizes[0]) + _within(levels)
+            shape.append(int(sizes[0]))
+            above.append(tuple(p for p, f in enumerate(structure.facets) if f in outer))
+        counts = np.bincount(places, minlength=prod(shape))
+        if counts.min() < counts.max():
+            return None
+        order = np.argsort(places, kind="stable")
+        return cls(chunk.y[order].reshape(*shape, int(counts[0])), tuple(above))
+
+    def take(self, chosen: Sequence[LongArray]) -> FloatArray:
+        """Return part of the table.
+
+        Parameters
+        ----------
+        chosen : for each facet the levels that stay, an axis for each facet that it is nested in
+            and then its own: ``(n,)``, or ``(n_outer, n)``
+        """
+        n_axes = self.scores.ndim - 1
+        places = []
+        for facet, levels in enumerate(chosen):
+            shape = [1] * n_axes
+            for axis, size in zip((*self.above[facet], facet), levels.shape, strict=True):
+                shape[axis] = size
+            # Axes stand in the order of the facets, which outer ones need not come first in.
+            order = np.argsort((*self.above[facet], facet))
+            places.append(levels.transpose(order).reshape(shape))
+        part: FloatArray = self.scores[tuple(places)]
+        return part
+
+
+class BalancedEstimator:
+    """The analysis of variance of balanced tables of one shape, from their sums of squares.
+
+    Parameters
+    ----------
+    components : whose facets and nesting are used, not their values
+    facets : of the table, in the order of its axes
+    shape : (n_1, …, n_F, r) of the tables
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the components cannot be told apart in tables of this shape.
+    """
+
+    def __init__(
+        self, components: VarianceComponents, facets: Sequence[str], shape: Sequence[int]
+    ) -> None:
+        self._axes = tuple(int(n) for n in (shape if shape[-1] > 1 else shape[:-1]))
+        everything = frozenset(range(len(self._axes)))
+        numbers = {facet: f for f, facet in enumerate((*facets, REPLICATE))}
+        terms = [frozenset(numbers[f] for f in t) & everything for t in components.facets[:-1]]
+        terms.append(everything)
+        # In the order in which stratum_squares() has them: axes are split one after the other.
+        strata: list[frozenset[int]] = [frozenset()]
+        for axis in range(len(self._axes)):
+            strata = [part for s in strata for part in (s, s | {axis})]
+        inside = np.array([[bool(s) and s <= t for s in strata] for t in terms], dtype=float)
+        df = np.array([prod(self._axes[f] - 1 for f in s) for s in strata], dtype=float)
+        sizes = np.array([prod(self._axes[f] for f in everything - t) for t in terms], dtype=float)
+        rows = _less_coarser(terms)
+        sums = rows @ inside
+        expected = (sums * df) @ (inside.T * sizes)
+        self._from_squares = solve(expected, sums)
+
+    def __call__(self, table: FloatArray) -> tuple[FloatArray, float]:
+        """Return the (k + 1,) components, negative ones as they come out, and the mean."""
+        squares, mean = stratum_squares(table, self._axes)
+        return self._from_squares @ squares, mean
+
+
+def stratum_squares(table: FloatArray, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
+    """Return the sum of squares of every stratum of a balanced table, and its mean.
+
+    Parameters
+    ----------
+    table : of scores
+    axes : its numbers of levels
+
+    Returns
+    -------
+    squares : (2^F,), the mean's first; of each further axis its means before its contrasts
+    mean : of all scores
+
+    Examples
+    --------
+    >>> stratum_squares(np.array([[1.0, 3.0], [5.0, 11.0]]), (2, 2))
+    (array([100.,  16.,  36.,   4.]), 5.0)
+    """
+    # A copy, as it is written to; of a mean far from 0 the squares of contrasts keep their digits.
+    parts = split_axes(table.reshape(-1).copy(), axes)
+    squares = np.array([np.vdot(part, part) for part in parts.values()])
+    return squares, float(table.mean())
+
+
+def is_closed(components: VarianceComponents) -> bool:
+    """Return whether what two terms share is a term too, or nothing.
+
+    In balanced data the estimates by REML are then those of the analysis of variance, where these
+    are all above zero.
+    """
+    terms = components.facets[:-1]
+    return all(not a & b or a & b in terms for a, b in combinations(terms, 2))
+
+
+def _within(levels: Levels) -> LongArray:
+    """Return for each row the place of its level among those of its group."""
+    level = np.empty(levels.order.size, dtype=np.int64)
+    level[levels.order] = np.repeat(np.arange(levels.n), np.diff(levels.starts))
+    return level - levels.first[level]
+
+
+def _less_coarser(terms: Sequence[frozenset[int]]) -> FloatArray:
+    """Return whole numbers that take from each term's sum of squares those of coarser terms."""
+    rows = np.eye(len(terms))
+    for t in sorted(range(len(terms)), key=lambda t: len(terms[t])):
+        for u, coarser in enumerate(terms):
+            if u != t and (coarser < terms[t] or (coarser == terms[t] and u < t)):
+                rows[t] -= rows[u]
+    return rows

@@ -1,0 +1,248 @@
+"""How estimates vary with the data of the G-study: many random parts of it, fitted one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
+from os import PathLike
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from vcomp.design.rows import Missing
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, warn
+from vcomp.formula import caller_environment
+from vcomp.model import VarianceComponentsModel
+from vcomp.resampling import Replicates
+from vcomp.resampling.facet import (
+    SampleRefit,
+    continued_from,
+    joined,
+    replicates_of,
+    report_failures,
+)
+from vcomp.resampling.levels import check_facets
+from vcomp.resampling.run import check_time_limit, run
+from vcomp.resampling.streams import check_count, seed_from
+from vcomp.results.refitting import fitted_again
+from vcomp.results.results import VarianceComponentsResults
+from vcomp.studies.subsample_result import SubsampleStudy, planned
+from vcomp.studies.subsets import Subsets
+
+__all__ = ["Grid", "subsample_study"]
+
+Grid = Literal["all", "each"]
+
+KIND = "subsampling"
+_FEWEST = 2
+
+
+def subsample_study(
+    formula: str | VarianceComponentsResults,
+    data: Any = None,
+    *,
+    sizes: Mapping[str, Any],
+    trials: int = 200,
+    grid: Grid = "all",
+    method: str = "anova",
+    missing: Missing = "drop",
+    options: Mapping[str, Any] | None = None,
+    dstudy: Mapping[str, Any] | None = None,
+    target: float = 0.95,
+    facet: str | None = None,
+    alpha: float = 0.05,
+    rng: int | np.random.Generator | None = None,
+    workers: int = 1,
+    time_limit: float | None = None,
+    path: str | PathLike[str] | None = None,
+    progress: bool | None = None,
+    eval_env: Any = 0,
+) -> SubsampleStudy:
+    """Estimate components and coefficients from random parts of the data, of several sizes.
+
+    A D-study says what a test of 50 topics is worth; its answer depends on the systems and topics
+    that the G-study happened to have. Here some levels of the facets are drawn without
+    replacement, the components are estimated from their scores alone, and Eρ², Φ and the required
+    size are those of one and the same plan. How far the answers of subsets of one size lie apart
+    is what a G-study of that size would have been worth.
+
+    Parameters
+    ----------
+    formula : as for :func:`vcomp.fit`; or a result of it, whose data, method and options are taken
+    data : as for :func:`vcomp.fit`
+    sizes : for each facet that is drawn one number of levels or several,
+        ``{"sys": [10, 20], "topic": [10, 25, 50]}``; of a nested facet within what it is nested
+        in. Facets that are not named keep all their levels
+    trials : subsets of each size
+    grid : ``"all"`` combinations of the sizes, or ``"each"`` facet by itself, with all levels of
+        the others
+    method, missing, options : how all is fitted: method, treatment of missing values, and further
+        arguments of :meth:`VarianceComponentsModel.fit`
+    dstudy : arguments of :meth:`VarianceComponentsResults.dstudy` for one plan, such as
+        ``{"topic": 50}``; the sizes of all the data if None
+    target : of the coefficients in required sizes
+    facet : whose size is required; may be None, and is told where only one has a size
+    alpha : spans hold a share of 1 − alpha of the subsets
+    rng : seed, or a generator that one is drawn from once; 0 if not given. Every subset has random
+        numbers that depend on the seed, its size and its number alone
+    workers : threads; the numbers are the same for any number of them
+    time_limit : seconds after which no subset is drawn; what is done is kept, with a warning
+    path : of a file that estimates are saved to; if it is there already, only what is missing is
+        made
+    progress : whether to show a bar; None for one where stderr is a terminal
+    eval_env : as for :func:`vcomp.fit`
+
+    Returns
+    -------
+    SubsampleStudy
+        with ``table``, a row a size and quantity, ``frame``, a row a subset, and ``plot()``
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError
+        As :func:`vcomp.fit` does; DataError also if the file holds another study.
+    EstimationError
+        If a facet cannot be drawn, a size is not a whole number from 2 to the number of levels, or
+        no subset could be fitted.
+    PlanError
+        If the D-study cannot be, or has several plans.
+
+    Warns
+    -----
+    VcompWarning
+        If some subsets could not be fitted, or the time limit ended the work.
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), On the Measurement of Test Collection Reliability, SIGIR,
+    section 3 and Figure 1: 200 subsets, ``grid="each"``, the worst quarter of systems left out.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    >>> study = vcomp.subsample_study(
+    ...     "score ~ (1|sys) + (1|topic)", data, sizes={"topic": [10, 50]}, trials=100, rng=1
+    ... )
+    >>> spans = study.table.query("quantity == 'Erho2'").set_index("topic")["span"]
+    >>> bool(spans[10] > spans[50])
+    True
+    """
+    res = _fitted(formula, data, method, missing, options, caller_environment(eval_env, 1))
+    trials, workers = check_count(trials, "trials"), check_count(workers, "workers")
+    check_time_limit(time_limit)
+    fit, design = fitted_again(res)
+    if not isinstance(sizes, Mapping) or not sizes:
+        raise EstimationError(f"sizes is a mapping such as {{'topic': [10, 25]}}, not {sizes!r}")
+    subsets = Subsets.of(fit, design, res.components, check_facets(design, tuple(sizes)))
+    study = planned(res, dstudy, alpha)
+    cells = _cells(subsets, {f: _numbers(f, sizes[f]) for f in sizes}, grid)
+    seed = seed_from(rng)
+    fingerprint = {**fit.fingerprint(), "sizes": [list(c.values()) for c in cells],
+                   "facets": list(sizes), "trials": trials}  # fmt: skip
+    drawn = isinstance(rng, np.random.Generator)
+    known = continued_from(path, KIND, fingerprint, seed, drawn=drawn)
+    seed = seed if known is None else known.seed
+    there = set() if known is None else set(known.numbers.tolist())
+    n = trials * len(cells)
+
+    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
+        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
+        return new if known is None else joined(known, new)
+
+    rows = run(
+        lambda: _work(subsets, cells, trials, seed),
+        [b for b in range(n) if b not in there],
+        workers=workers,
+        time_limit=time_limit,
+        progress=progress,
+        label="subsets",
+        save=None if path is None else (lambda done: gathered(done).save(path)),
+    )
+    made = gathered(rows)
+    if path is not None and rows:
+        made.save(path)
+    report_failures(made, list(rows.values()), "subsets")
+    if len(made) < n:
+        warn(f"the time limit ended the study: {len(made):,} of {n:,} subsets were fitted")
+    return SubsampleStudy(
+        facets=tuple(sizes),
+        cells=np.array([list(c.values()) for c in cells], dtype=np.int64),
+        trials=trials,
+        replicates=made,
+        results=res,
+        dstudy=study,
+        target=target,
+        facet=facet,
+    )
+
+
+def _fitted(
+    formula: str | VarianceComponentsResults,
+    data: Any,
+    method: str,
+    missing: Missing,
+    options: Mapping[str, Any] | None,
+    environment: Any,
+) -> VarianceComponentsResults:
+    if isinstance(formula, VarianceComponentsResults):
+        if data is not None or options:
+            raise DataError(
+                "a result has its data, method and options; give a formula to take others"
+            )
+        return formula
+    model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
+    return model.fit(method, **(options or {}))
+
+
+def _work(
+    subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int
+) -> Callable[[int], SampleRefit]:
+    """Return what draws and fits the subset of a number: trial after trial, size after size."""
+    estimators = [subsets.estimator(cell) for cell in cells]
+
+    def work(number: int) -> SampleRefit:
+        place, trial = divmod(number, trials)
+        cell = cells[place]
+        sequence = np.random.SeedSequence(seed, spawn_key=(*cell.values(), trial))
+        rng = np.random.Generator(np.random.PCG64(sequence))
+        return subsets.estimate(cell, rng, estimators[place])
+
+    return work
+
+
+def _cells(
+    subsets: Subsets, sizes: Mapping[str, tuple[int, ...]], grid: str
+) -> list[dict[str, int]]:
+    """Return the sizes of the subsets, one mapping for each."""
+    most = {facet: subsets.most(facet) for facet in sizes}
+    for facet, numbers in sizes.items():
+        outside = [n for n in numbers if not _FEWEST <= n <= most[facet]]
+        if outside:
+            above = sorted(subsets.design.structure.nested_in[facet])
+            where = f" in each {' and '.join(above)}" if above else ""
+            raise EstimationError(
+                f"sizes of {facet!r} go from {_FEWEST} to {most[facet]}, the levels that there "
+                f"are{where}, not to {outside[0]}"
+            )
+    if grid == "all":
+        return [dict(zip(sizes, row, strict=True)) for row in itertools.product(*sizes.values())]
+    if grid == "each":
+        every = [{**most, facet: n} for facet, numbers in sizes.items() for n in numbers]
+        return [dict(pairs) for pairs in dict.fromkeys(tuple(cell.items()) for cell in every)]
+    known = " or ".join(map(repr, get_args(Grid)))
+    raise PlanError(f"grid is {known}, not {grid!r}{did_you_mean(grid, get_args(Grid))}")
+
+
+def _numbers(facet: str, given: Any) -> tuple[int, ...]:
+    """Return the sizes of a facet, each once."""
+    is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    # A zero-dimensional array is iterable by type only.
+    numbers = list(given) if is_many and getattr(given, "ndim", True) else [given]
+    if not numbers:
+        raise EstimationError(f"no size is given for {facet!r}: its list is empty")
+    for n in numbers:
+        if not isinstance(n, Integral) or isinstance(n, bool):
+            raise EstimationError(f"sizes of {facet!r} are whole numbers, not {n!r}")
+    return tuple(dict.fromkeys(int(n) for n in numbers))

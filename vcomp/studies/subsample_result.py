@@ -1,0 +1,318 @@
+"""What random parts of the data estimate: spans, shares, tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.dstudy import DStudy
+from vcomp.dstudy.project import quantities, weights
+from vcomp.dstudy.requirement import requirement_ratio
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.resampling import Replicates
+from vcomp.results.results import VarianceComponentsResults
+from vcomp.studies.coverage import covered
+from vcomp.studies.plans import COEFFICIENTS, required_facet
+from vcomp.studies.spans import Span, span_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SubsampleStudy", "planned", "required_sizes"]
+
+_NEAR = 0.05
+"""Coefficients this near to that of all the data are within 0.1 of each other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SubsampleStudy:
+    """Estimates from random parts of the data, of several sizes.
+
+    Attributes
+    ----------
+    facets : whose levels were drawn
+    cells : (c, F) numbers of levels of each size of subsets
+    trials : subsets of each size
+    replicates : components of the subsets, in the order of the sizes; a subset that could not be
+        fitted has nan and ``converged=False``
+    results : the fit of all the data
+    dstudy : of all the data, with the one plan that all coefficients are for
+    target : of the coefficients in required sizes
+    facet : whose size is required, as it was given
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    >>> study = vcomp.subsample_study(
+    ...     "score ~ (1|sys) + (1|topic)", data, sizes={"sys": [10, 20], "topic": 30}, trials=50
+    ... )
+    >>> study
+    <SubsampleStudy: 50 subsets of each of 2 sizes of sys, topic>
+    """
+
+    facets: tuple[str, ...]
+    cells: LongArray
+    trials: int
+    replicates: Replicates
+    results: VarianceComponentsResults
+    dstudy: DStudy
+    target: float = 0.95
+    facet: str | None = None
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What was estimated: components, ``Erho2`` and ``Phi``, and required sizes.
+
+        ``n_Erho2`` and ``n_Phi`` are there where it is known whose size is required.
+        """
+        n = () if self.required_facet is None else tuple(f"n_{c}" for c in COEFFICIENTS)
+        return (*self.replicates.names, *COEFFICIENTS, *n)
+
+    @property
+    def required_facet(self) -> str | None:
+        """The facet whose size is required; None where several have one and none is given."""
+        return required_facet(self.dstudy, self.target, self.facet)
+
+    def full(self, quantity: str) -> float:
+        """Return what all the data give for a quantity, as D-studies take it."""
+        return float(self._of(quantity, self.results.components.values[None, :])[0])
+
+    def values(self, quantity: str) -> FloatArray:
+        """Return the values of the subsets, (c, trials); nan where there is none.
+
+        Parameters
+        ----------
+        quantity : one of :attr:`quantities`
+
+        Raises
+        ------
+        PlanError
+            If it is not one of these.
+        """
+        found = np.full(len(self.cells) * self.trials, np.nan)
+        made = self.replicates
+        usable = made.converged
+        found[made.numbers[usable]] = self._of(quantity, made.values[usable])
+        return found.reshape(len(self.cells), self.trials)
+
+    def with_plan(
+        self,
+        dstudy: Mapping[str, Any] | None = None,
+        *,
+        target: float | None = None,
+        facet: str | None = None,
+        alpha: float | None = None,
+    ) -> SubsampleStudy:
+        """Return the same subsets with coefficients of another plan; nothing is fitted again.
+
+        Parameters
+        ----------
+        dstudy : arguments of :meth:`VarianceComponentsResults.dstudy`, for one plan
+        target : of the coefficients in required sizes; as it is if None
+        facet : whose size is required
+        alpha : spans hold a share of 1 − alpha of the subsets; as it is if None
+
+        Raises
+        ------
+        PlanError
+            If the D-study cannot be, or has several plans.
+        """
+        made = planned(self.results, dstudy, self.dstudy.alpha if alpha is None else alpha)
+        target = self.target if target is None else target
+        return replace(self, dstudy=made, target=target, facet=facet)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row a subset: its sizes, its number ``trial``, and what was estimated from it.
+
+        Components stand under ``var(…)``; what could not be estimated is nan.
+        """
+        import pandas as pd
+
+        sizes = np.repeat(self.cells, self.trials, axis=0)
+        columns: dict[str, Any] = dict(zip(self.facets, sizes.T, strict=True))
+        columns["trial"] = np.tile(np.arange(self.trials), len(self.cells))
+        components = {name: f"var({name})" for name in self.replicates.names}
+        columns |= {components.get(q, q): self.values(q).ravel() for q in self.quantities}
+        return pd.DataFrame(columns)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a size and quantity: how the estimates of the subsets lie.
+
+        The sizes under the names of the facets; ``quantity``; ``full``, its value from all the
+        data; ``mean``, ``sd``, ``low``, ``median`` and ``high`` (quantiles alpha/2, ½ and
+        1 − alpha/2) of the subsets and ``span``, high − low; ``within``, the share of subsets
+        whose coefficient is within 0.05 of the full one; ``covers``, the share of subsets whose
+        own interval, from F quantiles, holds the full one; ``n``, the subsets with a value;
+        ``unreachable``, the share of these that say that no size is enough. nan where a column
+        does not apply.
+
+        ``covers`` speaks of the data at hand, of which subsets are parts: it is above the
+        confidence of the intervals where subsets are large. It is known where components are those
+        of the analysis of variance of a complete two-way table.
+        """
+        import pandas as pd
+
+        rows = []
+        coverage = {c: covered(self, c) for c in COEFFICIENTS}
+        for quantity in self.quantities:
+            values, full = self.values(quantity), self.full(quantity)
+            for place, cell in enumerate(self.cells.tolist()):
+                span = self.span(quantity, place, values)
+                row = dict(zip(self.facets, cell, strict=True))
+                row |= {"quantity": quantity, "full": full, **span.columns()}
+                known = values[place][~np.isnan(values[place])]
+                is_share = quantity in COEFFICIENTS and known.size > 0
+                row["within"] = np.mean(np.abs(known - full) <= _NEAR) if is_share else np.nan
+                row["covers"] = coverage[quantity][place] if quantity in coverage else np.nan
+                row |= {"n": known.size, "unreachable": span.endless}
+                rows.append(row)
+        return pd.DataFrame(rows)
+
+    def span(self, quantity: str, place: int, values: FloatArray | None = None) -> Span:
+        """Return how the estimates of one size of subsets lie.
+
+        Parameters
+        ----------
+        quantity : one of :attr:`quantities`
+        place : of the size in :attr:`cells`
+        values : of :meth:`values`, where they are there already
+        """
+        found = self.values(quantity) if values is None else values
+        return span_of(found[place], self.dstudy.alpha)
+
+    def summary(self) -> Any:
+        """Return a printable summary: how Eρ², Φ and required sizes vary with the subsets.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        from vcomp.studies.subsample_summary import summary
+
+        return summary(self)
+
+    def plot(
+        self,
+        quantity: str = "Erho2",
+        *,
+        x: str | None = None,
+        kind: str = "span",
+        ax: Any | None = None,
+    ) -> Any:
+        """Draw how far the estimates of subsets lie apart, over their number of levels.
+
+        Parameters
+        ----------
+        quantity : one of :attr:`quantities`
+        x : the facet on the horizontal axis; the one of which there are most sizes if None. There
+            is a line for every size of the others
+        kind : ``"span"``, the length of the span that holds a share of 1 − alpha of the subsets,
+            as in Figure 1 of Urbano et al. (2013); or ``"values"``, the median with that span
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            If the quantity, facet or kind is not one that can be, or there are more lines than
+            can be told apart.
+        VcompError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> from matplotlib.figure import Figure
+        >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+        >>> study = vcomp.subsample_study(
+        ...     "score ~ (1|sys) + (1|topic)", data, sizes={"topic": [10, 50]}, trials=50
+        ... )
+        >>> print(study.plot(ax=Figure().subplots()).get_ylabel())
+        length of the 95 % span of Eρ²
+        """
+        from vcomp.studies.subsample_picture import draw
+
+        return draw(self, quantity, x, kind, ax)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        sizes = f"each of {len(self.cells)} sizes" if len(self.cells) > 1 else "one size"
+        return f"<SubsampleStudy: {self.trials:,} subsets of {sizes} of {', '.join(self.facets)}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+    def _of(self, quantity: str, v: FloatArray) -> FloatArray:
+        """Return a quantity at (B, k + 1) components, (B,)."""
+        names, study = self.replicates.names, self.dstudy
+        if quantity in names:
+            return v[:, names.index(quantity)]
+        if quantity not in self.quantities:
+            raise PlanError(
+                f"{quantity!r} was not estimated{did_you_mean(quantity, self.quantities)}; there "
+                f"are {', '.join(map(repr, self.quantities))}"
+            )
+        taken = np.maximum(v, 0.0) if study.negative == "zero" else v
+        if quantity in COEFFICIENTS:
+            made = quantities(weights(study.components, study.plan))[quantity]
+            return made.values(taken)[:, 0]
+        facet = self.required_facet
+        assert facet is not None
+        return required_sizes(study, taken, self.target, quantity.removeprefix("n_"), facet)
+
+
+def required_sizes(
+    study: DStudy, v: FloatArray, target: float, coefficient: str, facet: str
+) -> FloatArray:
+    """Return the size of a facet that each of several sets of components needs, (B,).
+
+    Parameters
+    ----------
+    study : whose plan holds the other facets
+    v : (B, k + 1) components as D-studies take them
+    target, coefficient, facet : as for :meth:`DStudy.required`
+    """
+    ratio = requirement_ratio(study.components, study.plan, target, coefficient, facet)
+    b, room = v @ ratio.a[0], v @ ratio.denominator[0]
+    # What cancels to the last digits is no room, as for one set of components.
+    held = v @ np.maximum(-ratio.denominator[0], 0.0)
+    n, reached = np.full(len(v), np.inf), room > 1e-12 * held
+    # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70.
+    n[reached] = np.maximum(1.0, np.ceil(b[reached] / room[reached] * (1.0 - 1e-9)))
+    return n
+
+
+def planned(
+    res: VarianceComponentsResults, dstudy: Mapping[str, Any] | None, alpha: float
+) -> DStudy:
+    """Return the D-study of one plan.
+
+    Raises
+    ------
+    PlanError
+        If it cannot be, has several plans, or is not asked for by a mapping.
+    """
+    if dstudy is not None and not isinstance(dstudy, Mapping):
+        raise PlanError(
+            f"dstudy is a mapping of arguments of res.dstudy(), such as {{'topic': 50}}, not "
+            f"{dstudy!r}"
+        )
+    study = res.dstudy(**{"alpha": alpha, **(dstudy or {})})
+    if len(study.plan) != 1:
+        raise PlanError(
+            f"the coefficients of subsets are those of one plan, and dstudy= asks for "
+            f"{len(study.plan)}; with_plan() gives those of others without fitting again"
+        )
+    return study
