@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from vcomp.design.claim import read_claim
 from vcomp.design.rows import Missing
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, warn
 from vcomp.formula import caller_environment
 from vcomp.model import VarianceComponentsModel
 from vcomp.results.evidence import compared_fit
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.significance.compare import ModelComparison, compare_fits
 
-__all__ = ["compare", "fit"]
+__all__ = ["compare", "fit", "gstudy"]
 
 
 def fit(
@@ -68,6 +71,86 @@ def fit(
     """
     environment = caller_environment(eval_env, 1)
     model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
+    return model.fit(method, **options)
+
+
+def gstudy(
+    data: Any,
+    design: str,
+    response: str,
+    *,
+    facets: Mapping[str, str] | None = None,
+    method: str = "reml",
+    missing: Missing = "drop",
+    eval_env: Any = 0,
+    **options: Any,
+) -> VarianceComponentsResults:
+    """Estimate all variance components of a design in Brennan's notation.
+
+    The formula is written from the design: a random term for every main effect and interaction
+    that the data can tell apart, the highest interaction being the residual where a cell holds one
+    score. ``res.formula`` shows it, and ``print(res.design)`` says where the variance of every
+    effect is. Labels of a nested facet may start anew in each level of the facet above.
+
+    Parameters
+    ----------
+    data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
+        None takes the variables of the calling scope
+    design : such as ``"p x i x a"``, ``"p x (i:h)"`` or ``"sys x (judge:topic)"``, see
+        :func:`vcomp.dstudy.parse_design`; facets are columns of the data
+    response : the column of the scores, or an expression of Python
+    facets : columns by the letters of the design, ``{"p": "person"}``. The result, and D-studies
+        of it, speak of these facets by their letters
+    method : as in :func:`fit`
+    missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    eval_env : as in patsy, for a response that is an expression
+    **options : of the method, as in :func:`fit`
+
+    Returns
+    -------
+    VarianceComponentsResults
+        The facet that is nested in all others, if there is one, stands for the scores of a cell:
+        D-studies take its size.
+
+    Raises
+    ------
+    PlanError
+        If the design cannot be read, or `facets` does not fit it.
+    FormulaError, DataError, EstimationError
+        As :func:`fit` raises them.
+    DesignError
+        If the data contradict the design: a facet that it crosses with another one is nested in
+        it; or if no effect can be told from error.
+
+    Warns
+    -----
+    VcompWarning
+        If the data confound effects of the design: which with which, and what would separate them.
+        Otherwise as :func:`fit` does.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 3.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("docsearch")
+    >>> res = vcomp.gstudy(data, "s x t", "score", facets={"s": "sys", "t": "topic"})
+    >>> res.formula
+    'score ~ (1|s) + (1|t) + (1|s:t)'
+    >>> res.dstudy("s x T", t=[50, 100]).table[["t", "Erho2"]].round(3)
+         t  Erho2
+    0   50  0.889
+    1  100  0.941
+    """
+    environment = caller_environment(eval_env, 1)
+    claim = read_claim(design, response, data, facets, environment, missing)
+    confounded = claim.in_words()
+    if confounded is not None:
+        warn(confounded)
+    model = VarianceComponentsModel(claim.formula, claim.rows, eval_env=environment)
+    model.design = replace(model.design, structure=claim.described(model.design.structure))
     return model.fit(method, **options)
 
 

@@ -92,7 +92,8 @@ class VarianceComponentsModel:
         parsed = parse(formula)
         self.environment: Any = environment
         with timed(seconds, "read"):
-            self.rows: Rows = select_rows(parsed, data, environment, missing)
+            chosen = isinstance(data, Rows)
+            self.rows: Rows = data if chosen else select_rows(parsed, data, environment, missing)
         with timed(seconds, "learn"):
             self.design: Design = learn(parsed, self.rows, environment)
         with timed(seconds, "encode"):

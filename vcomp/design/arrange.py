@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.components import REPLICATE, RESIDUAL, closure
+from vcomp.components import REPLICATE, closure
 from vcomp.design.combine import number_combinations
 from vcomp.design.grid import Grid
-from vcomp.design.structure import Part, Structure
+from vcomp.design.structure import Part, Structure, held_effects
 from vcomp.formula import Formula
 from vcomp.kernels.groups import group_counts
 from vcomp.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
@@ -25,9 +25,6 @@ PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 
 PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
-
-_MAX_LISTED = 12
-"""Effects are listed up to this many facets: there are 2 to their number."""
 
 _MAX_PARTS = 5
 """Parts of a design that are described."""
@@ -136,7 +133,12 @@ def describe_structure(
         balanced=bool(equal and round(n_possible) == n_cells and np.ptp(cell_n) == 0),
         sizes=sizes,
         n_parts=n_parts,
-        terms=_effects(formula, nested_in, replicated=bool(cell_n.max() > 1)),
+        terms=held_effects(
+            facets,
+            [term.facets for term in formula.random],
+            nested_in,
+            replicated=bool(cell_n.max() > 1),
+        ),
         parts=parts,
     )
 
@@ -325,30 +327,3 @@ def _part(number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any
             f: tuple(str(names[f][k]) for k in found[:_MAX_NAMES]) for f, found in levels.items()
         },
     )
-
-
-def _effects(
-    formula: Formula, nested_in: Mapping[str, frozenset[str]], *, replicated: bool
-) -> dict[str, tuple[str, ...]]:
-    """Return the crossed effects that each component holds under the nesting of the design.
-
-    An effect that the model has no term for is in the residual when all its facets are.
-    """
-    facets = formula.facets
-    last = "replication and error" if replicated else "error"
-    if len(facets) > _MAX_LISTED:
-        alone = {term.name: (term.name,) for term in formula.random}
-        return {**alone, RESIDUAL: ("all that the model has no term for", last)}
-    subsets = [frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)]
-    by_closure: dict[frozenset[str], list[str]] = {}
-    for s in subsets:
-        label = ":".join(f for f in facets if f in s)
-        by_closure.setdefault(closure(s, nested_in), []).append(label)
-    held: dict[str, tuple[str, ...]] = {}
-    for term in formula.random:
-        effects = by_closure.pop(closure(frozenset(term.facets), nested_in), [])
-        held[term.name] = tuple(effects) or (term.name,)
-    everything = frozenset(facets)
-    left = by_closure.get(everything, [])
-    held[RESIDUAL] = (*left, last)
-    return held

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import html
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
 
-__all__ = ["Part", "Structure"]
+from vcomp import display
+from vcomp.components import REPLICATE, RESIDUAL, closure
+from vcomp.notation import Design, Effect, design_effects, parse_design
+from vcomp.notation.brennan import written
+from vcomp.notation.drawing import drawn
+from vcomp.notation.effects import MOST_FACETS
+
+__all__ = ["EffectPlace", "Part", "Structure", "held_effects"]
+
+_LINE = 79
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectPlace:
+    """Where the variance of an effect of the design is.
+
+    Attributes
+    ----------
+    effect : of the design
+    component : that holds its variance; None if the model has none, which takes it as zero
+    holds : crossed effects, and the error of single scores, that this component does not tell
+        apart
+    """
+
+    effect: Effect
+    component: str | None
+    holds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Structure:
     """What the data say about the design; :meth:`report` says it in words.
 
@@ -54,6 +84,8 @@ class Structure:
     n_parts : number of groups of cells without any level in common; 1 is a connected design
     terms : for each random term and the residual the effects that it holds
     parts : the largest of these groups, if there are several
+    claim : the design that a G-study was asked for, in Brennan's notation; None of a formula
+    findings : sentences on what of this design these data confound
     """
 
     facets: tuple[str, ...]
@@ -71,6 +103,8 @@ class Structure:
     n_parts: int
     terms: Mapping[str, tuple[str, ...]]
     parts: tuple[Part, ...] = ()
+    claim: str | None = None
+    findings: tuple[str, ...] = ()
 
     @property
     def replicated(self) -> bool:
@@ -86,13 +120,49 @@ class Structure:
         """Return the design in one line: ``30 sys × 50 topic, fully crossed, balanced``."""
         return f"{self._notation()}, {', '.join(self._properties())}"
 
+    @property
+    def design(self) -> Design:
+        """The facets and their nesting alone, in the order of the claim if there is one."""
+        claimed = () if self.claim is None else parse_design(self.claim).facets
+        order = dict.fromkeys((*(f for f in claimed if f in self.facets), *self.facets))
+        return Design.of(order, self.nested_in)
+
+    @property
+    def notation(self) -> str:
+        """The design in Brennan's notation, as D-studies take it: ``p x a x (d:i)``."""
+        return str(self.design)
+
+    @property
+    def effects(self) -> tuple[EffectPlace, ...]:
+        """The effects of the design, and the component that holds the variance of each.
+
+        There are none of designs with more than 12 facets.
+        """
+        if len(self.facets) > MOST_FACETS:
+            return ()
+        components = {
+            closure(frozenset(term.split(":")), self.nested_in): term
+            for term in self.terms
+            if term != RESIDUAL
+        }
+        everything = frozenset(self.facets)
+        places = []
+        for effect in design_effects(self.design):
+            component = components.get(effect.facets)
+            if component is None and effect.facets == everything:
+                component = RESIDUAL
+            holds = () if component is None else self.terms[component]
+            places.append(EffectPlace(effect, component, holds))
+        return tuple(places)
+
     def report(self) -> str:
-        """Return the design in words, with what each component holds."""
+        """Return the design in words and as a drawing, with the component of every effect."""
         lines = [self.title(), f"{self.n_rows:,} scores, {self.cells()}"]
         for facet in self.facets:
             above = self.nested_in[facet]
             if above:
-                how = "by its labels" if facet in self.implicit else "as the formula says"
+                said = "formula" if self.claim is None else "design"
+                how = "by its labels" if facet in self.implicit else f"as the {said} says"
                 lines.append(f"{facet} is nested in {_and(sorted(above))} ({how})")
         lines += [f"{a} and {b} are partly crossed" for a, b in self.partly_crossed]
         if not self.connected:
@@ -107,48 +177,141 @@ class Structure:
         for term, effects in self.terms.items():
             if len(effects) > 1:
                 lines.append(f"{term} holds {_and(effects)}, which cannot be told apart")
-        return "\n".join(lines)
+        blocks = ["\n".join(lines), self.drawing(), self._effects_table(), self._what_separates()]
+        return "\n\n".join(block for block in blocks if block)
+
+    def drawing(self) -> str:
+        """Return the design as boxes: × between those that are crossed, nested facets inside.
+
+        It is at most 79 letters wide, unless many facets are nested in one another.
+        """
+        size = dict(zip(self.facets, self.n_levels, strict=True))
+        return drawn(self.design, lambda f: f"{size[f]:,} {f}", self._within, _LINE)
+
+    def plot(self, ax: Any | None = None) -> Any:
+        """Draw the design: a Venn diagram of up to four facets, a lattice of effects for more.
+
+        In the Venn diagram the circles of crossed facets overlap, and that of a nested one lies
+        inside; every area is an effect. Areas and nodes have the colour of the component that
+        holds their variance.
+
+        Parameters
+        ----------
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        DesignError
+            If there are more effects than can be drawn.
+        VcompError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> from matplotlib.figure import Figure
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.design.plot(ax=Figure().subplots()).get_title()
+        'sys x topic'
+        """
+        from vcomp.design.picture import draw
+
+        return draw(self, ax)
+
+    def with_scores_as(self, facet: str) -> Structure:
+        """Return the structure with a facet whose levels are the scores within the cells.
+
+        Parameters
+        ----------
+        facet : its name; it is nested in all others
+        """
+        facets = (*self.facets, facet)
+        nested_in = {**self.nested_in, facet: frozenset(self.facets)}
+        sizes = {f: n for f, n in self.sizes.items() if f != REPLICATE}
+        terms = [tuple(term.split(":")) for term in self.terms if term != RESIDUAL]
+        return replace(
+            self,
+            facets=facets,
+            n_levels=(*self.n_levels, self.n_rows),
+            nested_in=nested_in,
+            n_cells=self.n_rows,
+            cell_min=1,
+            cell_max=1,
+            sizes={**sizes, facet: self.sizes[REPLICATE]},
+            terms=held_effects(facets, terms, nested_in, replicated=False),
+        )
 
     def __str__(self) -> str:
         return self.report()
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.report())}</pre>"
+
     def _notation(self) -> str:
         """Return Brennan's notation with the sizes: ``8 p × 4 a × (21 d : 6 i)``."""
-        parts: list[str] = []
-        done: set[str] = set()
-        for facet in self.facets:
-            if self.nested_in[facet] or facet in done:
-                continue
-            together = self._together(facet)
-            done |= together
-            parts.append(self._with_nested(tuple(f for f in self.facets if f in together)))
-        text = " × ".join(parts)
-        return _bare(text) if len(parts) == 1 else text
-
-    def _together(self, facet: str) -> frozenset[str]:
-        """Return the facet and those with which it is crossed where others are nested in both."""
-        found = frozenset({facet})
-        for above in map(self._innermost, self.facets):
-            if facet in above and not any(self.nested_in[f] for f in above):
-                found |= frozenset(above)
-        return found
-
-    def _with_nested(self, parents: tuple[str, ...]) -> str:
-        """Return one facet, or several that are crossed, with those directly nested in them."""
         size = dict(zip(self.facets, self.n_levels, strict=True))
-        own = " × ".join(f"{size[f]:,} {f}" for f in parents)
-        own = own if len(parents) == 1 else f"({own})"
-        inner = [f for f in self.facets if self._innermost(f)[:1] in [[p] for p in parents]]
-        if not inner:
-            return own
-        nested = " × ".join(self._with_nested((f,)) for f in inner)
-        within = f"({nested})" if len(inner) > 1 else _bare(nested)
-        return f"({within} : {own})"
+        return written(self.design.factors, lambda f: f"{size[f]:,} {f}", " × ", " : ")
 
-    def _innermost(self, facet: str) -> list[str]:
+    def _within(self, facet: str) -> str:
+        """Return how many levels a nested facet has in each level of those above."""
+        n = self.sizes.get(facet)
+        if n is None:
+            return ""
+        about = "" if float(n).is_integer() else "about "
+        return f"{about}{display.count(n)} in each"
+
+    def _effects_table(self) -> str:
+        """Return a line for every effect: its component, and what this one holds."""
+        places = self.effects
+        if not places:
+            return ""
+        rows = [("effect", "component", "holds the variance of")]
+        for place in places:
+            holds = ", ".join(place.holds) if place.component else "no term: taken as zero"
+            rows.append((place.effect.name, place.component or display.MISSING, holds))
+        first, second = (max(len(row[k]) for row in rows) for k in (0, 1))
+        lines = []
+        for name, component, holds in rows:
+            start = f"{name:<{first}}   {component:<{second}}   "
+            room = max(_LINE - len(start), _LINE // 3)
+            first_line, *others = textwrap.wrap(holds, room)
+            lines += [start + first_line, *(" " * len(start) + line for line in others)]
+        return "\n".join(lines)
+
+    def _what_separates(self) -> str:
+        """Return what data, or which terms, would tell apart what is confounded."""
+        places = self.effects
+        needs = [self._of_nested(f) for f in self.facets if self.nested_in[f]]
+        last = places[-1] if places else None
+        if last is not None and last.component == RESIDUAL:
+            term = last.effect.term
+            what = f"(1|{term}) in the formula" if self.replicated else "several scores in a cell"
+            needs.append(f"{term} from error: {what}")
+        absent = [place.effect.term for place in places if place.component is None]
+        if absent:
+            terms = " + ".join(f"(1|{term})" for term in absent)
+            needs.append(f"{_and(absent)} from zero: {terms} in the formula")
+        needs += [finding.rstrip(".") for finding in self.findings]
+        if not needs:
+            return ""
+        lines = ["What would separate the effects that are confounded:"]
+        for need in needs:
+            lines += textwrap.wrap(need, _LINE, initial_indent="  ", subsequent_indent="    ")
+        return "\n".join(lines)
+
+    def _of_nested(self, facet: str) -> str:
         above = self.nested_in[facet]
-        outer = frozenset().union(*(self.nested_in[f] for f in above))
-        return [f for f in self.facets if f in above - outer]
+        nearest = [f for f in self.facets if f in self.design.innermost(above)]
+        whole = ":".join(f for f in self.design.outer_first if f in above | {facet})
+        return (
+            f"{facet} from {whole}: the same levels of {facet} in several levels of "
+            f"{_and(nearest)}"
+        )
 
     def _properties(self) -> list[str]:
         words = []
@@ -174,9 +337,41 @@ class Structure:
         return f"{self.cell_min} to {self.cell_max} a cell ({self.n_cells:,} cells)"
 
 
-def _bare(text: str) -> str:
-    """Return a text without the parentheses around all of it."""
-    return text[1:-1] if text.startswith("(") else text
+def held_effects(
+    facets: Sequence[str],
+    terms: Iterable[tuple[str, ...]],
+    nested_in: Mapping[str, frozenset[str]],
+    *,
+    replicated: bool,
+) -> dict[str, tuple[str, ...]]:
+    """Return the crossed effects that each component holds under the nesting of a design.
+
+    An effect that the model has no term for is in the residual when all its facets are.
+
+    Parameters
+    ----------
+    facets : of the design
+    terms : the facets of each random term
+    nested_in : for each facet those that it is nested in
+    replicated : whether some cell holds several scores
+    """
+    last = "replication and error" if replicated else "error"
+    names = {":".join(term): term for term in terms}
+    if len(facets) > MOST_FACETS:
+        alone = {name: (name,) for name in names}
+        return {**alone, RESIDUAL: ("all that the model has no term for", last)}
+    subsets = [frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)]
+    by_closure: dict[frozenset[str], list[str]] = {}
+    for s in subsets:
+        label = ":".join(f for f in facets if f in s)
+        by_closure.setdefault(closure(s, nested_in), []).append(label)
+    held: dict[str, tuple[str, ...]] = {}
+    for name, term in names.items():
+        effects = by_closure.pop(closure(frozenset(term), nested_in), [])
+        held[name] = tuple(effects) or (name,)
+    left = by_closure.get(frozenset(facets), [])
+    held[RESIDUAL] = (*left, last)
+    return held
 
 
 def _and(names: Sequence[str]) -> str:

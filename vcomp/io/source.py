@@ -59,7 +59,7 @@ def open_source(data: Any) -> Source:
     ----------
     data : pandas frame, mapping of names to one-dimensional arrays, anything with an Arrow stream
         (polars frame, pyarrow Table), or the path of a ``.csv``, ``.tsv``, ``.csv.gz`` or
-        ``.parquet`` file
+        ``.parquet`` file; what was opened before stays as it is
 
     Raises
     ------
@@ -68,6 +68,8 @@ def open_source(data: Any) -> Source:
     """
     import pandas as pd
 
+    if isinstance(data, Source):
+        return data
     if isinstance(data, pd.DataFrame):
         names = tuple(map(str, data.columns))
         return Source(names, lambda wanted: _from_pandas(data, wanted), data.index)

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from vcomp.components import REPLICATE, closure
 from vcomp.exceptions import PlanError
 
-__all__ = ["Design", "parse_design"]
+__all__ = ["Design", "Factor", "parse_design", "written"]
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _BARE = r"""[^\s():×*'"][^\s():×*]*"""
 _TOKEN = re.compile(rf"[():×*]|{_QUOTED}|{_BARE}|\S")
 _CROSSED = ("x", "X", "×", "*")
 _SIGNS = ("(", ")", ":", "×", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What is crossed with other factors: one facet, or some that are nested in others.
+
+    Attributes
+    ----------
+    facet : its name, or None for a nesting
+    inner, outer : the crossed factors left and right of the colon
+    """
+
+    facet: str | None
+    inner: tuple[Factor, ...] = ()
+    outer: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +106,50 @@ class Design:
             order[facet] = None
         return tuple(order)
 
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What is crossed in the design, as a tree; without replicates."""
+        return _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
+
     def __str__(self) -> str:
-        return _written(_factors([f for f in self.facets if f != REPLICATE], self.nested_in))
+        return written(self.factors)
+
+
+def written(
+    factors: Sequence[Factor],
+    label: Callable[[str], str] | None = None,
+    cross: str = " x ",
+    nest: str = ":",
+) -> str:
+    """Return factors as text.
+
+    Parameters
+    ----------
+    factors : crossed with each other
+    label : of a facet; its name, in quotes where need be, if None
+    cross, nest : the signs
+
+    Examples
+    --------
+    >>> factors = parse_design("p x (a:i)").factors
+    >>> written(factors, str.upper, " × ", " : ")
+    'P × (A : I)'
+    """
+
+    def one(factor: Factor) -> str:
+        if factor.facet is not None:
+            return (label or _quoted)(factor.facet)
+        # A chain needs no parentheses on either side: d:i:h is d:(i:h), and the same as (d:i):h.
+        sides = (factor.inner, factor.outer)
+        texts = [one(s[0]) if len(s) == 1 else f"({product(s)})" for s in sides]
+        return nest.join(texts)
+
+    def product(crossed: Sequence[Factor]) -> str:
+        if len(crossed) == 1:
+            return one(crossed[0])
+        return cross.join(one(f) if f.facet is not None else f"({one(f)})" for f in crossed)
+
+    return product(factors)
 
 
 def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
@@ -131,7 +188,7 @@ def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
     p x (i:h)
     """
     if not isinstance(text, str):
-        raise PlanError(f"a design is text such as 'p x (a:i)', not {text!r}")
+        raise PlanError(f"a design is text such as 'p x (a:i)', not {type(text).__name__}")
     # One line, so that the caret stands under the fault.
     reader = _Reader(re.sub(r"\s", " ", text), tuple(known or ()))
     facets = reader.product(outer=False)
@@ -220,23 +277,9 @@ class _Reader:
         raise PlanError(f"{what}\n\n    {self.text}\n    {' ' * place}^")
 
 
-@dataclass(frozen=True, slots=True)
-class _Factor:
-    """What is crossed with other factors: one facet, or some that are nested in others."""
-
-    text: str
-    is_chain: bool
-
-
-def _written(factors: Sequence[_Factor]) -> str:
-    if len(factors) == 1:
-        return factors[0].text
-    return " x ".join(f"({f.text})" if f.is_chain else f.text for f in factors)
-
-
-def _factors(facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]) -> list[_Factor]:
+def _factors(facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]) -> tuple[Factor, ...]:
     parts = _connected(facets, nested_in)
-    return [factor for part in parts for factor in _factors_of_part(part, nested_in)]
+    return tuple(factor for part in parts for factor in _factors_of_part(part, nested_in))
 
 
 def _connected(
@@ -257,26 +300,26 @@ def _connected(
 
 def _factors_of_part(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
-) -> list[_Factor]:
+) -> tuple[Factor, ...]:
     """Return facets that nesting connects as one chain, where some are within all others.
 
     The others are as few as possible. Where there are none such, facets without any within them
     are written with all that is above them, which names some facets more than once.
     """
     if len(facets) == 1:
-        return [_Factor(_quoted(facets[0]), is_chain=False)]
+        return (Factor(facets[0]),)
     outer = _common_outer(facets, nested_in)
     if outer:
         rest = [f for f in facets if f not in outer]
-        return [_nested(rest, [f for f in facets if f in outer], nested_in)]
+        return (_nested(rest, [f for f in facets if f in outer], nested_in),)
     above = frozenset().union(*(nested_in[f] for f in facets))
     inner_of: dict[frozenset[str], list[str]] = {}
     for facet in (f for f in facets if f not in above):
         inner_of.setdefault(nested_in[facet].intersection(facets), []).append(facet)
-    return [
+    return tuple(
         _nested(inner, [f for f in facets if f in outer], nested_in)
         for outer, inner in inner_of.items()
-    ]
+    )
 
 
 def _common_outer(
@@ -293,11 +336,8 @@ def _common_outer(
 
 def _nested(
     inner: Sequence[str], outer: Sequence[str], nested_in: Mapping[str, frozenset[str]]
-) -> _Factor:
-    # A chain needs no parentheses on either side: d:i:h is d:(i:h), and the same as (d:i):h.
-    sides = [_factors(inner, nested_in), _factors(outer, nested_in)]
-    texts = [_written(side) if len(side) == 1 else f"({_written(side)})" for side in sides]
-    return _Factor(":".join(texts), is_chain=True)
+) -> Factor:
+    return Factor(None, _factors(inner, nested_in), _factors(outer, nested_in))
 
 
 def _quoted(name: str) -> str:

@@ -124,6 +124,7 @@ def _structure_from_json(stored: Json) -> Structure:
     plain["terms"] = {t: tuple(effects) for t, effects in stored["terms"].items()}
     for name in ("facets", "n_levels", "implicit"):
         plain[name] = tuple(stored[name])
+    plain["findings"] = tuple(stored.get("findings", ()))
     for name in ("fully_crossed", "partly_crossed"):
         plain[name] = tuple((a, b) for a, b in stored[name])
     plain["parts"] = tuple(

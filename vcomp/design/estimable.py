@@ -1,0 +1,271 @@
+"""Which effects of a design the data can tell apart, and what would separate the others.
+
+Two effects group the rows in the same way exactly when both have as many groups as their facets
+together have. So numbers of groups are all that has to be counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from vcomp._typing import IntArray
+from vcomp.components import RESIDUAL
+from vcomp.design.combine import number_combinations
+from vcomp.exceptions import DesignError
+from vcomp.notation import Design, Effect, design_effects
+
+__all__ = ["Estimable", "estimable_terms"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimable:
+    """What is left of a design with these data.
+
+    Attributes
+    ----------
+    design : without facets that the data do not tell from others
+    terms : the facets of each random term, outer ones first
+    scores : the facet whose levels are the scores of a cell, if there is one: it stands in the
+        residual alone
+    findings : sentences on what is confounded, and what would separate it
+    """
+
+    design: Design
+    terms: tuple[tuple[str, ...], ...]
+    scores: str | None
+    findings: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Numbers of groups of sets of facets, each counted once.
+
+    Parameters
+    ----------
+    codes : (n,) level of each row in each facet
+    n_levels : how many levels each facet has, all of which occur
+    """
+
+    codes: Mapping[str, IntArray]
+    n_levels: Mapping[str, int]
+    known: dict[frozenset[str], tuple[IntArray, int]] = field(default_factory=dict)
+
+    def count(self, facets: Iterable[str]) -> int:
+        """Return how many combinations of levels of some facets occur; one of none."""
+        chosen = frozenset(facets)
+        return self._numbered(chosen)[1] if chosen else 1
+
+    def _numbered(self, facets: frozenset[str]) -> tuple[IntArray, int]:
+        if facets not in self.known:
+            *others, last = (f for f in self.codes if f in facets)
+            column, size = self.codes[last], self.n_levels[last]
+            if others:
+                groups, n_groups = self._numbered(frozenset(others))
+                keys, column = number_combinations(groups, n_groups, column, size)
+                size = keys.size
+            self.known[facets] = column, size
+        return self.known[facets]
+
+
+def estimable_terms(
+    design: Design, codes: Mapping[str, IntArray], n_levels: Mapping[str, int]
+) -> Estimable:
+    """Return the effects of a design that have components of their own in these data.
+
+    Parameters
+    ----------
+    design : that the data are said to have
+    codes : (n,) level of each row in each facet
+    n_levels : number of levels of each facet, all of which occur
+
+    Raises
+    ------
+    DesignError
+        If the data contradict the design (a facet that is said to be crossed is nested, or is
+        nested the other way round), or no effect can be told from error.
+    """
+    groups = _Groups({f: codes[f] for f in design.facets}, n_levels)
+    n_rows = int(next(iter(codes.values())).size)
+    _refuse_contradictions(design, groups)
+    left, findings = _reduced(design, groups)
+    if not left.facets:
+        raise DesignError(
+            f"every facet of '{design}' has one level only; a variance needs at least two"
+        )
+    effects = design_effects(left)
+    holders: dict[object, tuple[Effect, ...]] = {}
+    for effect in effects:
+        n = groups.count(effect.facets)
+        alike: object = RESIDUAL if n == n_rows else _determined(left, effect.facets, groups)
+        holders[alike] = (*holders.get(alike, ()), effect)
+    kept = [held[0].facets for alike, held in holders.items() if alike != RESIDUAL]
+    if not kept:
+        raise DesignError(
+            f"the data have one score for each level of {left.facets[0]}, so nothing of "
+            f"'{design}' can be told from error; several scores of each level are needed"
+        )
+    for alike, held in holders.items():
+        findings += _on_held(left, held, groups, in_residual=alike == RESIDUAL)
+    order = left.outer_first
+    unnamed = [f for f in left.facets if not any(f in facets for facets in kept)]
+    return Estimable(
+        design=left,
+        terms=tuple(tuple(f for f in order if f in facets) for facets in kept),
+        scores=unnamed[0] if unnamed else None,
+        findings=tuple(findings),
+    )
+
+
+def _determined(design: Design, facets: frozenset[str], groups: _Groups) -> frozenset[str]:
+    """Return all facets whose levels the groups of some facets determine."""
+    n = groups.count(facets)
+    return facets.union(
+        *(c for f in design.facets if groups.count(facets | (c := design.closure({f}))) == n)
+    )
+
+
+# Contradictions ----------------------------------------------------------------------------------
+
+
+def _refuse_contradictions(design: Design, groups: _Groups) -> None:
+    nested = _nested_all_the_same(design, groups)
+    if nested:
+        above = {f: set(a) for f, a in design.nested_in.items()}
+        for inner, outer in nested:
+            above[inner].add(outer)
+        inner, outer = nested[0]
+        raise DesignError(
+            f"the design '{design}' says that {inner} and {outer} are crossed, but each level of "
+            f"{inner} occurs with one level of {outer} only: {inner} is nested in {outer}, and "
+            "the effects that crossing would tell apart are confounded. Write "
+            f"'{Design.of(design.facets, above)}', or collect scores of the same levels of "
+            f"{inner} with several levels of {outer}"
+        )
+    for inner in design.facets:
+        outer_facets = design.nested_in[inner]
+        nearest = design.innermost(outer_facets)
+        n = groups.count(outer_facets)
+        labels = groups.count([inner])
+        if len(nearest) == 1 and groups.count({*outer_facets, inner}) == n and 1 < labels < n:
+            (outer,) = nearest
+            raise DesignError(
+                f"the design '{design}' says that {inner} is nested in {outer}, but each level of "
+                f"{outer} occurs with one level of {inner} only, and {inner} has fewer levels: "
+                f"it is {outer} that is nested in {inner}; write {outer}:{inner}"
+            )
+
+
+def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str]]:
+    """Return pairs that the design crosses, of which the first is nested in the second."""
+    found = []
+    for inner in design.facets:
+        own = design.closure({inner})
+        n = groups.count(own)
+        for outer in sorted(design.facets, key=lambda f: len(design.nested_in[f])):
+            other = design.closure({outer})
+            if outer in own or inner in other or not 1 < groups.count(other) < n:
+                continue
+            if groups.count(own | other) == n:
+                found.append((inner, outer))
+    return found
+
+
+# Facets that are left out ------------------------------------------------------------------------
+
+
+def _reduced(design: Design, groups: _Groups) -> tuple[Design, list[str]]:
+    """Return the design without facets that others determine, and sentences on these."""
+    findings: list[str] = []
+    left = design
+    while True:
+        alone = next((f for f in left.facets if _is_alone(left, f, groups)), None)
+        if alone is not None:
+            findings.append(_on_alone(left, alone))
+            left = _without(left, alone, frozenset())
+            continue
+        pair = _one_to_one(left, groups)
+        if pair is None:
+            return left, findings
+        first, second = pair
+        findings.append(
+            f"{first} and {second} go together one to one: the component {first} holds {second} "
+            f"as well, and nothing is left of effects of both; to separate them, score the same "
+            f"levels of {first} with several levels of {second}."
+        )
+        left = _without(left, second, left.closure({first}))
+
+
+def _is_alone(design: Design, facet: str, groups: _Groups) -> bool:
+    """Return whether a facet has one level, or one in each group that it is nested in."""
+    above = design.nested_in[facet]
+    return groups.count(above | {facet}) == groups.count(above)
+
+
+def _on_alone(design: Design, facet: str) -> str:
+    above = design.nested_in[facet]
+    if not above:
+        return (
+            f"{facet} has one level only: components without {facet} hold what varies with it, "
+            f"and the mean its effect; to separate them, take several levels of {facet}."
+        )
+    order = design.outer_first
+    outer = ":".join(f for f in order if f in above)
+    inner = ":".join(f for f in order if f in above | {facet})
+    return (
+        f"{facet} has one level in each level of {outer}: components of {outer} hold those of "
+        f"{inner} as well; to separate them, take several levels of {facet} in some levels of "
+        f"{outer}."
+    )
+
+
+def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
+    """Return two crossed facets whose levels determine each other, the outer one first."""
+    by_depth = sorted(design.facets, key=lambda f: len(design.nested_in[f]))
+    for place, first in enumerate(by_depth):
+        own = design.closure({first})
+        for second in by_depth[place + 1 :]:
+            other = design.closure({second})
+            if first in other or second in own:
+                continue
+            n = groups.count(own | other)
+            if groups.count(own) == groups.count(other) == n:
+                return first, second
+    return None
+
+
+def _without(design: Design, facet: str, instead: frozenset[str]) -> Design:
+    """Return the design without a facet; what was nested in it is nested in others instead."""
+    above = {
+        f: (a - {facet}) | (instead if facet in a else frozenset())
+        for f, a in design.nested_in.items()
+        if f != facet
+    }
+    return Design.of((f for f in design.facets if f != facet), above)
+
+
+# Effects that are left out -----------------------------------------------------------------------
+
+
+def _on_held(
+    design: Design, held: tuple[Effect, ...], groups: _Groups, *, in_residual: bool
+) -> list[str]:
+    """Say which effects have no component of their own, and what would give them one."""
+    smallest, whole = held[0], frozenset(design.facets)
+    component = RESIDUAL if in_residual else smallest.term
+    names = [e.term for e in held if (e.facets != whole if in_residual else e != smallest)]
+    if not names:
+        return []
+    missing = sorted(_determined(design, smallest.facets, groups) - smallest.facets)
+    each = f"each combination of {_and(smallest.term.split(':'))}"
+    if len(smallest.facets) == 1:
+        each = f"each level of {smallest.term}"
+    sentence = (
+        f"{component} holds {_and(names)} as well: {each} occurs with one level of "
+        f"{_and(missing)} only; to separate them, take several levels of {_and(missing)} in some."
+    )
+    return [sentence]
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
