@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vcomp import ctt, datasets, ir
-    from vcomp.api import compare, fit
+    from vcomp.api import compare, fit, gstudy
     from vcomp.components import VarianceComponents
     from vcomp.ctt import cronbach_alpha
     from vcomp.dstudy import DStudy, from_components
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from vcomp.model import VarianceComponentsModel
     from vcomp.results import VarianceComponentsResults
+    from vcomp.studies import compare_measures, subsample_study
 
 __version__ = "0.1.0"
 
@@ -45,9 +46,12 @@ _HOME = {
     "VcompError": "vcomp.exceptions",
     "VcompWarning": "vcomp.exceptions",
     "compare": "vcomp.api",
+    "compare_measures": "vcomp.studies",
     "cronbach_alpha": "vcomp.ctt",
     "fit": "vcomp.api",
     "from_components": "vcomp.dstudy",
+    "gstudy": "vcomp.api",
+    "subsample_study": "vcomp.studies",
 }
 _SUBPACKAGES = ("ctt", "datasets", "ir")
 
@@ -64,12 +68,15 @@ __all__ = [
     "VcompError",
     "VcompWarning",
     "compare",
+    "compare_measures",
     "cronbach_alpha",
     "ctt",
     "datasets",
     "fit",
     "from_components",
+    "gstudy",
     "ir",
+    "subsample_study",
 ]
 
 

@@ -292,7 +292,7 @@ def _of_layouts(
 
 
 def _read(text: str, own: Design) -> Design:
-    design = parse_design(text)
+    design = parse_design(text, known=own.facets)
     if REPLICATE in design.facets:
         raise PlanError(
             f"{REPLICATE!r} is nested in all other facets and needs no place in the design; "
