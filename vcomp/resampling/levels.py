@@ -158,7 +158,7 @@ def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]
     EstimationError
         If one is not a facet of the random part, or is there twice.
     """
-    known = design.structure.facets
+    known = tuple(facet.name for facet in design.facets)
     names = (facets,) if isinstance(facets, str) else tuple(facets)
     if not names:
         raise EstimationError(f"no facet is given; they are {', '.join(known)}")
@@ -172,7 +172,12 @@ def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]
 
 
 def _unknown(name: object, design: Design) -> str:
-    known = design.structure.facets
+    known = [facet.name for facet in design.facets]
+    if name in design.structure.facets:
+        return (
+            f"each level of {name!r} is one score, and scores alone are not drawn; draw levels of "
+            f"{', '.join(known)}"
+        )
     what = f"{name!r} is no facet of the random part"
     which = f", which has {', '.join(known)}"
     if any(name in names_in(column) for column in design.formula.fixed if column != "Intercept"):
