@@ -219,3 +219,40 @@ def test_what_cannot_be_measured():
     loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
     with pytest.raises(vcomp.DataError, match="loaded without its rows"):
         loaded.universe_scores("p")
+
+
+def pupils(seed, *, unbalanced_by=0.0):
+    """Return scores of pupils of classes on items."""
+    rng = np.random.default_rng(seed)
+    c, p, i = (a.ravel() for a in np.meshgrid(*map(range, (5, 4, 6)), indexing="ij"))
+    y = rng.normal(size=5)[c] + rng.normal(size=(5, 4))[c, p] + rng.normal(size=6)[i]
+    data = pd.DataFrame({"c": c, "p": c * 4 + p, "i": i, "y": y + rng.normal(size=c.size)})
+    return drop_rows(data, unbalanced_by, seed) if unbalanced_by else data
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_an_object_that_is_nested_has_the_effects_of_both(missing):
+    data = pupils(3, unbalanced_by=missing)
+    res = vcomp.fit("y ~ (1|c) + (1|c:p) + (1|i) + (1|c:i)", data)
+    frame = res.universe_scores("p")
+    assert len(frame) == 20
+    new = data.drop_duplicates("p").sort_values("p").assign(i=99)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        prediction = res.get_prediction(new, level=["c", "c:p"])
+    order = [frame.index.get_loc(key) for key in zip(new["c"], new["p"], strict=True)]
+    np.testing.assert_allclose(
+        frame["universe_score"].to_numpy()[order], prediction.predicted_mean, rtol=1e-9
+    )
+    np.testing.assert_allclose(frame["se"].to_numpy()[order], prediction.se_mean, rtol=1e-9)
+    study = res.dstudy(object="p").table.iloc[0]
+    assert np.mean(frame["sem_abs"] ** 2) == pytest.approx(study["abs_err_var"], rel=1e-9)
+    assert np.mean(frame["sem_rel"] ** 2) == pytest.approx(study["rel_err_var"], rel=1e-9)
+    assert frame["csem_rel"].isna().all()
+    assert frame["csem_abs"].notna().all()
+
+
+def test_an_object_without_a_term_of_its_own_has_no_scores():
+    res = vcomp.fit("y ~ (1|c) + (1|i)", pupils(1))
+    with pytest.raises(vcomp.PlanError, match="the model has no term c:i, whose levels are"):
+        res.universe_scores("c:i")

@@ -109,7 +109,7 @@ class Decisions(Inference):
 
     def universe_scores(
         self,
-        object: str | None = None,  # noqa: A002 - the word of the field
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
         *,
         alpha: float = 0.05,
         negative: str = "zero",
@@ -119,7 +119,9 @@ class Decisions(Inference):
 
         Parameters
         ----------
-        object : the facet that is measured; if None, the first facet without a size
+        object : what is measured, a facet or several (``"doctor:patient"``, whose universe score
+            is the sum of the doctor's and the patient's effects); if None, the first facet
+            without a size
         alpha : intervals have confidence 1 − alpha
         negative : how negative components are taken in the errors, ``"zero"`` or ``"keep"``. Of
             what is kept a variance below zero can come, which has no root (nan)
@@ -145,7 +147,8 @@ class Decisions(Inference):
                 conditional ones, from the scores of this object (for the relative one also from
                 what they share with the scores of the others). ``csem_rel`` is nan where objects
                 do not all have the same cells equally often, as nothing then says what they
-                share; both are nan for an object with too few scores to tell its errors apart
+                share, and of objects of several facets; both are nan for an object with too few
+                scores to tell its errors apart
 
         Raises
         ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ __all__ = ["universe_scores"]
 def universe_scores(
     access: RowAccess,
     components: VarianceComponents,
-    object_: str | None,
+    object_: str | Sequence[str] | None,
     n: Mapping[str, Any],
     alpha: float,
     negative: str,
@@ -53,7 +53,7 @@ def universe_scores(
     term = errors.own_term
     sums = np.bincount(errors.objects, access.model.rows.y - access.model.design.origin)
     counts = np.bincount(errors.objects)
-    scores, se = _predicted(access, term)
+    scores, se = _predicted(access, term, errors.parts)
     low, high = wald_interval(scores, se, alpha)
     relative, absolute = errors.of_plan()
     conditional_relative, conditional_absolute = errors.conditional()
@@ -79,15 +79,22 @@ def _root(variances: FloatArray) -> FloatArray:
     return np.sqrt(np.where(variances >= 0.0, variances, np.nan))
 
 
-def _predicted(access: RowAccess, term: int) -> tuple[FloatArray, FloatArray]:
-    """Return μ̂ + û of every level of a term and its standard error, at the mean of X."""
+def _predicted(access: RowAccess, term: int, parts: list[int]) -> tuple[FloatArray, FloatArray]:
+    """Return μ̂ + Σ û of every level of a term and its standard error, at the mean of X.
+
+    The sum is over the terms that are parts of the object, such as doctor and doctor:patient.
+    """
     model, solution, v = access.model, access.solution, access.components
     mean = np.asarray(model.chunk.X).mean(axis=0)
-    scores = model.design.origin + mean @ solution.beta + solution.effects[term]
+    n_levels = model.statistics.sizes[term]
+    groups = np.full((n_levels, v.size - 1), -1, dtype=np.int64)
+    for part in parts:
+        groups[model.chunk.codes[term], part] = model.chunk.codes[part]
+    scores = np.full(n_levels, model.design.origin + mean @ solution.beta)
+    for part in parts:
+        scores += solution.effects[part][groups[:, part]]
     if not v.any():
         return scores, np.zeros(scores.size)
-    groups = np.full((scores.size, v.size - 1), -1, dtype=np.int64)
-    groups[:, term] = np.arange(scores.size)
     X = np.broadcast_to(mean, (scores.size, mean.size))
     return scores, np.sqrt(prediction_variances(model.statistics, v, groups, X))
 
@@ -104,8 +111,19 @@ class _Errors:
 
     @property
     def own_term(self) -> int:
-        """The term of the object alone."""
-        return int(np.flatnonzero(self.weights.universe[0])[0])
+        """The term whose levels are the objects."""
+        if self.plan.objects not in self.components.facets[:-1]:
+            raise PlanError(
+                f"the model has no term {self.plan.object}, whose levels are the objects; it has "
+                f"{', '.join(self.components.names)}"
+            )
+        return self.components.facets.index(self.plan.objects)
+
+    @property
+    def parts(self) -> list[int]:
+        """The terms whose effects the universe score is made of."""
+        facets = self.components.facets[:-1]
+        return [k for k, effect in enumerate(facets) if effect <= self.plan.objects]
 
     @property
     def objects(self) -> LongArray:
@@ -149,8 +167,8 @@ class _Errors:
 
     def conditional(self) -> tuple[FloatArray, FloatArray]:
         """Return σ̂²(δ_p) and σ̂²(Δ_p); the first nan where objects differ in their cells."""
-        object_, chunk = self.plan.object, self.access.model.chunk
-        effects = [facets - {object_} for facets in self.components.facets]
+        chunk = self.access.model.chunk
+        effects = [facets - self.plan.objects for facets in self.components.facets]
         # A term that within an object is what the residual is has no place of its own.
         distinct = [e for e in dict.fromkeys(effects) if e and e != effects[-1]]
         codes = [chunk.codes[effects.index(e)].astype(np.int64) for e in distinct]
@@ -165,7 +183,7 @@ class _Errors:
         own = np.array([bool(e & self._nested) for e in everything])
         if own.all():
             return absolute, absolute
-        if within.shared is None:
+        if within.shared is None or len(self.plan.objects) > 1:
             return np.full(absolute.size, np.nan), absolute
         of_facets = dict(zip(self.components.facets, self.values, strict=True))
         alone = np.array([of_facets.get(e, 0.0) for e in everything])
@@ -175,8 +193,8 @@ class _Errors:
     @property
     def _nested(self) -> frozenset[str]:
         """The facets that are nested in the object."""
-        nested_in = self.components.nested_in
-        return frozenset(f for f, above in nested_in.items() if self.plan.object in above)
+        nested_in, objects = self.components.nested_in, self.plan.objects
+        return frozenset(f for f, above in nested_in.items() if above & objects) - objects
 
     def _taken(self, values: FloatArray) -> FloatArray:
         return np.maximum(values, 0.0) if self.negative == "zero" else values
@@ -184,7 +202,7 @@ class _Errors:
     def _cells(self) -> LongArray:
         """Return the combination of all facets but the object, and what is nested in it."""
         design, chunk = self.access.model.design, self.access.model.chunk
-        apart = self._nested | {self.plan.object}
+        apart = self._nested | self.plan.objects
         cells = np.zeros(chunk.n, dtype=np.int64)
         for position, facet in enumerate(design.facets):
             if facet.name not in apart:
