@@ -29,7 +29,7 @@ _MOST_ITEMS = 16
 """λ₄ looks at all 2^(k−1) ways to make halves: of 16 items 32,768."""
 
 _DEPENDENT = 1e-10
-"""An item of whose variance the others leave less than this is a combination of them."""
+"""Correlations with an eigenvalue below this are those of items that depend on each other."""
 
 _SLICE = 4096
 
@@ -153,12 +153,12 @@ def _unpredicted(S: FloatArray | None, n: int) -> float | str:
     variances = np.diagonal(S)[varied]
     scale = 1.0 / np.sqrt(variances)
     R = S[np.ix_(varied, varied)] * np.outer(scale, scale)
-    try:
-        L = np.linalg.cholesky(R)
-    except np.linalg.LinAlgError:
+    smallest = float(np.linalg.eigvalsh(R)[0])
+    if smallest < -_DEPENDENT:
         return "the covariances of pairs are those of no complete data (not positive definite)"
-    if float(np.diagonal(L).min()) ** 2 < _DEPENDENT:
+    if smallest < _DEPENDENT:
         return "an item is a combination of others"
+    L = np.linalg.cholesky(R)
     from scipy.linalg import solve_triangular
 
     half = solve_triangular(L, np.eye(len(R)), lower=True)
