@@ -9,14 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_examples():
+@pytest.mark.parametrize("page", ["README.md", "docs/generalizability.md"])
+def test_examples(page):
     flags = doctest.NORMALIZE_WHITESPACE
     failed, tried = doctest.testfile(
-        str(ROOT / "README.md"), module_relative=False, optionflags=flags, encoding="utf-8"
+        str(ROOT / page), module_relative=False, optionflags=flags, encoding="utf-8"
     )
     assert tried >= 10
     assert failed == 0
