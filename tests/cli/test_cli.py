@@ -264,3 +264,45 @@ def test_pictures_are_files(scores, tmp_path):
         assert done.returncode == 2
         assert message in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_g_study_by_its_design(tmp_path):
+    path = tmp_path / "ratings.csv"
+    formula, data = balanced("crossed and nested", seed=2)
+    data.rename(columns={"a": "person", "b": "task", "c": "my rater"}).to_csv(path, index=False)
+    given = (
+        "gstudy", str(path), "--design", "p x (r:t)", "--response", "y", "--facet", "p=person",
+        "--facet", "t=task", "--facet", "r=my rater",
+    )  # fmt: skip
+    done = run(*given, "--method", "anova", "--dstudy", "r=2,4", "--object", "p")
+    columns = {"p": "person", "t": "task", "r": "my rater"}
+    res = vcomp.gstudy(path, "p x (r:t)", "y", facets=columns, method="anova")
+    assert str(res.summary()) in done.stdout
+    assert str(res.dstudy(object="p", r=[2, 4]).summary()) in done.stdout
+    same = vcomp.fit(formula, data, method="anova")
+    assert res.vcomp.tolist() == same.vcomp.tolist()
+    crossed = run(*given, "--dstudy-design", "p x R x T", check=False)
+    assert crossed.returncode == 2
+    assert "needs them separately" in crossed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--design", "p x", "--response", "y"), "expected a facet"),
+        (("--response", "y"), "--design"),
+        (("--design", "a x b"), "--response"),
+        (("--design", "a x b", "--response", "y", "--facet", "a"), "write NAME=COLUMN"),
+        (
+            ("--design", "a x b", "--response", "y", "--facet", "a=a", "--facet", "a=b"),
+            "the column of 'a' is given twice",
+        ),
+        (("--design", "a x b", "--response", "z"), "there is no column 'z'"),
+        (("--design", "a x q", "--response", "y"), "there is no column 'q'"),
+    ],
+)
+def test_g_studies_that_cannot_be(scores, arguments, message):
+    done = run("gstudy", str(scores), *arguments, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

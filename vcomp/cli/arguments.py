@@ -8,7 +8,13 @@ from typing import Any
 
 from vcomp.exceptions import PlanError
 
-__all__ = ["components_argument", "options_given", "sizes_argument", "topic_counts"]
+__all__ = [
+    "columns_argument",
+    "components_argument",
+    "options_given",
+    "sizes_argument",
+    "topic_counts",
+]
 
 
 def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -33,6 +39,25 @@ def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
 def topic_counts(text: str | None) -> list[float] | None:
     """Read ``25,50``; None stays None."""
     return None if text is None else _numbers(text, text)
+
+
+def columns_argument(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``p=person``, one in each text; the column may have spaces.
+
+    Examples
+    --------
+    >>> columns_argument(["p=person", "i=exam item"])
+    {'p': 'person', 'i': 'exam item'}
+    """
+    columns: dict[str, str] = {}
+    for text in texts:
+        facet, equals, column = text.partition("=")
+        if not equals or not facet or not column:
+            raise PlanError(f"{text!r} is no facet; write NAME=COLUMN such as p=person")
+        if facet in columns:
+            raise PlanError(f"the column of {facet!r} is given twice")
+        columns[facet] = column
+    return columns
 
 
 def components_argument(text: str) -> dict[str, float]:

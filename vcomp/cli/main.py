@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import click
 from vcomp import __version__
 from vcomp.cli import output
 from vcomp.cli.arguments import (
+    columns_argument,
     components_argument,
-    options_given,
     sizes_argument,
     topic_counts,
 )
-from vcomp.cli.picture import check_picture, draw
+from vcomp.cli.fitting import fit_options, fit_report
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -29,6 +30,7 @@ Examples:
   vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv
   vcomp fit "score ~ (1|sys*topic)" --dataset docsearch --dstudy topic=50,100 --tau
   vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
+  vcomp gstudy ratings.csv --design "p x (r:t)" --response score --facet p=person
   vcomp dstudy fit.json run=2,3 day=20
   vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
       i=50,100 a=1,2
@@ -50,131 +52,43 @@ def cli() -> None:
 @cli.command(epilog=_EXAMPLES)
 @click.argument("formula")
 @click.argument("data", required=False, type=click.Path(path_type=Path))
-@click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp.")
-@click.option(
-    "--method",
-    default="reml",
-    show_default=True,
-    metavar="NAME",
-    help="reml, ml, anova (Henderson's Method I), type1, henderson3 or minque.",
-)
-@click.option(
-    "--missing",
-    default="drop",
-    show_default=True,
-    type=click.Choice(["drop", "raise"]),
-    help="What to do with rows that have a missing value.",
-)
-@click.option("--max-iter", type=int, metavar="N", help="REML, ML: steps at most.")
-@click.option(
-    "--tol", type=float, metavar="X", help="REML, ML: end this near, in standard errors."
-)
-@click.option(
-    "--hold", multiple=True, metavar="NAME=X", help="REML, ML: a component that is known."
-)
-@click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: where to start.")
-@click.option(
-    "--engine",
-    metavar="NAME",
-    help="REML, ML: auto, strata, blocked or iterative.  [default: auto]",
-)
-@click.option(
-    "--probes", "n_probes", type=int, metavar="N", help="Random probes of the iterative engine."
-)
-@click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes.")
-@click.option(
-    "--weight",
-    "weights",
-    multiple=True,
-    metavar="NAME=X",
-    help="MINQUE: prior weight of a component; all are needed.",
-)
-@click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations.")
-@click.option(
-    "--negative",
-    metavar="NAME",
-    help="Closed forms: keep negative estimates, or refit without their terms.  [default: keep]",
-)
-@click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study.")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
-@click.option("--object", "object_", metavar="FACET", help="The object of measurement.")
-@click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP.")
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
-@click.option(
-    "--intervals",
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    help="Method of the intervals: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
-)
-@click.option("--json", "json_file", metavar="FILE", help="Store the result; - for the screen.")
-@click.option(
-    "--plot",
-    "picture",
-    metavar="FILE",
-    help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
-)
-def fit(
-    formula: str,
-    data: Path | None,
-    dataset: str | None,
-    method: str,
-    missing: str,
-    max_iter: int | None,
-    tol: float | None,
-    hold: Sequence[str],
-    start: Sequence[str],
-    engine: str | None,
-    n_probes: int | None,
-    rng: int | None,
-    weights: Sequence[str],
-    iterated: bool | None,
-    negative: str | None,
-    sizes: Sequence[str],
-    design: str | None,
-    object_: str | None,
-    tau: bool,
-    alpha: float,
-    intervals: str,
-    json_file: str | None,
-    picture: str | None,
-) -> None:
+@fit_options
+def fit(formula: str, data: Path | None, design: str | None, **given: Any) -> None:
     """Estimate the variance components of FORMULA from DATA, a CSV or Parquet file."""
     import vcomp
 
-    if (data is None) == (dataset is None):
-        raise click.UsageError("give one of DATA and --dataset")
-    if picture is not None:
-        check_picture(picture)
-    source = data if dataset is None else vcomp.datasets.load(dataset)
-    n = sizes_argument(sizes)
-    options = options_given(
-        hold=hold,
-        start=start,
-        weights=weights,
-        max_iter=max_iter,
-        tol=tol,
-        engine=engine,
-        n_probes=n_probes,
-        rng=rng,
-        iterated=iterated,
-        negative=negative,
-    )
-    res: Any = vcomp.fit(formula, source, method=method, missing=missing, **options)  # type: ignore[arg-type]
-    # Replicates are made once for all tables.
-    how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
-    study = None
-    if n or design or object_:
-        # Satterthwaite's intervals are of components alone.
-        coefficients = "auto" if intervals == "satterthwaite" else how
-        study = res.dstudy(design, object=object_, sizes=n, alpha=alpha, method=coefficients)
-    ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
-    if picture is not None:
-        draw(res, study, picture, alpha, how)
-    if json_file is not None:
-        output.write(output.as_json(res, study, ranks), json_file)
-    if json_file != "-":
-        click.echo(output.fit_text(res, study, ranks, alpha, how))
+    fit_report(partial(vcomp.fit, formula), data, design, **given)
+
+
+@cli.command(epilog=_EXAMPLES)
+@click.argument("data", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--design", required=True, metavar="TEXT", help="Design of the data, such as 'p x (i:h)'."
+)
+@click.option("--response", required=True, metavar="COLUMN", help="The column of the scores.")
+@click.option(
+    "--facet", "facets", multiple=True, metavar="NAME=COLUMN", help="The column of a facet."
+)
+@click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if it is another.")
+@fit_options
+def gstudy(
+    data: Path | None,
+    design: str,
+    response: str,
+    facets: Sequence[str],
+    dstudy_design: str | None,
+    **given: Any,
+) -> None:
+    """Estimate all components of a design in Brennan's notation from DATA."""
+    import vcomp
+
+    columns = columns_argument(facets)
+
+    def fitted(source: Any, **options: Any) -> Any:
+        return vcomp.gstudy(source, design, response, facets=columns, **options)
+
+    fit_report(fitted, data, dstudy_design, **given)
 
 
 @cli.command(epilog=_EXAMPLES)
