@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         VcompWarning,
     )
     from vcomp.model import VarianceComponentsModel
+    from vcomp.multivariate import MultivariateResults, fit_multivariate
     from vcomp.results import VarianceComponentsResults
     from vcomp.studies import compare_measures, subsample_study
 
@@ -39,6 +40,7 @@ _HOME = {
     "DesignError": "vcomp.exceptions",
     "EstimationError": "vcomp.exceptions",
     "FormulaError": "vcomp.exceptions",
+    "MultivariateResults": "vcomp.multivariate",
     "PlanError": "vcomp.exceptions",
     "VarianceComponents": "vcomp.components",
     "VarianceComponentsModel": "vcomp.model",
@@ -49,6 +51,7 @@ _HOME = {
     "compare_measures": "vcomp.studies",
     "cronbach_alpha": "vcomp.ctt",
     "fit": "vcomp.api",
+    "fit_multivariate": "vcomp.multivariate",
     "from_components": "vcomp.dstudy",
     "gstudy": "vcomp.api",
     "subsample_study": "vcomp.studies",
@@ -61,6 +64,7 @@ __all__ = [
     "DesignError",
     "EstimationError",
     "FormulaError",
+    "MultivariateResults",
     "PlanError",
     "VarianceComponents",
     "VarianceComponentsModel",
@@ -73,6 +77,7 @@ __all__ = [
     "ctt",
     "datasets",
     "fit",
+    "fit_multivariate",
     "from_components",
     "gstudy",
     "ir",

@@ -10,7 +10,7 @@ from typing import Any
 from vcomp.exceptions import DataError
 from vcomp.results.record import FitRecord
 
-__all__ = ["read_json", "write_json"]
+__all__ = ["read_json", "read_stored", "write_json"]
 
 
 def write_json(record: FitRecord, path: str | Path | None) -> str:
@@ -30,6 +30,17 @@ def read_json(source: str | Path) -> FitRecord:
     DataError
         If it is not JSON, not a stored result, or the file is not there.
     """
+    return FitRecord.from_json(_with_infinity(read_stored(source)))
+
+
+def read_stored(source: str | Path) -> Any:
+    """Return what a JSON text or file holds, before it is known to be a result.
+
+    Raises
+    ------
+    DataError
+        If it is not JSON, or the file is not there.
+    """
     if not isinstance(source, str | Path):
         raise DataError(f"a stored result is JSON text or a file, not {type(source).__name__}")
     text = str(source)
@@ -41,13 +52,12 @@ def read_json(source: str | Path) -> FitRecord:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot read {str(source)[:200]!r}: {error}") from None
     try:
-        stored = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(
             f"this is not JSON: {error}; a stored result is what res.to_json() or "
             "'vcomp fit … --json FILE' wrote"
         ) from None
-    return FitRecord.from_json(_with_infinity(stored))
 
 
 def _without_infinity(value: Any) -> Any:

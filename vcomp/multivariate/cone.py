@@ -1,0 +1,267 @@
+"""Maximum of a likelihood over positive semidefinite matrices, and what shows that it is one.
+
+Every matrix is Σ = LL', and the likelihood is climbed in the L. With the gradient G (dℓ = tr G dΣ)
+and the average information A of the elements, a step solves
+
+    [J'AJ − 2 (I ⊗ G)₋ + λD] dL = 2 G L,
+
+J the derivatives of the elements by L. The second part is the curvature of LL' itself: where Σ
+loses rank the steps still converge fast, as G is negative there. At a maximum GL = 0, and G has no
+positive eigenvalue in the null space of Σ: the conditions of Karush, Kuhn and Tucker in the cone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.matrices import Derivatives, MatrixLikelihood
+
+__all__ = ["ConeMaximum", "maximise_in_cone"]
+
+_RANK = 1e-11
+"""Eigenvalues below this share of the variance are zero where the likelihood falls from there."""
+
+_NEAR = 1e-7
+"""Conditions of a maximum to which rounding may end an iteration."""
+
+Block = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConeMaximum:
+    """Where an iteration ended.
+
+    Attributes
+    ----------
+    S : (k + 1, v, v) matrices
+    loglike, gradient : there
+    tangent : (m, r) directions of the elements that keep the ranks
+    ranks : of every term
+    decrement : how far the maximum is, in standard errors
+    kkt_residual : largest violation of the conditions of a maximum
+    converged : whether both are small
+    iterations, evaluations : steps, and values of the likelihood
+    """
+
+    S: FloatArray
+    loglike: float
+    gradient: FloatArray
+    tangent: FloatArray
+    ranks: tuple[int, ...]
+    decrement: float
+    kkt_residual: float
+    converged: bool
+    iterations: int
+    evaluations: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Factors of all blocks with what the likelihood says there."""
+
+    factors: tuple[FloatArray, ...]
+    S: FloatArray
+    derivatives: Derivatives
+
+
+def maximise_in_cone(
+    likelihood: MatrixLikelihood, start: FloatArray, *, max_iter: int = 200, tol: float = 1e-9
+) -> ConeMaximum:
+    """Return the maximum over positive semidefinite matrices.
+
+    Parameters
+    ----------
+    likelihood : of scores with standard deviations near 1
+    start : (k + 1, v, v) positive definite matrices
+    max_iter : steps
+    tol : Newton decrement, in standard errors, at which the iteration ends
+    """
+    climb = _Climb(likelihood)
+    here = climb.at(tuple(_factor(start[t][np.ix_(i, i)]) for t, i in climb.blocks))
+    damping, steps, decrement, done = 1e-3, 0, np.inf, False
+    while True:
+        here = climb.truncated(here)
+        H, g = climb.system(here)
+        decrement = _decrement(H, g)
+        done = decrement <= tol and climb.residual(here) <= _NEAR
+        if done or steps >= max_iter:
+            break
+        moved, damping = climb.move(here, H, g, damping)
+        if moved is None:
+            done = decrement <= 1e-5 and climb.residual(here) <= 1e3 * _NEAR
+            break
+        here, steps = moved, steps + 1
+    return ConeMaximum(
+        S=here.S,
+        loglike=here.derivatives.loglike,
+        gradient=here.derivatives.gradient,
+        tangent=climb.jacobian(here.factors),
+        ranks=climb.ranks(here),
+        decrement=decrement,
+        kkt_residual=climb.residual(here),
+        converged=done,
+        iterations=steps,
+        evaluations=climb.evaluations,
+    )
+
+
+class _Climb:
+    """One maximisation: what stays the same, and the count of evaluations."""
+
+    def __init__(self, likelihood: MatrixLikelihood) -> None:
+        self.likelihood = likelihood
+        self.blocks = _blocks(likelihood.linked)
+        self.elements = elements(likelihood.linked)
+        self.evaluations = 0
+
+    def at(self, factors: tuple[FloatArray, ...]) -> _Place:
+        S = self.matrices(factors)
+        self.evaluations += 1
+        return _Place(factors, S, self.likelihood.derivatives(S))
+
+    def matrices(self, factors: tuple[FloatArray, ...]) -> FloatArray:
+        S = np.zeros(self.likelihood.linked.shape)
+        for (t, i), L in zip(self.blocks, factors, strict=True):
+            S[t][np.ix_(i, i)] = L @ L.T
+        return S
+
+    def system(self, here: _Place) -> tuple[FloatArray, FloatArray]:
+        """Return the curvature in the factors and the gradient, both as they are stacked."""
+        J = self.jacobian(here.factors)
+        H = J.T @ here.derivatives.average @ J
+        g, first = [], 0
+        for (t, i), L in zip(self.blocks, here.factors, strict=True):
+            G = here.derivatives.gradient[t][np.ix_(i, i)]
+            values, vectors = np.linalg.eigh(G)
+            falls = (vectors * np.maximum(-values, 0.0)) @ vectors.T
+            g.append(2.0 * (G @ L).T.ravel())
+            for _ in range(L.shape[1]):
+                part = slice(first, first + len(i))
+                H[part, part] += 2.0 * falls
+                first += len(i)
+        return H, np.concatenate(g) if g else np.zeros(0)
+
+    def jacobian(self, factors: tuple[FloatArray, ...]) -> FloatArray:
+        """Return the derivatives of the elements by the factors, column after column of each."""
+        width = sum(L.size for L in factors)
+        J = np.zeros((len(self.elements), width))
+        place = {e: p for p, e in enumerate(self.elements)}
+        first = 0
+        for (t, i), L in zip(self.blocks, factors, strict=True):
+            for column in range(L.shape[1]):
+                for x, a in enumerate(i):
+                    for y, b in enumerate(i):
+                        row = place.get((t, min(a, b), max(a, b)))
+                        if row is not None:
+                            J[row, first + x] += L[y, column] * (2.0 if x == y else 1.0)
+                first += len(i)
+        return J
+
+    def move(
+        self, here: _Place, H: FloatArray, g: FloatArray, damping: float
+    ) -> tuple[_Place | None, float]:
+        """Return the next place and damping; None where no step raises the likelihood."""
+        unit = np.diagonal(H).copy()
+        unit[unit <= 0.0] = 1.0
+        value = here.derivatives.loglike
+        slack = 1e-13 * max(abs(value), float(self.likelihood.n))
+        for _ in range(16):
+            damped = H + damping * np.diag(unit)
+            step = np.asarray(np.linalg.lstsq(damped, g, rcond=1e-14)[0], dtype=float)
+            factors = self._stepped(here.factors, step)
+            self.evaluations += 1
+            found = self.likelihood.loglike(self.matrices(factors))
+            if found >= value - (slack if damping < 1.0 else 0.0) and np.isfinite(found):
+                return self.at(self._refactored(factors)), max(damping / 10.0, 1e-12)
+            damping = max(10.0 * damping, 1e-6)
+        return None, damping
+
+    def truncated(self, here: _Place) -> _Place:
+        """Return the place with lower ranks where eigenvalues vanish and the likelihood falls."""
+        factors, lower = [], False
+        for (t, i), L in zip(self.blocks, here.factors, strict=True):
+            lengths = np.square(L).sum(axis=0)
+            G = here.derivatives.gradient[t][np.ix_(i, i)]
+            gone = np.zeros(L.shape[1], dtype=bool)
+            if t < len(self.likelihood.linked) - 1:
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    slopes = np.einsum("ac,ab,bc->c", L, G, L) / lengths
+                gone = (lengths <= _RANK) & ~(slopes > 0.0)
+            lower |= bool(gone.any())
+            factors.append(L[:, ~gone])
+        return self.at(tuple(factors)) if lower else here
+
+    def residual(self, here: _Place) -> float:
+        """Return how far the conditions of a maximum are from being met, without a unit."""
+        worst = 0.0
+        for (t, i), L in zip(self.blocks, here.factors, strict=True):
+            G = here.derivatives.gradient[t][np.ix_(i, i)]
+            if L.size:
+                worst = max(worst, float(np.abs(L.T @ G @ L).max()))
+            null = _null_space(L)
+            if null.shape[1]:
+                worst = max(worst, float(np.linalg.eigvalsh(null.T @ G @ null)[-1]))
+        return float(worst / np.sqrt(self.likelihood.n))
+
+    def ranks(self, here: _Place) -> tuple[int, ...]:
+        """Return the rank of every term's matrix."""
+        ranks = [0] * len(self.likelihood.linked)
+        for (t, _), L in zip(self.blocks, here.factors, strict=True):
+            ranks[t] += L.shape[1]
+        return tuple(ranks)
+
+    def _stepped(
+        self, factors: tuple[FloatArray, ...], step: FloatArray
+    ) -> tuple[FloatArray, ...]:
+        moved, first = [], 0
+        for L in factors:
+            moved.append(L + step[first : first + L.size].reshape(L.shape[1], L.shape[0]).T)
+            first += L.size
+        return tuple(moved)
+
+    def _refactored(self, factors: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
+        """Return factors with orthogonal columns, as many as before."""
+        made = []
+        for L in factors:
+            U, s, _ = np.linalg.svd(L, full_matrices=False)
+            made.append(U * s)
+        return tuple(made)
+
+
+def _blocks(linked: BoolArray) -> list[Block]:
+    """Return for every term the sets of variables that are linked, directly or through others."""
+    blocks: list[Block] = []
+    for t, links in enumerate(linked):
+        left = [a for a in range(len(links)) if links[a, a]]
+        while left:
+            found = [left[0]]
+            for a in found:
+                found += [b for b in left if links[a, b] and b not in found]
+            blocks.append((t, tuple(sorted(found))))
+            left = [a for a in left if a not in found]
+    return blocks
+
+
+def _factor(S: FloatArray) -> FloatArray:
+    values, vectors = np.linalg.eigh(S)
+    factor: FloatArray = vectors * np.sqrt(np.maximum(values, 0.0))
+    return factor
+
+
+def _null_space(L: FloatArray) -> FloatArray:
+    if L.shape[1] == 0:
+        return np.eye(L.shape[0])
+    U, s, _ = np.linalg.svd(L, full_matrices=True)
+    rank = int((s > 1e-7 * max(float(s[0]), 1e-300)).sum())
+    return np.asarray(U[:, rank:])
+
+
+def _decrement(H: FloatArray, g: FloatArray) -> float:
+    if not g.size:
+        return 0.0
+    step = np.linalg.lstsq(H, g, rcond=1e-12)[0]
+    return float(np.sqrt(max(float(g @ step), 0.0)))

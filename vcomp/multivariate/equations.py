@@ -1,0 +1,337 @@
+"""The likelihood of any scores of several variables, by elimination of the largest term.
+
+With R the covariance matrix of the residual, small blocks of what was observed together, and
+V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', the term with the most groups is eliminated first, group by group:
+
+    V₁⁻¹ = R⁻¹ − R⁻¹ Z₁ E Z₁' R⁻¹,   E_g = L (I + L'D_g L)⁻¹ L',   D = Z₁'R⁻¹Z₁,
+
+so that Ω = Z̃'V₁⁻¹Z̃ for Z̃ = [Z₂ X y], all other terms, means and scores, is a small dense matrix.
+Everything else is algebra of Ω. Factors L of singular matrices are as good as others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import EstimationError
+from vcomp.linalg.dense import Positive
+from vcomp.linalg.memory import available_bytes, gib, slices
+from vcomp.multivariate.blocks import (
+    ResidualBlocks,
+    block_diagonal,
+    block_products,
+    block_quadratic,
+    diagonal_blocks,
+    patterns_of,
+    root,
+)
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.layout import Layout
+from vcomp.multivariate.matrices import Derivatives, Kind
+
+__all__ = ["EquationsLikelihood"]
+
+_DENSE_ROWS = 1000
+"""Scores up to which the expected information is computed from matrices between all of them."""
+
+_MOST_EFFECTS = 5000
+"""Effects of all terms but the largest."""
+
+_CHUNK = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Point:
+    """What is factored at one set of matrices."""
+
+    loglike: float
+    S: FloatArray
+    R_inverse: Any
+    E: Any  # block diagonal, sparse
+    U: Any  # V₁⁻¹[Z₂ X], sparse
+    psi: FloatArray  # of P: V₁⁻¹ − UΨU'
+    psi_v: FloatArray  # the same of V⁻¹
+    Py: FloatArray
+
+
+class EquationsLikelihood:
+    """Restricted or full likelihood of scores in their scale.
+
+    Parameters
+    ----------
+    layout : of the scores
+    reml : restricted likelihood, or the full one
+
+    Raises
+    ------
+    EstimationError
+        If the terms have more effects than fit.
+    """
+
+    def __init__(self, layout: Layout, *, reml: bool) -> None:
+        from scipy.sparse import csr_array, hstack
+
+        self.layout, self.reml = layout, reml
+        self.linked: BoolArray = layout.linked
+        self.n, v = layout.scores.n, layout.n_variables
+        self._k = len(layout.names) - 1
+        order = sorted(range(self._k), key=lambda t: layout.sizes[t])
+        self._first, self._others = order[-1], sorted(order[:-1])
+        self._check_size()
+        w = layout.scores.variable
+        self._Z = [self._incidence(t) for t in range(self._k)]
+        ones = np.ones(self.n)
+        self._X = csr_array((ones, w, np.arange(self.n + 1)), shape=(self.n, v))
+        self._y = layout.y / layout.scale[w]
+        parts = [self._Z[t] for t in self._others]
+        self._Z2 = hstack([*parts, self._X], format="csr")
+        self._patterns = patterns_of(layout)
+        self._blocks = ResidualBlocks(self._patterns, self.n)
+        self._last: tuple[bytes, _Point | None] | None = None
+
+    @property
+    def reason(self) -> str:
+        """What computes it, and why."""
+        return (
+            f"elimination of {self.layout.names[self._first]}, as the data are not balanced or "
+            "not all variables were observed together"
+        )
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The informations that there are, the best first."""
+        return ("observed", "expected", "average") if self.n <= _DENSE_ROWS else ("average",)
+
+    def loglike(self, S: FloatArray) -> float:
+        """Return the log-likelihood; −∞ where the residual's matrix is not positive definite."""
+        point = self._at(S)
+        return -np.inf if point is None else point.loglike
+
+    def derivatives(self, S: FloatArray) -> Derivatives:
+        """Return the log-likelihood with gradient and average information."""
+        point = self._at(S)
+        if point is None:
+            raise np.linalg.LinAlgError("the residual's matrix is not positive definite")
+        psi = point.psi if self.reml else point.psi_v
+        v = self.layout.n_variables
+        gradient = np.zeros(self.linked.shape)
+        traces = np.array([self._trace_of_term(point, psi, t) for t in range(self._k)])
+        for t in range(self._k):
+            z = (self._Z[t].T @ point.Py).reshape(-1, v)
+            gradient[t] = 0.5 * (z.T @ z - traces[t])
+        rows = self._trace_of_rows(point, psi, traces)
+        gradient[-1] = 0.5 * (self._squares_of_residual(point) - rows)
+        gradient[~self.linked] = 0.0
+        return Derivatives(point.loglike, gradient, self._average(point))
+
+    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+        """Return an information matrix of the elements.
+
+        Raises
+        ------
+        EstimationError
+            If it is another than the average one and there are too many scores.
+        """
+        point = self._at(S)
+        assert point is not None
+        average = self._average(point)
+        if kind == "average":
+            return average
+        if kind not in self.kinds:
+            raise EstimationError(f"the {kind} information of {self.n:,} scores is not computed")
+        expected = self._expected(point)
+        return expected if kind == "expected" else 2.0 * average - expected
+
+    # One point ------------------------------------------------------------------------------
+
+    def _at(self, S: FloatArray) -> _Point | None:
+        key = S.tobytes()
+        if self._last is None or self._last[0] != key:
+            try:
+                self._last = key, self._factored(S)
+            except np.linalg.LinAlgError:
+                self._last = key, None
+        return self._last[1]
+
+    def _factored(self, S: FloatArray) -> _Point:
+        layout, v = self.layout, self.layout.n_variables
+        R_inverse, log_r = self._residual(S[-1])
+        Z1 = self._Z[self._first]
+        q = layout.sizes[self._first]
+        RZ1, RZ2, Ry = R_inverse @ Z1, R_inverse @ self._Z2, R_inverse @ self._y
+        D = diagonal_blocks(Z1.T @ RZ1, q, v)
+        L = root(S[self._first])
+        A = np.eye(v) + L.T @ D @ L
+        C = np.linalg.cholesky(A)
+        log_a = 2.0 * float(np.log(np.diagonal(C, axis1=1, axis2=2)).sum())
+        E = block_diagonal(L @ np.linalg.solve(A, np.broadcast_to(L.T, A.shape)))
+        U = (RZ2 - RZ1 @ (E @ (Z1.T @ RZ2))).tocsr()
+        Vy = Ry - RZ1 @ (E @ (Z1.T @ Ry))
+        omega = np.asarray((self._Z2.T @ U).todense())
+        omega = 0.5 * (omega + omega.T)
+        x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
+        H = self._scaled(omega[:, e], S)  # Ω L of the other terms
+        inner = Positive(np.eye(H.shape[1]) + self._scaled(H[e].T, S).T)
+        LS = self._scaled(np.eye(H.shape[1]), S)
+        psi_v = np.zeros_like(omega)
+        psi_v[e, e] = LS @ inner.solve(LS.T)
+        XVX = Positive((omega - H @ inner.solve(H.T))[x, x])
+        # What is left of the means after the other terms, for P.
+        F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
+        psi = psi_v + F @ XVX.solve(F.T)
+        Uy = U.T @ self._y
+        Py = Vy - U @ (psi @ Uy)
+        deviance = log_r + log_a + inner.log_determinant() + float(self._y @ Py)
+        free = self.n
+        if self.reml:
+            deviance += XVX.log_determinant()
+            free -= v
+        loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
+        return _Point(loglike, S.copy(), R_inverse, E, U, psi, psi_v, Py)
+
+    def _scaled(self, M: FloatArray, S: FloatArray) -> FloatArray:
+        """Return M (I ⊗ L) for the columns of the effects of all other terms."""
+        v = self.layout.n_variables
+        made, first = np.empty_like(M), 0
+        for t in self._others:
+            part = slice(first, first + self.layout.sizes[t] * v)
+            blocks = np.ascontiguousarray(M[:, part]).reshape(M.shape[0], -1, v) @ root(S[t])
+            made[:, part] = blocks.reshape(M.shape[0], -1)
+            first = part.stop
+        return made
+
+    def _residual(self, S: FloatArray) -> tuple[Any, float]:
+        """Return R⁻¹, sparse, and log|R|."""
+        total = 0.0
+        inverses: list[FloatArray] = []
+        for pattern in self._patterns:
+            inside = S[np.ix_(pattern.variables, pattern.variables)]
+            C = np.linalg.cholesky(inside)
+            total += len(pattern.rows) * 2.0 * float(np.log(np.diagonal(C)).sum())
+            inverses.append(np.asarray(np.linalg.inv(inside), dtype=float))
+        return self._blocks.matrix(inverses), total
+
+    # Traces ---------------------------------------------------------------------------------
+
+    def _trace_of_term(self, point: _Point, psi: FloatArray, t: int) -> FloatArray:
+        """Return the sum over groups of Z_g'PZ_g, (v, v), with Ψ of P or of V⁻¹."""
+        v, Z = self.layout.n_variables, self._Z[t]
+        ZR = (point.R_inverse @ Z).tocsr()
+        ZR1 = (self._Z[self._first].T @ ZR).tocsr()
+        own = diagonal_blocks(Z.T @ ZR, self.layout.sizes[t], v).sum(axis=0)
+        own -= block_products(ZR1.T.tocsr(), (point.E @ ZR1).T.tocsr(), v)
+        ZU = (Z.T @ point.U).tocsr()
+        return np.asarray(own - block_quadratic(ZU, psi, v))
+
+    def _trace_of_rows(self, point: _Point, psi: FloatArray, of_terms: FloatArray) -> FloatArray:
+        """Return the sum over what was observed together of the blocks of P, (v, v).
+
+        PV = I − V⁻¹X(X'V⁻¹X)⁻¹X', whose blocks add up to the numbers of scores less one, gives it
+        from the traces of the terms where all units are alike, or none has several variables.
+        """
+        S, v = point.S, self.layout.n_variables
+        counts = np.bincount(self.layout.scores.variable, minlength=v) - float(self.reml)
+        known = np.diag(counts) - np.einsum("tab,tbc->ac", of_terms, S[:-1])
+        if len(self._patterns) == 1 and self.layout.same_rows:
+            return np.asarray(np.linalg.solve(S[-1], known.T).T)
+        if not (self.linked[-1] & ~np.eye(v, dtype=bool)).any():
+            return np.asarray(np.diag(np.diagonal(known) / np.diagonal(S[-1])))
+        return self._trace_by_rows(point, psi)
+
+    def _trace_by_rows(self, point: _Point, psi: FloatArray) -> FloatArray:
+        v = self.layout.n_variables
+        RZ1 = (point.R_inverse @ self._Z[self._first]).tocsr()
+        RZ1E = (RZ1 @ point.E).tocsr()
+        found = np.zeros((v, v))
+        for pattern in self._patterns:
+            units, s = pattern.rows.shape
+            i = pattern.variables
+            found[np.ix_(i, i)] += units * np.linalg.inv(point.S[-1][np.ix_(i, i)])
+            width = max(1, _CHUNK // max(1, psi.shape[0] * s))
+            for part in slices(units, width):
+                rows = pattern.rows[part]
+                mine = [point.U[rows[:, x]] for x in range(s)]
+                made = [u @ psi for u in mine]
+                for x in range(s):
+                    for z in range(s):
+                        total = mine[z].multiply(made[x]).sum()
+                        total += RZ1E[rows[:, x]].multiply(RZ1[rows[:, z]]).sum()
+                        found[i[x], i[z]] -= total
+        return found
+
+    def _squares_of_residual(self, point: _Point) -> FloatArray:
+        v = self.layout.n_variables
+        found = np.zeros((v, v))
+        for pattern in self._patterns:
+            e = point.Py[pattern.rows]
+            found[np.ix_(pattern.variables, pattern.variables)] += e.T @ e
+        return found
+
+    # Informations -----------------------------------------------------------------------------
+
+    def _average(self, point: _Point) -> FloatArray:
+        """Return ½ y'P V_i P V_j P y."""
+        F = np.stack([self._applied(e, point.Py) for e in elements(self.linked)], axis=1)
+        RF = point.R_inverse @ F
+        Z1RF, UF = self._Z[self._first].T @ RF, point.U.T @ F
+        found: FloatArray = F.T @ RF - Z1RF.T @ (point.E @ Z1RF) - UF.T @ (point.psi @ UF)
+        return 0.25 * (found + found.T)
+
+    def _applied(self, element: tuple[int, int, int], x: FloatArray) -> FloatArray:
+        """Return V_i x for the derivative V_i of V by an element."""
+        t, a, b = element
+        layout = self.layout
+        w, groups = layout.scores.variable, layout.groups[t]
+        of_a, of_b = w == a, w == b
+        made = np.zeros(self.n)
+        sums = np.bincount(groups[of_b], x[of_b], layout.sizes[t])
+        made[of_a] = sums[groups[of_a]]
+        if a != b:
+            sums = np.bincount(groups[of_a], x[of_a], layout.sizes[t])
+            made[of_b] += sums[groups[of_b]]
+        return made
+
+    def _expected(self, point: _Point) -> FloatArray:
+        """Return ½ tr(P V_i P V_j), of few scores."""
+        RZ1 = (point.R_inverse @ self._Z[self._first]).toarray()
+        U = point.U.toarray()
+        psi = point.psi if self.reml else point.psi_v
+        P = point.R_inverse.toarray() - RZ1 @ (point.E @ RZ1.T) - U @ psi @ U.T
+        w, layout = self.layout.scores.variable, self.layout
+        products = []
+        for t, a, b in elements(self.linked):
+            same = layout.groups[t][:, None] == layout.groups[t][None, :]
+            pair = (w == a)[:, None] & (w == b)[None, :]
+            products.append(P @ (same & (pair | pair.T)).astype(float))
+        m = len(products)
+        found = np.empty((m, m))
+        for i in range(m):
+            for j in range(i + 1):
+                found[i, j] = found[j, i] = 0.5 * float((products[i] * products[j].T).sum())
+        return found
+
+    # Sizes --------------------------------------------------------------------------------------
+
+    def _check_size(self) -> None:
+        layout, v = self.layout, self.layout.n_variables
+        effects = sum(layout.sizes[t] for t in self._others) * v
+        needed = 6.0 * 8.0 * float(effects) ** 2
+        if effects > _MOST_EFFECTS or needed > 0.8 * available_bytes():
+            raise EstimationError(
+                f"the terms but {layout.names[self._first]} have {effects:,} effects in {v} "
+                f"variables, whose equations need {gib(needed)}; up to {_MOST_EFFECTS:,} are "
+                "solved. Use method='anova', which has no such limit"
+            )
+
+    def _incidence(self, t: int) -> Any:
+        """Return the (n, q v) incidence of a term's groups in every variable."""
+        from scipy.sparse import csr_array
+
+        v = self.layout.n_variables
+        columns = self.layout.groups[t].astype(np.int64) * v + self.layout.scores.variable
+        shape = (self.n, self.layout.sizes[t] * v)
+        return csr_array((np.ones(self.n), columns, np.arange(self.n + 1)), shape=shape)

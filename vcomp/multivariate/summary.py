@@ -1,0 +1,195 @@
+"""Multivariate results as a person reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.multivariate.record import MultivariateRecord
+from vcomp.multivariate.tables import correlations_of
+
+if TYPE_CHECKING:
+    from vcomp.multivariate.plans import MultivariateDStudy
+
+__all__ = ["dstudy_summary", "summary"]
+
+_MARKS = {"linked": "•", "independent": "°", "partly linked": "(•)"}
+
+
+def summary(record: MultivariateRecord) -> Any:
+    """Return a summary: the design in words, a matrix a term, and what to know of them.
+
+    Parameters
+    ----------
+    record : of the fit
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    g = record.components
+    layout = (
+        "Variances are on the diagonal and covariances below it, with standard errors; "
+        "correlations of effects, free of error, above it."
+    )
+    notes = [layout]
+    if record.status not in ("Converged.", "Closed form."):
+        notes.append(record.status)
+    beyond = [
+        name
+        for name, S in zip(g.names, g.values, strict=True)
+        if (np.abs(correlations_of(S)[~np.eye(g.n_variables, dtype=bool)]) > 1.0 + 1e-9).any()
+    ]
+    if beyond:
+        notes.append(
+            f"Correlations of {', '.join(beyond)} lie beyond ±1, as closed forms do not know "
+            "that they cannot; method='reml' keeps them inside."
+        )
+    notes += [*_design(record), *record.notes]
+    if record.ending is not None and record.ending.information == "average":
+        notes.append("Standard errors: from the average information.")
+    return display.summary([_head(record), _matrices(record)], notes)
+
+
+def _head(record: MultivariateRecord) -> Any:
+    titles = {
+        "reml": "REML",
+        "ml": "ML",
+        "anova": "ANOVA",
+        "type1": "Type I ANOVA",
+        "henderson3": "Henderson's Method III",
+    }
+    links = ", ".join(f"{f}{_MARKS[link.kind]}" for f, link in record.links.items())
+    scores = sum(record.nobs)
+    left = [f"Covariance components by {titles[record.method]}", f"facets: {links}"]
+    right = [f"{display.count(scores)} scores of {len(record.nobs)} variables"]
+    if np.isnan(record.llf):
+        right.append("closed form")
+    else:
+        state = "converged" if record.converged else "NOT CONVERGED"
+        right.append(f"log-likelihood {display.number(record.llf, 8)}   {state}")
+    return display.plain_table(list(zip(left, right, strict=True)))
+
+
+def _matrices(record: MultivariateRecord) -> Any:
+    g, errors = record.components, record.components.standard_errors
+    v = g.n_variables
+    rows, stubs = [], []
+    for t, name in enumerate(g.names):
+        lower = np.tril_indices(v)
+        estimates = np.full((v, v), "", dtype=object)
+        estimates[lower] = display.fixed(g.values[t][lower], significant=3)
+        spreads = np.full((v, v), "", dtype=object)
+        spreads[lower] = display.fixed(errors[t][lower], significant=2)
+        R = correlations_of(g.values[t])
+        for a in range(v):
+            cells = []
+            for b in range(v):
+                if b > a:
+                    cells.append(display.fixed([R[a, b]], decimals=2)[0])
+                elif np.isnan(g.values[t, a, b]):
+                    cells.append(display.MISSING)
+                else:
+                    cells.append(f"{estimates[a, b]} ({spreads[a, b]})")
+            rows.append([g.variables[a], *cells])
+            stubs.append(name if a == 0 else "")
+    return display.simple_table(rows, ["", *g.variables], stubs=stubs, align="lr")
+
+
+def _design(record: MultivariateRecord) -> list[str]:
+    """Return the designs of the variables, and what they share."""
+    notes = []
+    if len(set(record.designs)) == 1:
+        notes.append(f"Each variable: {record.designs[0]}.")
+    else:
+        notes += [
+            f"{name}: {design}."
+            for name, design in zip(record.components.variables, record.designs, strict=True)
+        ]
+    for facet, link in record.links.items():
+        if link.kind == "independent":
+            levels = " + ".join(map(display.count, link.levels))
+            notes.append(f"{facet}°: independent, {levels} levels of one variable each.")
+        elif link.kind == "partly linked":
+            levels = ", ".join(map(display.count, link.levels))
+            notes.append(
+                f"{facet}(•): partly linked, {display.count(link.shared)} levels shared by all "
+                f"variables, which have {levels}."
+            )
+    linked = [f"{facet}•" for facet, link in record.links.items() if link.kind == "linked"]
+    if linked:
+        verb = "its levels are" if len(linked) == 1 else "their levels are"
+        notes.append(f"{', '.join(linked)}: linked, {verb} the same for all variables.")
+    return notes
+
+
+def dstudy_summary(study: MultivariateDStudy) -> Any:
+    """Return a summary of planned measurements.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    first = study.studies[0][-1]
+    facets = first.plan.facets
+    confidence = display.level(first.alpha)
+    names = [name for _ in study.studies for name in study.scores]
+    rows = [row for plan in study.studies for row in plan]
+    cells: dict[str, list[str]] = {}
+    for place, facet in enumerate(facets):
+        cells[facet] = [display.count(float(row.plan.sizes[0][place])) for row in rows]
+    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+        found = {
+            x: [float(row.columns[name + x][0]) for row in rows] for x in ("", "_low", "_high")
+        }
+        cells[symbol] = [display.coefficient(c) for c in found[""]]
+        intervals = [
+            display.coefficient_interval(low, high)
+            for low, high in zip(found["_low"], found["_high"], strict=True)
+        ]
+        if any(intervals):
+            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
+    for symbol, name in (
+        ("σ²(τ)", "universe_var"),
+        ("σ²(δ)", "rel_err_var"),
+        ("σ²(Δ)", "abs_err_var"),
+    ):
+        cells[symbol] = display.fixed([float(row.columns[name][0]) for row in rows], significant=2)
+    weights = ", ".join(
+        f"{display.number(w)} × {name}"
+        for name, w in zip(study.variables, study.weights, strict=True)
+    )
+    table = display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"D-study of {len(study.variables)} variables; "
+        f"object of measurement: {study.object}",
+        stubs=names,
+    )
+    notes = [
+        f"composite: {weights}.",
+        f"Eρ²: how reliable differences between {study.object} are (error variance σ²(δ)).",
+        f"Φ: how reliable absolute scores of {study.object} are (error variance σ²(Δ)).",
+        _shares(study),
+        *study.notes,
+    ]
+    return display.summary([table], notes)
+
+
+def _shares(study: MultivariateDStudy) -> str:
+    """Return what the variables contribute to the composite of the first plan."""
+    shares = study.shares[0]
+    parts = [
+        f"{name} {display.percent(universe, 0)} and {display.percent(relative, 0)}"
+        for name, universe, relative in zip(study.variables, shares[0], shares[1], strict=True)
+    ]
+    return (
+        "Contributions to the composite's universe-score and relative error variance"
+        f"{' (first plan)' if len(study.studies) > 1 else ''}: {'; '.join(parts)}."
+    )
