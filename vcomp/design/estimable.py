@@ -160,13 +160,16 @@ def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str
     """Return pairs that the design crosses, of which the first is nested in the second."""
     found = []
     for inner in design.facets:
-        own = design.closure({inner})
+        above = design.nested_in[inner]
+        own = above | {inner}
         n = groups.count(own)
         for outer in sorted(design.facets, key=lambda f: len(design.nested_in[f])):
             other = design.closure({outer})
             if outer in own or inner in other or not 1 < groups.count(other) < n:
                 continue
-            if groups.count(own | other) == n:
+            # What is determined by those that it is nested in is their matter.
+            by_those = groups.count(above | other) == groups.count(above)
+            if groups.count(own | other) == n and not by_those:
                 found.append((inner, outer))
     return found
 
