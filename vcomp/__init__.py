@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from vcomp import ctt, datasets, ir
     from vcomp.api import compare, fit, gstudy
     from vcomp.components import VarianceComponents
-    from vcomp.ctt import cronbach_alpha
+    from vcomp.ctt import (
+        cronbach_alpha,
+        icc,
+        item_analysis,
+        reliability,
+        spearman_brown,
+        spearman_brown_factor,
+        split_half,
+    )
     from vcomp.dstudy import DStudy, from_components
     from vcomp.exceptions import (
         DataError,
@@ -54,6 +62,12 @@ _HOME = {
     "fit_multivariate": "vcomp.multivariate",
     "from_components": "vcomp.dstudy",
     "gstudy": "vcomp.api",
+    "icc": "vcomp.ctt",
+    "item_analysis": "vcomp.ctt",
+    "reliability": "vcomp.ctt",
+    "spearman_brown": "vcomp.ctt",
+    "spearman_brown_factor": "vcomp.ctt",
+    "split_half": "vcomp.ctt",
     "subsample_study": "vcomp.studies",
 }
 _SUBPACKAGES = ("ctt", "datasets", "ir")
@@ -80,7 +94,13 @@ __all__ = [
     "fit_multivariate",
     "from_components",
     "gstudy",
+    "icc",
     "ir",
+    "item_analysis",
+    "reliability",
+    "spearman_brown",
+    "spearman_brown_factor",
+    "split_half",
     "subsample_study",
 ]
 

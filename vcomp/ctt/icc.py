@@ -200,8 +200,12 @@ def _of_mean_squares(
         single, average = _without_limits(single), _without_limits(average)
     if ms.residual == 0.0:
         notes.append("Raters differ by constants alone: the residual is 0, and F infinite.")
+    table = _table(single, average, k)
+    if ms.rows > 0.0 and table["estimate"].isna().any():
+        names = ", ".join(table.index[table["estimate"].isna()])
+        notes.append(f"{names}: none, as the coefficient of one rating is too negative.")
     return IntraclassCorrelations(
-        table=_table(single, average, k),
+        table=table,
         mean_squares={
             "objects": ms.rows, "raters": ms.columns, "residual": ms.residual,
             "within": ms.within,
@@ -225,6 +229,8 @@ def _table(single: Found, average: Found, k: int) -> pd.DataFrame:
     for (kind, size), (_, other, cases, dstudy) in NAMES.items():
         c, times = (single[kind], 1) if size == 1 else (average[kind], k)
         low, value, high = (_share(times * odds) for odds in (c.low, c.odds, c.high))
+        if math.isnan(low) and not math.isnan(c.low) and not math.isnan(value):
+            low = -math.inf
         records.append(
             {
                 "mcgraw_wong": other,

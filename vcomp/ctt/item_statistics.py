@@ -73,11 +73,10 @@ def of_complete(X: FloatArray) -> ItemStatistics:
     with_rest = with_total - variance
     of_rest = total - 2.0 * with_total + variance
     for i in np.flatnonzero(of_rest < _CANCELLED * (total + variance)):
-        rest = t - D[:, i]
+        rest = D[:, :i].sum(axis=1) + D[:, i + 1 :].sum(axis=1)
         of_rest[i], with_rest[i] = rest @ rest / (n - 1), D[:, i] @ rest / (n - 1)
-    scale = k * np.full(k, largest.max())
-    rest_constant = is_constant(of_rest, scale)
-    no_total = bool(is_constant(np.array([total]), scale[:1])[0])
+    rest_constant = is_constant(of_rest, k * _of_others(largest, np.fmax))
+    no_total = bool(is_constant(np.array([total]), np.array([k * largest.max()]))[0])
     alpha = np.nan if no_total else alpha_of(float(variance.sum()), total, k)
     return ItemStatistics(
         n=np.full(k, float(n)),
@@ -113,7 +112,8 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
     totals, counts = np.zeros(n), there.sum(axis=1).astype(float)
     for part in slices(k, max(1, _CELLS // n)):
         totals += np.where(there[:, part], X[:, part] - mean[part], 0.0).sum(axis=1)
-    highest = np.fmax.reduce(np.abs(X), axis=None)
+    largest = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)
+    highest = _of_others(largest, np.fmax)
     for part in slices(k, max(1, _CELLS // n)):
         has = there[:, part]
         d = np.where(has, X[:, part] - mean[part], 0.0)
@@ -121,10 +121,15 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
         with_others = has & (counts[:, None] > 1.0)
         others = np.where(with_others, counts[:, None] - 1.0, 1.0)
         rest = (totals[:, None] - d) / others
-        variance, r_total, _ = _paired(d, np.broadcast_to(of_total, d.shape), has, highest)
-        _, r_rest, no_rest = _paired(d, rest, with_others, highest)
-        largest = np.where(has, np.abs(X[:, part]), 0.0).max(axis=0)
-        same = is_constant(np.where(np.isnan(variance), 1.0, variance), largest)
+        for j in np.flatnonzero(_cancelled(d, rest)):
+            i = part.start + j
+            of_others = np.where(there, X - mean, 0.0)
+            of_others[:, i] = 0.0
+            rest[:, j] = of_others.sum(axis=1) / others[:, j]
+        every = np.broadcast_to(of_total, d.shape)
+        variance, r_total, _ = _paired(d, every, has, np.full(d.shape[1], largest.max()))
+        _, r_rest, no_rest = _paired(d, rest, with_others, highest[part])
+        same = is_constant(np.where(np.isnan(variance), 1.0, variance), largest[part])
         variance = np.where(same, 0.0, variance)
         found["variance"][part] = variance
         found["item_total"][part] = np.where(same, np.nan, r_total)
@@ -134,7 +139,7 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
     if covariances is not None and covariances.total > 0.0:
         c = covariances
         alpha = alpha_of(float(c.variances.sum()), c.total, k)
-        without = _without_each(c.variances, c.total - 2.0 * c.with_total + c.variances)
+        without = _without_each(c.variances, _rests(c))
     return ItemStatistics(
         n=n_scores,
         mean=mean,
@@ -147,7 +152,7 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
 
 
 def _paired(
-    d: FloatArray, other: FloatArray, used: BoolArray, highest: float
+    d: FloatArray, other: FloatArray, used: BoolArray, highest: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return variances of `d`, correlations with `other`, and where that has no variance.
 
@@ -159,7 +164,7 @@ def _paired(
     b = np.where(used, other - np.where(used, other, 0.0).sum(axis=0) / some, 0.0)
     df = np.where(n > 1.0, n - 1.0, np.nan)
     v_a, v_b = np.square(a).sum(axis=0) / df, np.square(b).sum(axis=0) / df
-    no_b = is_constant(np.where(np.isnan(v_b), 1.0, v_b), np.full(v_b.size, highest))
+    no_b = is_constant(np.where(np.isnan(v_b), 1.0, v_b), highest)
     r = _correlation((a * b).sum(axis=0) / df, v_a, np.where(no_b, 0.0, v_b))
     return v_a, r, no_b
 
@@ -176,7 +181,32 @@ def _without_each(variances: FloatArray, of_rest: FloatArray) -> FloatArray:
     k = variances.size
     if k < 3:
         return np.full(k, np.nan)
-    left = variances.sum() - variances
+    left = _of_others(variances, np.add)
     ratio = np.divide(left, of_rest, out=np.full(k, np.nan), where=of_rest > 0.0)
     alpha: FloatArray = (k - 1) / (k - 2) * (1.0 - ratio)
     return alpha
+
+
+def _rests(c: ItemCovariances) -> FloatArray:
+    """Return the variances of the rests from the covariances of pairs."""
+    of_rest: FloatArray = c.total - 2.0 * c.with_total + c.variances
+    assert c.matrix is not None
+    for i in np.flatnonzero(of_rest < _CANCELLED * (c.total + c.variances)):
+        others = np.arange(c.k) != i
+        of_rest[i] = c.matrix[np.ix_(others, others)].sum()
+    return of_rest
+
+
+def _cancelled(d: FloatArray, rest: FloatArray) -> BoolArray:
+    """Return which items are so much larger than their rest that the difference has few digits."""
+    return np.asarray(
+        np.square(rest).sum(axis=0) < _CANCELLED / d.shape[0] ** 2 * np.square(d).sum(axis=0)
+    )
+
+
+def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
+    """Return the sum, or the largest, of all values but one, for each: without subtraction."""
+    before = np.concatenate([[0.0], function.accumulate(values)[:-1]])
+    after = np.concatenate([function.accumulate(values[::-1])[::-1][1:], [0.0]])
+    found: FloatArray = function(before, after)
+    return found
