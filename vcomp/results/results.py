@@ -15,6 +15,7 @@ from vcomp.results.hypotheses import Hypotheses
 from vcomp.results.inference import IntervalMethod
 from vcomp.results.levels import ByLevels
 from vcomp.results.predictions import Predictions
+from vcomp.results.presets import Presets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["VarianceComponentsResults"]
 
 
-class VarianceComponentsResults(Decisions, Hypotheses, ByLevels, Predictions):
+class VarianceComponentsResults(Decisions, Hypotheses, ByLevels, Predictions, Presets):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
