@@ -286,7 +286,9 @@ def test_it_travels_and_is_drawn():
     pd.testing.assert_frame_equal(loaded.table, study.table)
     assert "28.8" in repr(study)
     assert study._repr_html_().count("<table") == 2
-    labels = [t.get_text() for t in study.plot(ax=Figure().subplots()).get_yticklabels()]
+    ax = study.plot(ax=Figure().subplots())
+    assert ax.get_xlabel().startswith("variance σ², 95 %")
+    labels = [t.get_text() for t in ax.get_yticklabels()]
     assert labels == list(study.table.index)
 
 

@@ -27,17 +27,22 @@ if TYPE_CHECKING:
 
     from vcomp.results.results import VarianceComponentsResults
 
-__all__ = ["GaugeStudy", "gauge_study"]
+__all__ = [
+    "PART_TO_PART",
+    "REPEATABILITY",
+    "REPRODUCIBILITY",
+    "TOTAL",
+    "TOTAL_GAUGE",
+    "GaugeStudy",
+    "gauge_study",
+]
 
 TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
 REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
 TOTAL = "total variation"
 
-_ACCEPTABLE, _MARGINAL = 10.0, 30.0
-"""Per cent of study variation (AIAG, Measurement Systems Analysis, 4th ed., chap. II, sec. D)."""
-
-_CATEGORIES, _ENOUGH = 1.41, 5
-"""The factor √2 as AIAG prints it, and how many categories it asks for."""
+_CATEGORIES = 1.41
+"""√2 as AIAG prints it: distinct categories are so many standard deviations of the gauge."""
 
 _POOLED_FROM = 0.25
 """AIAG: an interaction with a larger p-value is pooled with repeatability."""
@@ -105,7 +110,9 @@ class GaugeStudy:
         -------
         statsmodels.iolib.summary.Summary
         """
-        return _summary(self)
+        from vcomp.results.gauge_summary import gauge_summary
+
+        return gauge_summary(self)
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw the variances of the sources with their intervals and shares.
@@ -127,7 +134,9 @@ class GaugeStudy:
 
         names = {"variance": "estimate", "low": "ci_low", "high": "ci_high"}
         table = self.table.rename(columns={**names, "percent_contribution": "percent"})
-        return plots.components(table, alpha=self.alpha, scale="linear", ax=ax)
+        ax = plots.components(table, alpha=self.alpha, scale="linear", ax=ax)
+        ax.set_xlabel(ax.get_xlabel().replace("variance component σ²", "variance σ²"))
+        return ax
 
     def __str__(self) -> str:
         return str(self.summary())
@@ -271,9 +280,6 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
     return cut(max(value, 0.0)), cut(float(ratio.low[0])), cut(float(ratio.high[0]))
 
 
-# What it says -----------------------------------------------------------------------------------
-
-
 def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str]:
     notes = []
     held = held_in_residual(res.design)
@@ -313,86 +319,3 @@ def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
         f"repeatability: for that, fit without (1|{interaction})."
     )
     return [advice]
-
-
-def _summary(study: GaugeStudy) -> Any:
-    table, stubs = study.table, _stubs(study)
-    confidence = display.level(study.alpha)
-    variances = {
-        "variance": display.fixed(table["variance"]),
-        "std. err.": display.fixed(table["se"], significant=3),
-        f"{confidence} interval": _ends(table["low"], table["high"]),
-        "contribution": [display.percent(p / 100.0) for p in table["percent_contribution"]],
-        "": [display.bar(p / 100.0) for p in table["percent_contribution"]],
-    }
-    spread = {
-        "std. dev.": display.fixed(table["sd"]),
-        f"{display.number(study.k)} × s.d.": display.fixed(table["study_variation"]),
-        "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
-        f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
-    }
-    # A total is all of itself, with no interval to tell.
-    spread[f"{confidence} interval"][-1] = ""
-    for name in ("tolerance", "process"):
-        if f"percent_{name}" in table:
-            spread[f"% {name}"] = display.fixed(table[f"percent_{name}"], decimals=1)
-    title = f"Gauge R&R: part {study.part}, operator {study.operator}"
-    tables = [
-        display.simple_table(
-            list(zip(*variances.values(), strict=True)), list(variances), title=title, stubs=stubs,
-            align="rrrrl",
-        ),
-        display.simple_table(list(zip(*spread.values(), strict=True)), list(spread), stubs=stubs),
-    ]  # fmt: skip
-    return display.summary(tables, [*_verdict(study), *study.notes])
-
-
-def _stubs(study: GaugeStudy) -> list[str]:
-    level = dict.fromkeys(study.sources, 2)
-    level |= {TOTAL_GAUGE: 0, REPEATABILITY: 1, REPRODUCIBILITY: 1, PART_TO_PART: 0, TOTAL: 0}
-    parts = study.sources[PART_TO_PART]
-    level |= {name: 1 for name in parts if len(parts) > 1}
-    return ["  " * level[name] + name for name in study.sources]
-
-
-def _ends(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
-
-
-def _verdict(study: GaugeStudy) -> list[str]:
-    """Return what AIAG's criteria say of the estimate, and whether the interval says it too."""
-    confidence = display.level(study.alpha)
-    gauge = {str(name): float(column[TOTAL_GAUGE]) for name, column in study.table.items()}
-    notes = []
-    for name, words in (("study", "study variation"), ("tolerance", "the tolerance")):
-        column = "percent_study_variation" if name == "study" else f"percent_{name}"
-        if column not in gauge or np.isnan(gauge[column]):
-            continue
-        low, high = gauge[f"percent_{name}_low"], gauge[f"percent_{name}_high"]
-        said = f"Total gauge R&R is {display.number(gauge[column], 3)} % of {words}"
-        if not np.isnan(low):
-            said += f" ({confidence} interval {display.short_interval(low, high)})"
-        said += f": {_judged(gauge[column])}"
-        if not np.isnan(low) and _judged(low) != _judged(high):
-            said += f"; the interval goes from {_judged(low)} to {_judged(high)}"
-        notes.append(f"{said}.")
-    notes.append(
-        f"AIAG: below {_ACCEPTABLE:g} % acceptable, to {_MARGINAL:g} % it depends on the use, "
-        f"above not; and {_ENOUGH} distinct categories or more."
-    )
-    ends = ""
-    if not np.isnan(study.categories_low):
-        ends = (
-            f" ({confidence} interval {display.count(study.categories_low)} to "
-            f"{display.count(study.categories_high)})"
-        )
-    notes.append(f"Distinct categories of {study.part}: {display.count(study.categories)}{ends}.")
-    how = study.method or "none can be given"
-    notes.append(f"{confidence} intervals: {how}.")
-    return notes
-
-
-def _judged(percent: float) -> str:
-    if percent < _ACCEPTABLE:
-        return "acceptable"
-    return "may be acceptable" if percent <= _MARGINAL else "not acceptable"
