@@ -1,10 +1,14 @@
 """D-studies: how reliable a planned test would be, and how large it has to be."""
 
+from vcomp.dstudy.allocation import AllocatedDesign, Allocation
 from vcomp.dstudy.conduct import dstudy, project
+from vcomp.dstudy.cost import Cost
+from vcomp.dstudy.allocate import optimize
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design, make_plans
 from vcomp.dstudy.published import PublishedComponents, from_components
 from vcomp.dstudy.requirement import Requirement, required_size
 from vcomp.dstudy.sizes import Counts
+from vcomp.dstudy.stability import Stability
 from vcomp.dstudy.study import DStudy
 from vcomp.dstudy.universe import Universe
 from vcomp.notation import (
@@ -17,6 +21,9 @@ from vcomp.notation import (
 )
 
 __all__ = [
+    "AllocatedDesign",
+    "Allocation",
+    "Cost",
     "Counts",
     "DStudy",
     "DStudyPlan",
@@ -24,6 +31,7 @@ __all__ = [
     "Effect",
     "PublishedComponents",
     "Requirement",
+    "Stability",
     "Universe",
     "design_effects",
     "design_formula",
@@ -32,6 +40,7 @@ __all__ = [
     "from_components",
     "gstudy_design",
     "make_plans",
+    "optimize",
     "parse_design",
     "project",
     "required_size",

@@ -19,6 +19,8 @@ from vcomp.uncertainty.limits import IntervalSource
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.dstudy.allocation import Allocation
+
 __all__ = ["DStudy"]
 
 
@@ -270,6 +272,43 @@ class DStudy:
             facet=facet,
             alpha=self.alpha,
         )
+
+    def optimize(
+        self,
+        cost: Any,
+        *,
+        budget: float | None = None,
+        target: float | None = None,
+        coefficient: str = "Erho2",
+        designs: str | Sequence[str] | None = None,
+        bounds: Mapping[str, Any] | None = None,
+        n_objects: Any = None,
+        top: int = 10,
+    ) -> Allocation:
+        """Return the best design for a budget, or the cheapest design that reaches a target.
+
+        The sizes of all facets that are not fixed are chosen anew; the parameters are those of
+        :func:`vcomp.dstudy.optimize`.
+
+        Raises
+        ------
+        PlanError
+            If nothing can be had for the budget or nothing reaches the target, a facet without
+            bound costs nothing, the cost falls when a size grows, or an argument does not fit.
+
+        Examples
+        --------
+        >>> from vcomp.dstudy import from_components
+        >>> trec = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
+        ...                         "ia": .00143, "pia": .00176})
+        >>> study = trec.dstudy("p x (a:i)", i=50, a=1)
+        >>> print(study.optimize({"i": 5, "a": 1}, target=0.97, coefficient="Phi").best)
+        p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
+        """
+        from vcomp.dstudy.allocate import optimize
+
+        asked = (budget, target, coefficient, designs, bounds, n_objects, top)
+        return optimize(self, cost, *asked)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.

@@ -11,6 +11,7 @@ from vcomp.plots.coefficients import dstudy
 from vcomp.plots.comparison import measure_curves, measures
 from vcomp.plots.cut_scores import cut_scores
 from vcomp.plots.dots import components
+from vcomp.plots.frontier import frontier
 from vcomp.plots.histogram import replicates
 from vcomp.plots.items import items
 from vcomp.plots.subsampling import subsets
@@ -21,6 +22,7 @@ __all__ = [
     "cut_scores",
     "dstudy",
     "effects",
+    "frontier",
     "items",
     "measure_curves",
     "measures",
