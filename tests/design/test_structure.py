@@ -1,5 +1,6 @@
 """Crossed, nested, balanced, connected: against definitions that go through rows one by one."""
 
+import re
 from itertools import combinations, product
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.design.arrange import describe_structure
+from vcomp.dstudy import parse_design
 from vcomp.formula import parse
 
 
@@ -349,3 +351,95 @@ def test_notation_of_a_facet_within_two_crossed_ones():
         "y ~ (1|lab) + (1|lot) + (1|test) + (1|lab:lot:day)", crossed(lab=3, lot=2, day=4, test=2)
     ).title()
     assert alone.startswith("(24 day : (3 lab × 2 lot)) × 2 test, ")
+
+
+# Effects, notation and words --------------------------------------------------------------------
+
+
+def test_where_the_variance_of_every_effect_is():
+    structure = structure_of("y ~ (1|p) + (1|t/r) + (1|p:t)", crossed(p=4, t=3, r=2))
+    assert structure.notation == "p x (r:t)"
+    places = {place.effect.name: (place.component, place.holds) for place in structure.effects}
+    assert places == {
+        "p": ("p", ("p",)),
+        "t": ("t", ("t",)),
+        "r:t": ("t:r", ("r", "t:r")),
+        "pt": ("p:t", ("p:t",)),
+        "pr:t": ("Residual", ("p:r", "p:t:r", "error")),
+    }
+    report = structure.report()
+    assert "r from t:r: the same levels of r in several levels of t" in report
+    assert "p:t:r from error: several scores in a cell" in report
+
+
+def test_effects_without_a_term_are_taken_as_zero():
+    structure = structure_of("y ~ (1|p) + (1|i) + (1|o)", crossed(p=4, i=3, o=2))
+    places = {place.effect.name: place.component for place in structure.effects}
+    assert places == {
+        "p": "p", "i": "i", "o": "o", "pi": None, "po": None, "io": None, "pio": "Residual"
+    }  # fmt: skip
+    report = structure.report()
+    assert re.search(r"pi +–  +no term: taken as zero", report)
+    assert "p:i, p:o and i:o from zero: (1|p:i) + (1|p:o) + (1|i:o)" in report
+
+
+def test_replicates_in_cells_need_a_term_and_not_more_scores():
+    table = {name: np.tile(column, 2) for name, column in crossed(sys=3, topic=4).items()}
+    without = structure_of("y ~ (1|sys) + (1|topic)", table).report()
+    assert "sys:topic from error: (1|sys:topic) in the formula" in without
+    assert "What would separate" not in structure_of("y ~ (1|sys*topic)", table).report()
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables(), st.sampled_from(FORMULAS))
+def test_effects_and_components_of_any_design(table, formula):
+    structure = structure_of(formula, table)
+    if any(f in structure.nested_in[f] for f in structure.facets):
+        return
+    terms = {frozenset(t.facets) for t in parse(formula).random}
+    nested = structure.nested_in
+    grown = {frozenset(t.union(*(nested[f] for f in t))) for t in terms}
+    components = [p.component for p in structure.effects]
+    assert {p.effect.facets for p in structure.effects if p.component} - {
+        frozenset(structure.facets)
+    } == grown - {frozenset(structure.facets)}
+    everything = structure.effects[-1]
+    assert everything.component is not None
+    assert components.count("Residual") == (frozenset(structure.facets) not in grown)
+    for place in structure.effects:
+        assert (place.holds == ()) == (place.component is None)
+    assert max(map(len, structure.report().split("\n"))) <= 200
+    assert parse_design(structure.notation).nested_in == structure.nested_in
+
+
+def test_many_facets_are_not_listed():
+    names = [f"f{k}" for k in range(13)]
+    rng = np.random.default_rng(0)
+    table = {name: np.tile([0, 1], 20)[rng.permutation(40)] for name in names}
+    structure = structure_of("y ~ " + " + ".join(f"(1|{name})" for name in names), table)
+    assert structure.effects == ()
+    assert "effect " not in structure.report()
+    with pytest.raises(vcomp.DesignError, match="thousands of effects, and up to 64 can be drawn"):
+        structure.plot()
+
+
+def test_a_notebook_shows_the_drawing_as_it_is():
+    structure = structure_of("y ~ (1|a<b) + (1|topic)".replace("a<b", "Q('a<b')"), {
+        "a<b": np.array([0, 0, 1, 1]), "topic": np.array([0, 1, 0, 1]),
+    })  # fmt: skip
+    shown = structure._repr_html_()
+    assert shown.startswith("<pre>2 a&lt;b × 2 topic")
+    assert shown.count("<") == 2
+
+
+def test_scores_as_a_facet():
+    structure = structure_of("y ~ (1|p)", {"p": np.repeat([0, 1, 2], [3, 3, 6])})
+    named = structure.with_scores_as("i")
+    assert named.facets == ("p", "i")
+    assert named.n_levels == (3, 12)
+    assert named.nested_in == {"p": frozenset(), "i": {"p"}}
+    assert (named.n_cells, named.cell_min, named.cell_max) == (12, 1, 1)
+    assert named.sizes == {"p": 3.0, "i": pytest.approx(3 / (1 / 3 + 1 / 3 + 1 / 6))}
+    assert named.terms == {"p": ("p",), "Residual": ("i", "p:i", "error")}
+    assert named.title() == "12 i : 3 p, nested, unbalanced"
+    assert "about 3.60 in each" in named.report()
