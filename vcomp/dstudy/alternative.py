@@ -117,8 +117,9 @@ class Alternative:
         worth = -float(values[0]) if aim.is_coefficient else float(values[0])
         worth = math.inf if math.isnan(worth) else worth
         cost = float(found.cost[0])
-        rank = (worth, cost) if aim.budget is not None else (cost, worth)
-        return cls(problem, found, values, rank)
+        # Designs that differ by rounding alone are equally good.
+        pair = (_rounded(worth), _rounded(cost))
+        return cls(problem, found, values, pair if aim.budget is not None else pair[::-1])
 
     def words(self, row: FloatArray) -> str:
         """Return sizes in words, such as ``"topic = 96, judge = 1"``."""
@@ -150,6 +151,10 @@ def error_of_each(problem: SizeProblem, row: FloatArray) -> FloatArray:
         evaluate(problem.error[:, c], 1.0 / row[None, :])[0] for c in range(len(problem.spared))
     ]
     return np.array(columns) - problem.spared
+
+
+def _rounded(value: float) -> float:
+    return float(np.format_float_scientific(value, precision=11))
 
 
 def goal_of(problem: SizeProblem, components: FloatArray, aim: Aim) -> Goal:

@@ -317,7 +317,7 @@ def _frame(
             sizes[b] = alternatives[0].solution.sizes[0]
         ranks = [a.rank for a in alternatives]
         # Of equally good designs the recommended one, which stands first.
-        k = min(range(len(ranks)), key=lambda j: (_rounded(ranks[j]), j))
+        k = min(range(len(ranks)), key=lambda j: (ranks[j], j))
         row: dict[str, Any] = {"design": None, **dict.fromkeys(facets, math.nan)}
         row |= {"cost": math.nan, "value": math.nan}
         if alternatives[k].solution.found:
@@ -344,11 +344,6 @@ def _reaches(values: FloatArray, aim: Aim) -> BoolArray:
     if aim.is_coefficient:
         return np.asarray(values >= aim.target - tolerance)
     return np.asarray(values <= aim.target + tolerance)
-
-
-def _rounded(rank: tuple[float, float]) -> tuple[float, float]:
-    # Designs that differ by rounding alone are equally good.
-    return (float(f"{rank[0]:.11e}"), float(f"{rank[1]:.11e}"))
 
 
 def _quantiles(sizes: FloatArray, alpha: float) -> FloatArray:

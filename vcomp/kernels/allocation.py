@@ -35,9 +35,9 @@ _GOLDEN_STEPS = 60
 _COST_OF_BOUND, _COST_OF_PAIR = 1500, 100
 """Work of a bound by an interior point, and of one by golden section, in sizes tried."""
 
-_NO_ROOM = 1e-12
+_NO_ROOM, _ROUNDING = 1e-12, 1e-12
 
-_LAST_T = 1e11
+_LAST_T = 1e10
 _T_GROWS = 30.0
 _NEWTON_STEPS = 30
 
@@ -288,16 +288,44 @@ def _centre(
 def _step_inside(
     c: Any, m: int, sign: float, limit: float, low: FloatArray, high: FloatArray, x: FloatArray
 ) -> float:
-    """Write a point within all limits to x, and return its distance from the corner."""
-    share = 1.0
+    """Write a point well within all limits to x, and return its distance from the corner."""
+    share, least = 1.0, _log_sum(c, m, sign, low if sign > 0.0 else high)
     while share >= _NO_ROOM:
         share *= 0.5
         for j in range(m):
             across = share * (high[j] - low[j])
             x[j] = low[j] + across if sign > 0.0 else high[j] - across
-        if _log_sum(c, m, sign, x) < limit:
+        if _log_sum(c, m, sign, x) < least + 0.9 * (limit - least):
             break
     return share
+
+
+@njit(cache=True, nogil=True)
+def _bound_from(
+    o: Any, c: Any, m: int, sign: float, limit: float, low: Any, high: Any, t: float, x: Any
+) -> float:
+    """Return a bound below the logarithm of the objective at all points within the limits.
+
+    It holds for any x and λ ≥ 0: at all y within the limit a convex f is at least
+    f(x) + λ(h(x) − limit) + (∇f + λ∇h)'(y − x), and this is least in a corner of the box. Tried
+    are the λ of the barrier and the one that balances the gradients where the box does not bind.
+    """
+    gf, gh, bend = np.empty(m), np.empty(m), np.empty((m, m))
+    f = _log_slopes(o, m, -sign, x, gf, bend)
+    room = limit - _log_slopes(c, m, sign, x, gh, bend)
+    top, bottom = 0.0, 1e-300
+    for j in range(m):
+        inside = min(x[j] - low[j], high[j] - x[j])
+        top -= inside * inside * gf[j] * gh[j]
+        bottom += inside * inside * gh[j] * gh[j]
+    best = -math.inf
+    for multiplier in (1.0 / (t * room), max(top / bottom, 0.0)):
+        bound = f - multiplier * room
+        for j in range(m):
+            slope = gf[j] + multiplier * gh[j]
+            bound += min(slope * (low[j] - x[j]), slope * (high[j] - x[j]))
+        best = max(best, bound)
+    return best
 
 
 @njit(cache=True, nogil=True)
@@ -306,15 +334,13 @@ def relaxed(
 ) -> float:
     """Return a bound below the least objective of m facets, and write the sizes near it to `best`.
 
-    By an interior point method. The bound holds however far that came: for any x and λ ≥ 0 a
-    convex f is at least f(x) + λ(h(x) − limit) + (∇f + λ∇h)'(y − x) at all y within the limit, and
-    this is least in a corner of the box.
+    By an interior point method, however far that came.
     """
     sign, log_limit = (1.0 if budget else -1.0), math.log(limit)
     low, high, x = np.empty(m), np.empty(m), np.empty(m)
     for j in range(m):
         low[j], high[j] = math.log(lo[j]), math.log(hi[j])
-    if _log_sum(c, m, sign, low if budget else high) > log_limit:
+    if _log_sum(c, m, sign, low if budget else high) > log_limit + _ROUNDING:
         return math.inf
     share = _step_inside(c, m, sign, log_limit, low, high, x)
     if share < _NO_ROOM:
@@ -326,16 +352,9 @@ def relaxed(
     while t < _LAST_T:
         t *= _T_GROWS
         _centre(o, c, m, sign, log_limit, low, high, t, x)
-    r, gh, bend = np.empty(m), np.empty(m), np.empty((m, m))
-    bound = _log_slopes(o, m, -sign, x, r, bend)
-    room = log_limit - _log_slopes(c, m, sign, x, gh, bend)
-    multiplier = 1.0 / (t * room)
-    bound -= multiplier * room
     for j in range(m):
-        slope = r[j] + multiplier * gh[j]
-        bound += min(slope * (low[j] - x[j]), slope * (high[j] - x[j]))
         best[j] = math.exp(x[j])
-    return math.exp(bound)
+    return math.exp(_bound_from(o, c, m, sign, log_limit, low, high, t, x))
 
 
 @njit(cache=True, nogil=True)
@@ -557,4 +576,8 @@ def search(
         ahead[level, side] += 1.0 if side else -1.0
         bounds[level, side] = _bound_at(at, ahead[level, side], ends[level], spare, best)
         level, fresh = level + 1, True
+    for k in range(top):
+        # Some were near only as long as nothing better was known.
+        if found[k, 0] > found[0, 0] * (1.0 + near) * (1.0 + 4.0 * _TIE):
+            found[k, 0] = math.inf
     return found, others, work
