@@ -15,16 +15,12 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.alpha import alpha_of
-from vcomp.ctt.covariances import ItemCovariances, is_constant
-from vcomp.linalg.memory import slices
+from vcomp.ctt.covariances import NO_VARIANCE, ItemCovariances, is_constant
 
 __all__ = ["ItemStatistics", "of_available", "of_complete"]
 
 _CANCELLED = 1e-6
 """A rest with less variance than this share of what it is the difference of is worked out anew."""
-
-_CELLS = 1 << 18
-"""Cells that are worked on together, which stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,70 +99,84 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
     X : (n, k) scores, nan where there is none
     covariances : of pairs of items, for alpha; None where there are none
     """
-    n, k = X.shape
+    k = X.shape[1]
     there = ~np.isnan(X)
-    n_scores = there.sum(axis=0).astype(float)
-    mean = np.divide(np.nansum(X, axis=0), n_scores, out=np.full(k, np.nan), where=n_scores > 0)
-    found = {name: np.full(k, np.nan) for name in ("variance", "item_total", "item_rest")}
-    constant, rest_constant = np.zeros(k, dtype=bool), np.zeros(k, dtype=bool)
-    totals, counts = np.zeros(n), there.sum(axis=1).astype(float)
-    for part in slices(k, max(1, _CELLS // n)):
-        totals += np.where(there[:, part], X[:, part] - mean[part], 0.0).sum(axis=1)
+    counts = there.sum(axis=1).astype(float)
+    n = there.sum(axis=0).astype(float)
+    mean = np.divide(np.nansum(X, axis=0), n, out=np.full(k, np.nan), where=n > 0.0)
+    D = np.where(there, X - mean, 0.0)
+    totals = D.sum(axis=1)
     largest = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)
-    highest = _of_others(largest, np.fmax)
-    for part in slices(k, max(1, _CELLS // n)):
-        has = there[:, part]
-        d = np.where(has, X[:, part] - mean[part], 0.0)
-        of_total = np.divide(totals, counts, out=np.zeros(n), where=counts > 0.0)[:, None]
-        with_others = has & (counts[:, None] > 1.0)
-        others = np.where(with_others, counts[:, None] - 1.0, 1.0)
-        rest = (totals[:, None] - d) / others
-        for j in np.flatnonzero(_cancelled(d, rest)):
-            i = part.start + j
-            of_others = np.where(there, X - mean, 0.0)
-            of_others[:, i] = 0.0
-            rest[:, j] = of_others.sum(axis=1) / others[:, j]
-        every = np.broadcast_to(of_total, d.shape)
-        variance, r_total, _ = _paired(d, every, has, np.full(d.shape[1], largest.max()))
-        _, r_rest, no_rest = _paired(d, rest, with_others, highest[part])
-        same = is_constant(np.where(np.isnan(variance), 1.0, variance), largest[part])
-        variance = np.where(same, 0.0, variance)
-        found["variance"][part] = variance
-        found["item_total"][part] = np.where(same, np.nan, r_total)
-        found["item_rest"][part] = np.where(same, np.nan, r_rest)
-        constant[part], rest_constant[part] = same, no_rest
+    df = np.where(n > 1.0, n - 1.0, np.nan)
+    variance = np.einsum("ij,ij->j", D, D) / df
+    constant = is_constant(np.where(n > 1.0, variance, 1.0), largest)
+    variance[constant] = 0.0
+    item_total, of_total = _with_totals(D, there, totals / np.maximum(counts, 1.0), variance)
+    every = np.full(k, largest.max())
+    item_total[constant | is_constant(np.where(n > 1.0, of_total, 1.0), every)] = np.nan
+    item_rest, of_rest = _with_rests(D, there, totals, counts)
+    rest_constant = is_constant(
+        np.where(np.isnan(of_rest), 1.0, of_rest), _of_others(largest, np.fmax)
+    )
+    item_rest[constant | rest_constant] = np.nan
     without, alpha = np.full(k, np.nan), np.nan
     if covariances is not None and covariances.total > 0.0:
         c = covariances
         alpha = alpha_of(float(c.variances.sum()), c.total, k)
         without = _without_each(c.variances, _rests(c))
     return ItemStatistics(
-        n=n_scores,
+        n=n,
         mean=mean,
+        variance=variance,
+        item_total=item_total,
+        item_rest=item_rest,
         alpha_if_dropped=without,
         constant=constant,
         rest_constant=rest_constant,
         alpha=alpha,
-        **found,
     )
 
 
-def _paired(
-    d: FloatArray, other: FloatArray, used: BoolArray, highest: FloatArray
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return variances of `d`, correlations with `other`, and where that has no variance.
+def _with_totals(
+    D: FloatArray, there: BoolArray, t: FloatArray, variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the correlations of items with the mean scores t of the objects that have them.
 
-    All by column, from the rows that are used.
+    And the variances of these, item by item.
     """
-    n = used.sum(axis=0).astype(float)
-    some = np.maximum(n, 1.0)
-    a = np.where(used, d - np.where(used, d, 0.0).sum(axis=0) / some, 0.0)
-    b = np.where(used, other - np.where(used, other, 0.0).sum(axis=0) / some, 0.0)
+    n, sums, squares = np.column_stack([np.ones_like(t), t, t**2]).T @ there.astype(float)
     df = np.where(n > 1.0, n - 1.0, np.nan)
-    v_a, v_b = np.square(a).sum(axis=0) / df, np.square(b).sum(axis=0) / df
-    no_b = is_constant(np.where(np.isnan(v_b), 1.0, v_b), highest)
-    r = _correlation((a * b).sum(axis=0) / df, v_a, np.where(no_b, 0.0, v_b))
-    return v_a, r, no_b
+    of_total = np.maximum(squares - sums**2 / np.maximum(n, 1.0), 0.0) / df
+    return _correlation(t @ D / df, variance, of_total), of_total
+
+
+def _with_rests(
+    D: FloatArray, there: BoolArray, totals: FloatArray, counts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the correlations of items with rests, and the variances of the rests.
+
+    The rest is u − w d with w = 1/(number of other items) and u = w Σ d, so that its sums over
+    the objects of an item are products of u and w with three matrices: whether there is a score,
+    d, and d².
+    """
+    q = (counts > 1.0).astype(float)
+    w = q / np.maximum(counts - 1.0, 1.0)
+    u = w * totals
+    n, sum_u, sum_uu = np.column_stack([q, u, u**2]).T @ there.astype(float)
+    sum_d, sum_ud, sum_wd, sum_uwd = np.column_stack([q, u, w, u * w]).T @ D
+    sum_dd, sum_wdd, sum_wwdd = np.column_stack([q, w, w**2]).T @ np.square(D)
+    some, df = np.maximum(n, 1.0), np.where(n > 1.0, n - 1.0, np.nan)
+    sum_r, sum_rr = sum_u - sum_wd, sum_uu - 2.0 * sum_uwd + sum_wwdd
+    of_item = (sum_dd - sum_d**2 / some) / df
+    of_rest = (sum_rr - sum_r**2 / some) / df
+    both = (sum_ud - sum_wdd - sum_d * sum_r / some) / df
+    for i in np.flatnonzero(of_rest * df < _CANCELLED * (sum_uu + sum_wwdd)):
+        of_others = D[:, :i].sum(axis=1) + D[:, i + 1 :].sum(axis=1)
+        has = there[:, i] & (counts > 1.0)
+        d, r = D[has, i], (w * of_others)[has]
+        d, r = d - d.mean(), r - r.mean()
+        of_item[i], of_rest[i], both[i] = (np.array([d @ d, r @ r, d @ r])) / df[i]
+    return _correlation(both, of_item, of_rest), of_rest
 
 
 def _correlation(covariance: FloatArray, v_a: FloatArray, v_b: FloatArray) -> FloatArray:
@@ -194,14 +204,8 @@ def _rests(c: ItemCovariances) -> FloatArray:
     for i in np.flatnonzero(of_rest < _CANCELLED * (c.total + c.variances)):
         others = np.arange(c.k) != i
         of_rest[i] = c.matrix[np.ix_(others, others)].sum()
-    return of_rest
-
-
-def _cancelled(d: FloatArray, rest: FloatArray) -> BoolArray:
-    """Return which items are so much larger than their rest that the difference has few digits."""
-    return np.asarray(
-        np.square(rest).sum(axis=0) < _CANCELLED / d.shape[0] ** 2 * np.square(d).sum(axis=0)
-    )
+    rounding = NO_VARIANCE * c.k * _of_others(c.variances, np.add)
+    return np.where(of_rest > rounding, of_rest, 0.0)
 
 
 def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
