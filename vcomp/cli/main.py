@@ -20,6 +20,7 @@ from vcomp.cli.arguments import (
     topic_counts,
 )
 from vcomp.cli.fitting import fit_options, fit_report
+from vcomp.cli.items import items
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -35,6 +36,7 @@ Examples:
   vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
       i=50,100 a=1,2
   vcomp tau matrix.csv --topics 25,50,100
+  vcomp items answers.csv
   vcomp datasets
 """
 
@@ -155,6 +157,9 @@ def tau_command(matrix: Path, topics: str | None, drop_worst: float, alpha: floa
     tau = ir.expected_tau(scores, n, drop_worst=drop_worst, alpha=alpha)
     tau_ap = ir.expected_tau_ap(scores, n, drop_worst=drop_worst, alpha=alpha)
     click.echo(output.rank_text("topic", tau, tau_ap, alpha))
+
+
+cli.add_command(items)
 
 
 @cli.command()
