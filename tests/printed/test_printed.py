@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vcomp
@@ -16,7 +17,25 @@ def example():
     return vcomp.fit(SYS_TOPIC, vcomp.datasets.load("bodoff2007_alpha"))
 
 
+def measured():
+    """Return the fit of four parts that three operators measured twice."""
+    rows = {"part": np.repeat(range(4), 6), "operator": np.tile(np.repeat(list("ABC"), 2), 4)}
+    mm = [20.1, 20.3, 20.6, 20.7, 20.0, 20.2, 24.2, 24.0, 24.9, 24.6, 23.8, 24.1,
+          19.4, 19.6, 19.9, 20.3, 19.5, 19.3, 22.0, 22.3, 22.9, 22.6, 22.1, 21.8]  # fmt: skip
+    formula = "mm ~ (1|part) + (1|operator) + (1|part:operator)"
+    return vcomp.fit(formula, {**rows, "mm": mm}, method="anova")
+
+
+def assayed():
+    """Return the fit of two runs on each of four days, with two scores in each."""
+    rows = {"day": np.repeat(range(4), 4), "run": np.tile([1, 1, 2, 2], 4)}
+    mmol = [5.1, 5.2, 4.9, 5.0, 5.4, 5.5, 5.3, 5.1, 4.8, 4.9, 5.0, 4.8, 5.2, 5.3, 5.2, 5.0]
+    return vcomp.fit("mmol ~ (1|day/run)", {**rows, "mmol": mmol}, method="anova")
+
+
 PAGES = {
+    "gauge_rr": lambda: measured().gauge_rr("part", "operator", tolerance=10).summary(),
+    "precision": lambda: assayed().precision().summary(),
     "summary_reml": lambda: example().summary(),
     "design": lambda: example().design,
     "dstudy": lambda: example().dstudy(topic=[3, 6, 12]).summary(),

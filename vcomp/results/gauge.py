@@ -25,7 +25,7 @@ from vcomp.uncertainty.taken import check_policy
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.results.results import VarianceComponentsResults
+    from vcomp.results.presets import Presets
 
 __all__ = [
     "PART_TO_PART",
@@ -150,7 +150,7 @@ class GaugeStudy:
 
 
 def gauge_study(
-    res: VarianceComponentsResults,
+    res: Presets,
     part: str,
     operator: str,
     *,
@@ -181,7 +181,7 @@ def gauge_study(
     categories = _categories(known, variances.values[part_row])
     notes = [*variances.notes, *_notes(res, part, operator)]
     if np.isnan(variances.se).any() and not np.isnan(variances.values).any():
-        notes.append("A sum of components at their bound 0 has no standard error.")
+        notes.append("A source at 0 has no standard error.")
     if np.isnan(shares.low).any() and not components.held:
         notes.append("Without a standard error of what it rests on a source has no interval.")
     table = _table(sources, variances, shares, k, tolerance, process_sd)
@@ -280,7 +280,7 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
     return cut(max(value, 0.0)), cut(float(ratio.low[0])), cut(float(ratio.high[0]))
 
 
-def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str]:
+def _notes(res: Presets, part: str, operator: str) -> list[str]:
     notes = []
     held = held_in_residual(res.design)
     if held is not None:
@@ -305,7 +305,7 @@ def _interaction(components: VarianceComponents, part: str, operator: str) -> st
     return by_facets.get(whole)
 
 
-def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
+def _pooling(res: Presets, interaction: str) -> Sequence[str]:
     """Say that AIAG would pool the interaction, where an F-test has a large p-value."""
     try:
         test = res.test(interaction, "f")

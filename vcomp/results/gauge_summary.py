@@ -58,7 +58,7 @@ def gauge_summary(study: GaugeStudy) -> Any:
     for name in ("tolerance", "process"):
         if f"percent_{name}" in table:
             spread[f"% {name}"] = display.fixed(table[f"percent_{name}"], decimals=1)
-    title = f"Gauge R&R: part {study.part}, operator {study.operator}"
+    title = f"Gauge R&R: {study.part} measured by {study.operator}"
     tables = [
         display.simple_table(
             list(zip(*variances.values(), strict=True)), list(variances), title=title, stubs=stubs,

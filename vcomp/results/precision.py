@@ -18,7 +18,7 @@ from vcomp.uncertainty.taken import check_policy
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.results.results import VarianceComponentsResults
+    from vcomp.results.presets import Presets
 
 __all__ = ["Precision", "precision_of"]
 
@@ -90,7 +90,7 @@ class Precision:
 
 
 def precision_of(
-    res: VarianceComponentsResults,
+    res: Presets,
     *,
     laboratory: str | None,
     names: Mapping[str, str] | None,
@@ -172,7 +172,7 @@ def _renamed(
     return found
 
 
-def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
+def _mean(res: Presets) -> tuple[float, str | None]:
     """Return the mean that coefficients of variation divide by, or why there is none."""
     if res._record.exog_names != ("Intercept",):
         return np.nan, "the mean depends on the fixed part; fit with a constant alone for them"
@@ -203,7 +203,7 @@ def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.Dat
     return pd.DataFrame(columns, index=pd.Index(rows, name="condition" if limit else "source"))
 
 
-def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | None) -> list[str]:
+def _notes(res: Presets, sources: pd.DataFrame, why: str | None) -> list[str]:
     notes = []
     held = held_in_residual(res.design)
     if held is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
+from vcomp.results.hypotheses import Hypotheses
 from vcomp.results.inference import Inference, IntervalMethod
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Presets"]
 
 
-class Presets(Inference):
+class Presets(Inference, Hypotheses):
     """The same components, summed and named as engineers and laboratories do."""
 
     def gauge_rr(
@@ -91,7 +92,7 @@ class Presets(Inference):
         from vcomp.results.gauge import gauge_study
 
         return gauge_study(
-            cast(Any, self),
+            self,
             part,
             operator,
             tolerance=tolerance,
@@ -168,7 +169,7 @@ class Presets(Inference):
         from vcomp.results.precision import precision_of
 
         return precision_of(
-            cast(Any, self),
+            self,
             laboratory=laboratory,
             names=names,
             alpha=alpha,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["VarianceComponentsResults"]
 
 
-class VarianceComponentsResults(Decisions, Hypotheses, ByLevels, Predictions, Presets):
+class VarianceComponentsResults(Presets, Decisions, Hypotheses, ByLevels, Predictions):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
