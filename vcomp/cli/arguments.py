@@ -11,7 +11,10 @@ from vcomp.exceptions import PlanError
 __all__ = [
     "columns_argument",
     "components_argument",
+    "cut_scores",
+    "facets_argument",
     "options_given",
+    "single_sizes",
     "sizes_argument",
     "topic_counts",
 ]
@@ -58,6 +61,37 @@ def columns_argument(texts: Sequence[str]) -> dict[str, str]:
             raise PlanError(f"the column of {facet!r} is given twice")
         columns[facet] = column
     return columns
+
+
+def facets_argument(texts: Sequence[str]) -> list[str]:
+    """Read ``a,o``, several in one text or in several.
+
+    Examples
+    --------
+    >>> facets_argument(["a, o", "i"])
+    ['a', 'o', 'i']
+    """
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def single_sizes(texts: Sequence[str]) -> dict[str, float]:
+    """Read ``topic=500``, one size a facet.
+
+    Examples
+    --------
+    >>> single_sizes(["topic=500", "judge=6"])
+    {'topic': 500, 'judge': 6}
+    """
+    sizes = sizes_argument(texts)
+    several = [facet for facet, numbers in sizes.items() if len(numbers) > 1]
+    if several:
+        raise PlanError(f"one size of {several[0]!r} is wanted here, not {len(sizes[several[0]])}")
+    return {facet: numbers[0] for facet, numbers in sizes.items()}
+
+
+def cut_scores(text: str) -> list[float]:
+    """Read ``0.2,0.3``."""
+    return [float(x) for x in _numbers(text, text)]
 
 
 def components_argument(text: str) -> dict[str, float]:

@@ -11,6 +11,7 @@ import click
 from vcomp.cli import output
 from vcomp.cli.arguments import options_given, sizes_argument
 from vcomp.cli.picture import check_picture, draw
+from vcomp.cli.planning import plan_of, plan_options
 
 __all__ = ["fit_options", "fit_report"]
 
@@ -66,7 +67,6 @@ _OPTIONS = (
         "[default: keep]",
     ),
     click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study."),
-    click.option("--object", "object_", metavar="FACET", help="The object of measurement."),
     click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP."),
     click.option(
         "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
@@ -95,7 +95,7 @@ def fit_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a fit, in their order."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return plan_options(command)
 
 
 def fit_report(
@@ -108,6 +108,9 @@ def fit_report(
     missing: str,
     sizes: tuple[str, ...],
     object_: str | None,
+    fixed: tuple[str, ...],
+    universe: tuple[str, ...],
+    within: tuple[str, ...],
     tau: bool,
     alpha: float,
     intervals: str,
@@ -124,7 +127,7 @@ def fit_report(
     design : of the D-study, or None
     dataset : name of a data set that comes with vcomp, if there is no file
     sizes : of the D-study, as they were written
-    object_ : of measurement
+    object_, fixed, universe, within : what is measured, and generalized to what
     of_method : options of the method
     """
     import vcomp
@@ -134,16 +137,16 @@ def fit_report(
     if picture is not None:
         check_picture(picture)
     source = data if dataset is None else vcomp.datasets.load(dataset)
-    n = sizes_argument(sizes)
+    n, plan = sizes_argument(sizes), plan_of(object_, fixed, universe, within)
     options = options_given(**of_method)
     res = fitted(source, method=method, missing=missing, **options)
     # Replicates are made once for all tables.
     how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
     study = None
-    if n or design or object_:
+    if n or design or plan:
         # Satterthwaite's intervals are of components alone.
         coefficients = "auto" if intervals == "satterthwaite" else how
-        study = res.dstudy(design, object=object_, sizes=n, alpha=alpha, method=coefficients)
+        study = res.dstudy(design, sizes=n, alpha=alpha, method=coefficients, **plan)
     ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
     if picture is not None:
         draw(res, study, picture, alpha, how)

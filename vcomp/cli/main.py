@@ -21,6 +21,7 @@ from vcomp.cli.arguments import (
 )
 from vcomp.cli.fitting import fit_options, fit_report
 from vcomp.cli.items import items
+from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -34,7 +35,7 @@ Examples:
   vcomp gstudy ratings.csv --design "p x (r:t)" --response score --facet p=person
   vcomp dstudy fit.json run=2,3 day=20
   vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
-      i=50,100 a=1,2
+      i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
   vcomp tau matrix.csv --topics 25,50,100
   vcomp items answers.csv
   vcomp datasets
@@ -97,9 +98,25 @@ def gstudy(
 @click.argument("arguments", nargs=-1, metavar="[RESULT.json] [FACET=N,N…]…")
 @click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
-@click.option("--object", "object_", metavar="FACET", help="The object of measurement.")
+@plan_options
+@click.option("--layout", type=click.Path(path_type=Path), help="A table of planned observations.")
 @click.option("--target", type=float, help="Also say what a coefficient of this size needs.")
 @click.option("--facet", metavar="FACET", help="The facet whose size --target asks for.")
+@click.option("--cut", metavar="X,X…", help="Cut scores: how dependable decisions are, Φ(λ).")
+@click.option("--cost", metavar="TEXT", help="Prices, such as '50*topic + 2*topic:judge + 1000'.")
+@click.option("--budget", type=float, help="With --cost: the best design that it pays for.")
+@click.option(
+    "--coefficient",
+    default="Erho2",
+    show_default=True,
+    help="With --cost: Erho2, Phi, rel_err_var or abs_err_var.",
+)
+@click.option(
+    "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
+)
+@click.option(
+    "--plot", "picture", type=click.Path(path_type=Path), help="With --cost: draw the frontier."
+)
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option(
     "--intervals",
@@ -112,11 +129,18 @@ def dstudy(
     arguments: Sequence[str],
     components: str | None,
     design: str | None,
-    object_: str | None,
+    layout: Path | None,
     target: float | None,
     facet: str | None,
+    cut: str | None,
+    cost: str | None,
+    budget: float | None,
+    coefficient: str,
+    alternatives: Sequence[str],
+    picture: Path | None,
     alpha: float,
     intervals: str,
+    **plan: Any,
 ) -> None:
     """Plan a test from a stored result or from published components."""
     import vcomp
@@ -126,17 +150,25 @@ def dstudy(
         raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
     if len(files) + (components is not None) != 1:
         raise click.UsageError("give one of RESULT.json and --components")
+    n = sizes_argument([a for a in arguments if "=" in a])
     source: Any
     if components is not None:
         source = vcomp.from_components(components_argument(components))
     else:
         source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
-    n = sizes_argument([a for a in arguments if "=" in a])
-    study = source.dstudy(design, object=object_, sizes=n, alpha=alpha, method=intervals)
-    click.echo(str(study.summary()))
-    if target is not None:
-        for coefficient in ("Erho2", "Phi"):
-            click.echo(str(study.required(target, coefficient, facet)))
+    study = source.dstudy(
+        design, layout=layout, sizes=n, alpha=alpha, method=intervals, **plan_of(**plan)
+    )
+    cheapest = None if cost is None else target
+    texts = [
+        str(study.summary()),
+        cut_score_text(study, cut),
+        allocation_text(study, cost, budget, cheapest, coefficient, alternatives, picture),
+    ]
+    click.echo("\n\n".join(text for text in texts if text is not None))
+    if target is not None and cost is None:
+        for name in ("Erho2", "Phi"):
+            click.echo(str(study.required(target, name, facet)))
 
 
 @cli.command("tau", epilog=_EXAMPLES)

@@ -1,0 +1,106 @@
+"""D-studies from the command line: universes, layouts, cut scores, allocation."""
+
+from __future__ import annotations
+
+import pytest
+from test_cli import run
+
+import vcomp
+from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes
+from vcomp.exceptions import PlanError
+
+TREC = "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("planning") / "fit.json"
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    path.write_text(vcomp.fit("score ~ (1|sys) + (1|topic)", data).to_json(), encoding="utf-8")
+    return path
+
+
+def test_fixed_facets_and_finite_universes():
+    out = run(
+        "dstudy", "--components", TREC, "i=20", "a=3", "--fixed", "a", "--universe", "i=500"
+    ).stdout
+    assert "Fixed: the planned a are all that scores are generalized to." in out
+    assert "The universe of i has 500 levels." in out
+
+
+def test_a_fit_takes_them_too(tmp_path):
+    table = tmp_path / "scores.csv"
+    vcomp.datasets.load("bodoff2007_alpha").to_csv(table, index=False)
+    formula = "score ~ (1|sys) + (1|topic)"
+    out = run("fit", formula, str(table), "--dstudy", "topic=6", "--universe", "topic=12").stdout
+    assert "The universe of topic has 12 levels." in out
+
+
+def test_objects_of_several_facets():
+    components = "c=.2 p:c=.5 i=.3 c:i=.1 Residual=1"
+    out = run(
+        "dstudy", "--components", components, "i=20", "--object", "p", "--within", "c"
+    ).stdout
+    assert "object of measurement: c:p" in out
+    assert "Objects are compared within the levels of c." in out
+
+
+def test_layouts_are_files(tmp_path):
+    layout = tmp_path / "plan.csv"
+    layout.write_text("i,a\n1,A\n2,A\n2,B\n", encoding="utf-8")
+    out = run("dstudy", "--components", TREC, "--object", "p", "--layout", str(layout)).stdout
+    assert "exact effective size in the layout" in out
+
+
+def test_cut_scores_of_a_stored_fit(stored):
+    out = run("dstudy", str(stored), "topic=6", "--cut", "0.5,0.7").stdout
+    assert "Decisions by a cut score λ" in out
+    assert "0.975" in out  # by hand in the docstring of DStudy.phi_lambda
+
+
+def test_the_best_design_for_a_budget(tmp_path):
+    picture = tmp_path / "frontier.svg"
+    out = run(
+        "dstudy", "--components", TREC, "i=50", "a=1", "--cost", "5*i + i:a", "--budget", "1000",
+        "--alternative", "p x (a:i)", "--plot", str(picture),
+    ).stdout  # fmt: skip
+    assert "Recommended is p × (a:i): 166 i, 1 a in each i; costs 996" in out
+    assert "<svg" in picture.read_text(encoding="utf-8")
+
+
+def test_the_cheapest_design_for_a_target():
+    out = run(
+        "dstudy", "--components", TREC, "i=50", "a=1", "--cost", "5*i + i:a", "--target", ".97",
+        "--coefficient", "Phi",
+    ).stdout  # fmt: skip
+    assert "Φ = 0.970" in out
+    assert "are needed" not in out.split("Recommended")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "10"], "--budget needs --cost"),
+        (["--alternative", "p x (a:i)"], "--alternative needs --cost"),
+        (["--cost", "i"], "--cost needs one of --budget and --target"),
+        (["--universe", "i=5,6"], "one size of 'i' is wanted here, not 2"),
+        (["--fixed", "q"], "unknown facet 'q'"),
+        (["--cut", "low"], "is not a number"),
+        (["--cut", "0.2"], "Φ(λ) compares the mean of all scores"),
+        (["--cost", "i +", "--budget", "10"], "^"),
+        (["--layout", "missing.csv"], "not both"),
+    ],
+)
+def test_mistakes(arguments, message):
+    done = run("dstudy", "--components", TREC, "i=20", "a=3", *arguments, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_texts():
+    assert facets_argument(["a, o", "i"]) == ["a", "o", "i"]
+    assert single_sizes(["i=500"]) == {"i": 500}
+    assert cut_scores("0.5,1") == [0.5, 1.0]
+    with pytest.raises(PlanError, match="not a size"):
+        single_sizes(["i"])
