@@ -16,7 +16,6 @@ __all__ = [
     "Pattern",
     "ResidualBlocks",
     "block_diagonal",
-    "block_products",
     "block_quadratic",
     "diagonal_blocks",
     "patterns_of",
@@ -115,15 +114,6 @@ def block_diagonal(blocks: FloatArray) -> Any:
 
     q, v, _ = blocks.shape
     return bsr_array((blocks, np.arange(q), np.arange(q + 1)), shape=(q * v, q * v)).tocsr()
-
-
-def block_products(A: Any, B: Any, v: int) -> FloatArray:
-    """Return Σ_g A_g B_g' of sparse matrices with v rows a group, (v, v)."""
-    found = np.empty((v, v))
-    for x in range(v):
-        for z in range(v):
-            found[x, z] = A[x::v].multiply(B[z::v]).sum()
-    return found
 
 
 def block_quadratic(A: Any, psi: FloatArray, v: int) -> FloatArray:

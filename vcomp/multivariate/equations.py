@@ -23,7 +23,6 @@ from vcomp.linalg.memory import available_bytes, gib, slices
 from vcomp.multivariate.blocks import (
     ResidualBlocks,
     block_diagonal,
-    block_products,
     block_quadratic,
     diagonal_blocks,
     patterns_of,
@@ -51,9 +50,14 @@ class _Point:
     loglike: float
     S: FloatArray
     R_inverse: Any
-    E: Any  # block diagonal, sparse
-    U: Any  # V₁⁻¹[Z₂ X], sparse
-    psi: FloatArray  # of P: V₁⁻¹ − UΨU'
+    RZ1: Any  # R⁻¹Z₁ and R⁻¹[Z₂ X], sparse
+    RZ2: Any
+    D: FloatArray  # (q, v, v) blocks of Z₁'R⁻¹Z₁, and of E
+    E: FloatArray
+    B: Any  # Z₁'R⁻¹[Z₂ X] and EB, sparse
+    EB: Any
+    omega: FloatArray
+    psi: FloatArray  # of P: V₁⁻¹ − V₁⁻¹[Z₂ X] Ψ [Z₂ X]'V₁⁻¹
     psi_v: FloatArray  # the same of V⁻¹
     Py: FloatArray
 
@@ -89,6 +93,7 @@ class EquationsLikelihood:
         self._y = layout.y / layout.scale[w]
         parts = [self._Z[t] for t in self._others]
         self._Z2 = hstack([*parts, self._X], format="csr")
+        self._Z1T, self._Z2T = self._Z[self._first].T.tocsr(), self._Z2.T.tocsr()
         self._patterns = patterns_of(layout)
         self._blocks = ResidualBlocks(self._patterns, self.n)
         self._last: tuple[bytes, _Point | None] | None = None
@@ -163,15 +168,16 @@ class EquationsLikelihood:
         Z1 = self._Z[self._first]
         q = layout.sizes[self._first]
         RZ1, RZ2, Ry = R_inverse @ Z1, R_inverse @ self._Z2, R_inverse @ self._y
-        D = diagonal_blocks(Z1.T @ RZ1, q, v)
+        D = diagonal_blocks(self._Z1T @ RZ1, q, v)
         L = root(S[self._first])
         A = np.eye(v) + L.T @ D @ L
         C = np.linalg.cholesky(A)
         log_a = 2.0 * float(np.log(np.diagonal(C, axis1=1, axis2=2)).sum())
-        E = block_diagonal(L @ np.linalg.solve(A, np.broadcast_to(L.T, A.shape)))
-        U = (RZ2 - RZ1 @ (E @ (Z1.T @ RZ2))).tocsr()
-        Vy = Ry - RZ1 @ (E @ (Z1.T @ Ry))
-        omega = np.asarray((self._Z2.T @ U).todense())
+        E = L @ np.linalg.solve(A, np.broadcast_to(L.T, A.shape))
+        B = (self._Z1T @ RZ2).tocsr()
+        EB = (block_diagonal(E) @ B).tocsr()
+        Vy = Ry - RZ1 @ _by_block(E, self._Z1T @ Ry)
+        omega = (self._Z2T @ RZ2 - B.T.tocsr() @ EB).toarray()
         omega = 0.5 * (omega + omega.T)
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
         H = self._scaled(omega[:, e], S)  # Ω L of the other terms
@@ -183,15 +189,15 @@ class EquationsLikelihood:
         # What is left of the means after the other terms, for P.
         F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
         psi = psi_v + F @ XVX.solve(F.T)
-        Uy = U.T @ self._y
-        Py = Vy - U @ (psi @ Uy)
+        along = psi @ (self._Z2T @ Vy)
+        Py = Vy - (RZ2 @ along - RZ1 @ (EB @ along))
         deviance = log_r + log_a + inner.log_determinant() + float(self._y @ Py)
         free = self.n
         if self.reml:
             deviance += XVX.log_determinant()
             free -= v
         loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
-        return _Point(loglike, S.copy(), R_inverse, E, U, psi, psi_v, Py)
+        return _Point(loglike, S.copy(), R_inverse, RZ1, RZ2, D, E, B, EB, omega, psi, psi_v, Py)
 
     def _scaled(self, M: FloatArray, S: FloatArray) -> FloatArray:
         """Return M (I ⊗ L) for the columns of the effects of all other terms."""
@@ -219,13 +225,18 @@ class EquationsLikelihood:
 
     def _trace_of_term(self, point: _Point, psi: FloatArray, t: int) -> FloatArray:
         """Return the sum over groups of Z_g'PZ_g, (v, v), with Ψ of P or of V⁻¹."""
-        v, Z = self.layout.n_variables, self._Z[t]
-        ZR = (point.R_inverse @ Z).tocsr()
-        ZR1 = (self._Z[self._first].T @ ZR).tocsr()
-        own = diagonal_blocks(Z.T @ ZR, self.layout.sizes[t], v).sum(axis=0)
-        own -= block_products(ZR1.T.tocsr(), (point.E @ ZR1).T.tocsr(), v)
-        ZU = (Z.T @ point.U).tocsr()
-        return np.asarray(own - block_quadratic(ZU, psi, v))
+        v = self.layout.n_variables
+        if t == self._first:
+            D = point.D
+            own = (D - D @ point.E @ D).sum(axis=0)
+            left = (point.B - block_diagonal(D) @ point.EB).tocsr()
+            return np.asarray(own - block_quadratic(left, psi, v))
+        first = v * sum(self.layout.sizes[u] for u in self._others if u < t)
+        part = slice(first, first + v * self.layout.sizes[t])
+        rows = point.omega[part]
+        inside = rows[:, part] - (rows @ psi) @ rows.T
+        q = self.layout.sizes[t]
+        return np.asarray(np.einsum("gagb->ab", inside.reshape(q, v, q, v)))
 
     def _trace_of_rows(self, point: _Point, psi: FloatArray, of_terms: FloatArray) -> FloatArray:
         """Return the sum over what was observed together of the blocks of P, (v, v).
@@ -244,8 +255,8 @@ class EquationsLikelihood:
 
     def _trace_by_rows(self, point: _Point, psi: FloatArray) -> FloatArray:
         v = self.layout.n_variables
-        RZ1 = (point.R_inverse @ self._Z[self._first]).tocsr()
-        RZ1E = (RZ1 @ point.E).tocsr()
+        RZ1, U = point.RZ1, (point.RZ2 - point.RZ1 @ point.EB).tocsr()
+        RZ1E = (RZ1 @ block_diagonal(point.E)).tocsr()
         found = np.zeros((v, v))
         for pattern in self._patterns:
             units, s = pattern.rows.shape
@@ -254,7 +265,7 @@ class EquationsLikelihood:
             width = max(1, _CHUNK // max(1, psi.shape[0] * s))
             for part in slices(units, width):
                 rows = pattern.rows[part]
-                mine = [point.U[rows[:, x]] for x in range(s)]
+                mine = [U[rows[:, x]] for x in range(s)]
                 made = [u @ psi for u in mine]
                 for x in range(s):
                     for z in range(s):
@@ -277,8 +288,10 @@ class EquationsLikelihood:
         """Return ½ y'P V_i P V_j P y."""
         F = np.stack([self._applied(e, point.Py) for e in elements(self.linked)], axis=1)
         RF = point.R_inverse @ F
-        Z1RF, UF = self._Z[self._first].T @ RF, point.U.T @ F
-        found: FloatArray = F.T @ RF - Z1RF.T @ (point.E @ Z1RF) - UF.T @ (point.psi @ UF)
+        Z1RF = self._Z1T @ RF
+        UF = self._Z2T @ RF - point.EB.T @ Z1RF
+        between = Z1RF.T @ _by_block(point.E, Z1RF)
+        found: FloatArray = F.T @ RF - between - UF.T @ (point.psi @ UF)
         return 0.25 * (found + found.T)
 
     def _applied(self, element: tuple[int, int, int], x: FloatArray) -> FloatArray:
@@ -297,10 +310,10 @@ class EquationsLikelihood:
 
     def _expected(self, point: _Point) -> FloatArray:
         """Return ½ tr(P V_i P V_j), of few scores."""
-        RZ1 = (point.R_inverse @ self._Z[self._first]).toarray()
-        U = point.U.toarray()
+        RZ1 = point.RZ1.toarray()
+        U = point.RZ2.toarray() - RZ1 @ point.EB.toarray()
         psi = point.psi if self.reml else point.psi_v
-        P = point.R_inverse.toarray() - RZ1 @ (point.E @ RZ1.T) - U @ psi @ U.T
+        P = point.R_inverse.toarray() - RZ1 @ _by_block(point.E, RZ1.T) - U @ psi @ U.T
         w, layout = self.layout.scores.variable, self.layout
         products = []
         for t, a, b in elements(self.linked):
@@ -335,3 +348,10 @@ class EquationsLikelihood:
         columns = self.layout.groups[t].astype(np.int64) * v + self.layout.scores.variable
         shape = (self.n, self.layout.sizes[t] * v)
         return csr_array((np.ones(self.n), columns, np.arange(self.n + 1)), shape=shape)
+
+
+def _by_block(blocks: FloatArray, x: FloatArray) -> FloatArray:
+    """Return the product of a block diagonal matrix and a vector or columns."""
+    q, v, _ = blocks.shape
+    made = blocks @ x.reshape(q, v, -1)
+    return np.asarray(made.reshape(x.shape))

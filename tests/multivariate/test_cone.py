@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+from multivariate_cases import (
+    crossed,
+    layout_of,
+    positive,
+    specification,
+    unit_matrices,
+    vector,
+)
+from scipy.optimize import minimize
+
+from vcomp.multivariate.cone import maximise_in_cone
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.equations import EquationsLikelihood
+from vcomp.multivariate.polarised import polarised_components
+from vcomp.multivariate.strata import StrataLikelihood, find_strata
+
+WIDE = "a + b + c ~ (1|p) + (1|i)"
+
+
+def likelihood_of(layout, reml=True):
+    strata = find_strata(layout)
+    if strata is None:
+        return EquationsLikelihood(layout, reml=reml)
+    return StrataLikelihood(strata, reml=reml, variables=layout.scores.variables)
+
+
+LAYOUTS = {
+    "inside": lambda: layout_of(WIDE, crossed(28, n_p=30, n_i=12)),
+    "few objects": lambda: layout_of(WIDE, crossed(12, n_p=3, n_i=6)),
+    "no object variance": lambda: layout_of(WIDE, nothing_of_objects()),
+    "rows missing": lambda: layout_of(WIDE, crossed(13).drop(index=[0, 8, 22])),
+    "specification": lambda: layout_of(
+        "y ~ (1|p) + (1|i)", specification(14, missing=0.2), variable="test"
+    ),
+}
+
+
+def nothing_of_objects():
+    data = crossed(15)
+    means = data.groupby("p")[list("abc")].transform("mean")
+    data[list("abc")] -= means - means.mean() - 1e-3 * (means - means.mean())
+    return data
+
+
+def dense_maximum(layout, reml, starts):
+    """Return the largest dense likelihood that a general optimiser finds over Cholesky factors."""
+    y, D = layout.y / layout.scale[layout.scores.variable], unit_matrices(layout)
+    k, v, _ = layout.linked.shape
+    rows, columns = np.tril_indices(v)
+    kept = layout.linked[:, rows, columns]
+    places = elements(layout.linked)
+    X = np.eye(v)[layout.scores.variable]
+
+    def factors(x):
+        L, full = np.zeros((k, v, v)), np.zeros(kept.shape)
+        full[kept] = x
+        L[:, rows, columns] = full
+        return L
+
+    def minus(x):
+        L = factors(x)
+        S = np.einsum("tab,tcb->tac", L, L)
+        V = np.einsum("m,mij->ij", vector(S, layout), D)
+        sign, log_det = np.linalg.slogdet(V)
+        if sign <= 0:
+            return 1e10, np.zeros_like(x)
+        inverse = np.linalg.inv(V)
+        XVX = X.T @ inverse @ X
+        P = inverse - inverse @ X @ np.linalg.solve(XVX, X.T @ inverse)
+        deviance = log_det + y @ P @ y + (np.linalg.slogdet(XVX)[1] if reml else 0.0)
+        Q, Py = (P if reml else inverse), P @ y
+        G = np.zeros_like(L)
+        for (t, a, b), d in zip(places, D, strict=True):
+            slope = 0.5 * ((Q * d).sum() - Py @ d @ Py)
+            G[t, a, b] = G[t, b, a] = slope if a == b else 0.5 * slope
+        return 0.5 * deviance, 2.0 * np.einsum("tab,tbc->tac", G, L)[:, rows, columns][kept]
+
+    found = []
+    for start in starts:
+        x = np.linalg.cholesky(start)[:, rows, columns][kept]
+        for _ in range(2):
+            x = minimize(minus, x, method="BFGS", jac=True).x
+        found.append(minus(x)[0])
+    free = y.size - (v if reml else 0)
+    return -min(found) - 0.5 * free * np.log(2.0 * np.pi)
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("name", ["few objects", "no object variance", "rows missing"])
+def test_a_general_optimiser_finds_nothing_better(name, reml):
+    layout = LAYOUTS[name]()
+    likelihood = likelihood_of(layout, reml)
+    start = positive(layout)
+    found = maximise_in_cone(likelihood, start)
+    assert found.converged
+    other = dense_maximum(layout, reml, [found.S + 1e-3 * np.eye(3), start])
+    # Towards a bound it comes slowly, in the factors of what is zero there.
+    assert other <= found.loglike + 1e-8
+    assert other == pytest.approx(found.loglike, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_conditions_of_a_maximum_hold(name):
+    layout = LAYOUTS[name]()
+    likelihood = likelihood_of(layout)
+    found = maximise_in_cone(likelihood, positive(layout))
+    assert found.converged
+    G = likelihood.derivatives(found.S).gradient
+    for S, g in zip(found.S, G, strict=True):
+        assert np.linalg.eigvalsh(S)[0] >= -1e-14
+        # G is not positive in any direction, and zero in those that Σ has.
+        assert np.abs(g @ S).max() < 1e-5
+        assert np.linalg.eigvalsh(g)[-1] < 1e-5
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_where_it_starts_does_not_matter(name):
+    layout = LAYOUTS[name]()
+    likelihood = likelihood_of(layout)
+    ends = [maximise_in_cone(likelihood, positive(layout, seed)) for seed in range(4)]
+    for end in ends[1:]:
+        assert end.loglike == pytest.approx(ends[0].loglike, abs=1e-7)
+        np.testing.assert_allclose(end.S, ends[0].S, atol=1e-5)
+
+
+def test_ranks_are_named():
+    found = maximise_in_cone(
+        likelihood_of(LAYOUTS["no object variance"]()), positive(LAYOUTS["few objects"]())
+    )
+    assert found.ranks[0] == 0
+    assert not found.S[0].any()
+    few = LAYOUTS["few objects"]()
+    assert maximise_in_cone(likelihood_of(few), positive(few)).ranks[0] <= 2  # 3 − 1 objects
+
+
+def test_inside_it_is_the_closed_form():
+    """Balanced data: where the ANOVA matrices are positive definite they maximise REML."""
+    layout = LAYOUTS["inside"]()
+    closed = polarised_components(layout, "anova") / np.outer(layout.scale, layout.scale)
+    assert all(np.linalg.eigvalsh(S)[0] > 0 for S in closed)
+    found = maximise_in_cone(likelihood_of(layout), positive(layout))
+    np.testing.assert_allclose(found.S, closed, rtol=1e-7, atol=1e-9)
+
+
+def test_an_end_before_the_maximum_is_not_called_one():
+    layout = LAYOUTS["rows missing"]()
+    found = maximise_in_cone(likelihood_of(layout), positive(layout), max_iter=1)
+    assert not found.converged
+    assert found.iterations == 1
+
+
+def test_the_tangent_keeps_ranks():
+    layout = LAYOUTS["few objects"]()
+    found = maximise_in_cone(likelihood_of(layout), positive(layout))
+    assert found.tangent.shape[0] == len(elements(layout.linked))
+    # 3 × 3 matrices of rank r have 3r − r(r − 1)/2 degrees of freedom.
+    free = sum(3 * r - r * (r - 1) // 2 for r in found.ranks)
+    assert np.linalg.matrix_rank(found.tangent, tol=1e-7) == free

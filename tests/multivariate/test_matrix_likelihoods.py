@@ -1,0 +1,141 @@
+"""Both likelihoods of matrices against their dense definition and against each other."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from multivariate_cases import (
+    crossed,
+    dense_parts,
+    layout_of,
+    positive,
+    specification,
+    unit_matrices,
+    vector,
+)
+
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.equations import EquationsLikelihood
+from vcomp.multivariate.strata import StrataLikelihood, find_strata
+
+ITEMS = "y ~ (1|p) + (1|i)"
+
+
+def nested_data():
+    """Return two raters within each of three tasks, crossed with five persons, two variables."""
+    rng = np.random.default_rng(9)
+    data = [(p, t, r) for p in range(5) for t in range(3) for r in range(2)]
+    frame = pd.DataFrame(data, columns=["p", "t", "r"])
+    frame["a"], frame["b"] = rng.normal(size=(2, len(frame))) + frame["p"].to_numpy() * 0.5
+    return frame
+
+
+BALANCED = {
+    "crossed": ("a + b + c ~ (1|p) + (1|i)", crossed(1)),
+    "nested": ("a + b ~ (1|p) + (1|t/r) + (1|p:t)", nested_data()),
+    "replicated": ("a + b ~ (1|p) + (1|t) + (1|p:t)", nested_data()),
+    "intersection without a term": ("a + b ~ (1|p:t) + (1|t:r)", nested_data()),
+}
+OTHERS = {
+    "rows missing": lambda: layout_of(
+        "a + b + c ~ (1|p) + (1|i)", crossed(1).drop(index=[0, 8, 22])
+    ),
+    "specification": lambda: layout_of(ITEMS, specification(), variable="test"),
+    "specification, missing": lambda: layout_of(
+        ITEMS, specification(1, missing=0.3), variable="test"
+    ),
+    "units differ": lambda: layout_of(
+        ITEMS, specification(2, n_i=(4, 4, 4), linked=True, missing=0.3), variable="test"
+    ),
+}
+
+
+def balanced(name):
+    formula, data = BALANCED[name]
+    return layout_of(formula, data)
+
+
+def scaled(layout):
+    return layout.y / layout.scale[layout.scores.variable]
+
+
+def check_against_dense(likelihood, layout, *, reml):
+    S = positive(layout)
+    theta, D, y = vector(S, layout), unit_matrices(layout), scaled(layout)
+    V, P, values = dense_parts(theta, layout, y)
+    assert likelihood.loglike(S) == pytest.approx(values[0 if reml else 1], abs=1e-9)
+    found = likelihood.derivatives(S)
+    Q = P if reml else np.linalg.inv(V)
+    score = np.array([0.5 * (y @ P @ d @ P @ y - np.trace(Q @ d)) for d in D])
+    places = elements(layout.linked)
+    gradient = [found.gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
+    np.testing.assert_allclose(gradient, score, rtol=1e-8, atol=1e-9)
+    F = np.stack([d @ P @ y for d in D])
+    average = 0.5 * F @ P @ F.T
+    np.testing.assert_allclose(found.average, average, rtol=1e-8, atol=1e-9)
+    expected = 0.5 * np.array([[np.trace(Q @ d @ Q @ e) for e in D] for d in D])
+    made = likelihood.information(S, "expected")
+    np.testing.assert_allclose(made, expected, rtol=1e-8, atol=1e-9)
+    observed = likelihood.information(S, "observed")
+    np.testing.assert_allclose(observed, 2.0 * average - expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("name", BALANCED)
+def test_strata(name, reml):
+    layout = balanced(name)
+    strata = find_strata(layout)
+    likelihood = StrataLikelihood(strata, reml=reml, variables=layout.scores.variables)
+    check_against_dense(likelihood, layout, reml=reml)
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("name", [*BALANCED, *OTHERS])
+def test_equations(name, reml):
+    layout = balanced(name) if name in BALANCED else OTHERS[name]()
+    check_against_dense(EquationsLikelihood(layout, reml=reml), layout, reml=reml)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_singular_matrices_of_terms_are_as_good_as_others(name):
+    layout = OTHERS[name]()
+    S = positive(layout)
+    S[0] = np.outer([1.0, 0.5, -1.0], [1.0, 0.5, -1.0])
+    S[1] = 0.0
+    _, P, values = dense_parts(vector(S, layout), layout, scaled(layout))
+    likelihood = EquationsLikelihood(layout, reml=True)
+    assert likelihood.loglike(S) == pytest.approx(values[0], abs=1e-9)
+    y, places = scaled(layout), elements(layout.linked)
+    D = unit_matrices(layout)
+    score = np.array([0.5 * (y @ P @ d @ P @ y - np.trace(P @ d)) for d in D])
+    gradient = likelihood.derivatives(S).gradient
+    found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
+    np.testing.assert_allclose(found, score, rtol=1e-8, atol=1e-9)
+
+
+def test_strata_are_found_where_they_are():
+    assert find_strata(balanced("nested")) is not None
+    for name, make in OTHERS.items():
+        assert find_strata(make()) is None, name
+
+
+def test_degrees_of_freedom_and_coefficients_of_nested_raters():
+    """p × (r:t) with 5, 3 and 2 levels (Brennan 2001, chap. 3)."""
+    strata = find_strata(balanced("nested"))
+    pairs = zip(strata.df, strata.coefficients, strict=True)
+    by_facets = dict(zip(strata.facets, pairs, strict=True))
+    p, t, r = 0, 1, 2
+    assert by_facets[frozenset({p})][0] == 4
+    assert by_facets[frozenset({t})][0] == 2
+    assert by_facets[frozenset({t, r})][0] == 3
+    assert by_facets[frozenset({p, t})][0] == 8
+    assert by_facets[None][0] == 12
+    # Components p, t, t:r, p:t, Residual in the expected mean products of t.
+    np.testing.assert_array_equal(by_facets[frozenset({t})][1], [0, 10, 5, 2, 1])
+    np.testing.assert_array_equal(by_facets[frozenset({p})][1], [6, 0, 0, 2, 1])
+
+
+def test_without_a_residual_there_is_no_likelihood():
+    layout = OTHERS["units differ"]()
+    S = positive(layout)
+    S[-1] = np.outer([1.0, 1.0, 1.0], [1.0, 1.0, 1.0])
+    assert EquationsLikelihood(layout, reml=True).loglike(S) == -np.inf
