@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.kernels.limits import lower_limits, ratios_at_zero
 from vcomp.uncertainty.mean_squares import MeanSquares
 
 __all__ = ["linear_limits", "ratio_limits", "rests_on_two"]
@@ -48,6 +47,8 @@ def linear_limits(
     >>> low.round(4), high.round(4)
     (array([0.9764]), array([6.1596]))
     """
+    from vcomp.kernels.limits import lower_limits
+
     c = squares.coefficients(weights)
     terms, reach = c * squares.values, _reach(squares, alpha / 2.0)
     known = weights @ squares.known
@@ -84,6 +85,8 @@ def ratio_limits(
     >>> low.round(4), high.round(4)  # 4 / F(9, 12) and 4 F(12, 9)
     (array([1.1642]), array([15.4729]))
     """
+    from vcomp.kernels.limits import ratios_at_zero
+
     reach = _reach(squares, alpha / 2.0)
     A, B = (squares.coefficients(w) * squares.values for w in (a, b))
     known = a @ squares.known, b @ squares.known
