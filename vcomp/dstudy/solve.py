@@ -155,7 +155,7 @@ def continuous_sizes(
     >>> continuous_sizes(error, cost, np.ones(2), np.full(2, np.inf), Goal(400)).round(4)
     array([40., 10.])
     """
-    reduced = _reduce(error, cost, lo, hi, goal)
+    reduced = _reduce(error, cost, lo, hi, goal, whole=False)
     if reduced is None:
         return np.full(lo.size, math.nan)
     if not reduced.free:
@@ -200,12 +200,18 @@ def _relaxed_sizes(reduced: _Reduced, goal: Goal) -> FloatArray:
 
 
 def _reduce(
-    error: FloatArray, cost: FloatArray, lo: FloatArray, hi: FloatArray, goal: Goal
+    error: FloatArray,
+    cost: FloatArray,
+    lo: FloatArray,
+    hi: FloatArray,
+    goal: Goal,
+    *,
+    whole: bool = True,
 ) -> _Reduced | None:
     """Settle the sizes that are plain and bound the others; None where nothing keeps the limit."""
     F = lo.size
     e, c = error.reshape((2,) * F), cost.reshape((2,) * F)
-    reach = _reach(error, cost, lo, hi, goal)
+    reach = _reach(error, cost, lo, hi, goal, whole=whole)
     if reach is None:
         return None
     sizes, free = lo.copy(), []
@@ -223,7 +229,13 @@ def _reduce(
 
 
 def _reach(
-    error: FloatArray, cost: FloatArray, lo: FloatArray, hi: FloatArray, goal: Goal
+    error: FloatArray,
+    cost: FloatArray,
+    lo: FloatArray,
+    hi: FloatArray,
+    goal: Goal,
+    *,
+    whole: bool,
 ) -> FloatArray | None:
     """Return the largest sizes that can be best, all finite; None where nothing keeps the limit.
 
@@ -246,7 +258,8 @@ def _reach(
         if not e.take(1, axis=j).any():
             reach[j] = lo[j]
         elif price > 0.0:
-            reach[j] = min(hi[j], lo[j] + math.floor((most - least) / price * (1.0 + ROOM)))
+            more = (most - least) / price * (1.0 + ROOM)
+            reach[j] = min(hi[j], lo[j] + (math.floor(more) if whole else more))
         if reach[j] > _LARGEST:
             return None if goal.budget is None else np.minimum(reach, _LARGEST)
     return reach
