@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from vcomp.design.claim import read_claim
 from vcomp.design.rows import Missing
-from vcomp.exceptions import EstimationError, warn
+from vcomp.exceptions import EstimationError
 from vcomp.formula import caller_environment
-from vcomp.model import VarianceComponentsModel
+from vcomp.model import VarianceComponentsModel, claimed_model
 from vcomp.results.evidence import compared_fit
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.significance.compare import ModelComparison, compare_fits
@@ -145,12 +143,7 @@ def gstudy(
     1  100  0.941
     """
     environment = caller_environment(eval_env, 1)
-    claim = read_claim(design, response, data, facets, environment, missing)
-    confounded = claim.in_words()
-    if confounded is not None:
-        warn(confounded)
-    model = VarianceComponentsModel(claim.formula, claim.rows, eval_env=environment)
-    model.design = replace(model.design, structure=claim.described(model.design.structure))
+    model = claimed_model(design, response, data, facets, missing, environment)
     return model.fit(method, **options)
 
 

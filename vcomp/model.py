@@ -12,6 +12,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.components import RESIDUAL
 from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
+from vcomp.design.claim import read_claim
 from vcomp.design.rows import Missing
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import AnovaTable, anova_table
@@ -38,7 +39,7 @@ from vcomp.results.scores import CellMeans
 from vcomp.significance.degrees_of_freedom import fixed_errors_of
 from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
 
-__all__ = ["VarianceComponentsModel"]
+__all__ = ["VarianceComponentsModel", "claimed_model"]
 
 Components: TypeAlias = FloatArray | Mapping[str, float]
 
@@ -366,3 +367,32 @@ def _by_name(params: Components, names: tuple[str, ...]) -> Any:
         raise EstimationError(f"component {absent[0]!r} is missing; they are {', '.join(names)}")
     by_name: Any = params
     return [by_name[name] for name in names]
+
+
+def claimed_model(
+    design: str,
+    response: str,
+    data: Any,
+    facets: Mapping[str, str] | None,
+    missing: Missing,
+    environment: Any,
+) -> VarianceComponentsModel:
+    """Return the model of a design in Brennan's notation, with all effects that the data tell.
+
+    Parameters
+    ----------
+    design, response, data, facets, missing : as for :func:`vcomp.gstudy`
+    environment : patsy's ``EvalEnvironment`` of the caller
+
+    Warns
+    -----
+    VcompWarning
+        If the data confound effects of the design.
+    """
+    claim = read_claim(design, response, data, facets, environment, missing)
+    confounded = claim.in_words()
+    if confounded is not None:
+        warn(confounded)
+    model = VarianceComponentsModel(claim.formula, claim.rows, eval_env=environment)
+    model.design = replace(model.design, structure=claim.described(model.design.structure))
+    return model

@@ -184,7 +184,7 @@ def _horizontal(ax: Any, table: pd.DataFrame, x: str) -> None:
 
     sizes = table[x].to_numpy(dtype=float)
     low, high = sizes.min(), sizes.max()
-    room = (high / low) ** 0.04
+    room = (high / low) ** 0.04 if high > low else 1.5
     ax.set_xlim(low / room, high * room)
     if high > _LOG_FROM * low:
         ax.set_xscale("log")

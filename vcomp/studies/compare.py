@@ -22,7 +22,7 @@ from vcomp.exceptions import (
     warn,
 )
 from vcomp.formula import caller_environment
-from vcomp.model import VarianceComponentsModel
+from vcomp.model import VarianceComponentsModel, claimed_model
 from vcomp.resampling.run import run
 from vcomp.resampling.streams import check_count
 from vcomp.results.results import VarianceComponentsResults
@@ -67,7 +67,8 @@ def compare_measures(
         one table
             with several measures as columns (`responses`), groups of rows (`by`), or both
     formula : as for :func:`vcomp.fit`. With `responses` its left side does not matter and may be
-        left out: ``"~ (1|sys) + (1|topic)"``
+        left out, ``"~ (1|sys) + (1|topic)"``; or it is a design in Brennan's notation,
+        ``"sys x topic"``, as for :func:`vcomp.gstudy`
     responses : columns of the one table, or a mapping of names to columns
     by : column or columns of the one table, every combination of whose values is a group
     method, missing, options : how all are fitted: method, treatment of missing values, and further
@@ -198,21 +199,20 @@ def _fit_all(
                 return error
             raise DataError(f"measure {measure.name!r}: {error}") from None
 
-    with _named_warnings(current):
+    with _named_warnings(current) as heard:
         done = run(
             lambda: work, range(len(measures)), workers=workers, progress=progress,
             label="measures",
         )  # fmt: skip
+    for message in sorted(heard):
+        warn(message)
     return [done[number] for number in range(len(measures))]
 
 
 def _one(measure: Measure, asked: _Asked) -> tuple[VarianceComponentsResults, DStudy]:
     res = measure.data
     if not isinstance(res, VarianceComponentsResults):
-        model = VarianceComponentsModel(
-            measure.formula, res, missing=asked.missing, eval_env=asked.environment
-        )
-        res = model.fit(asked.method, **asked.options)
+        res = _model(measure, asked).fit(asked.method, **asked.options)
     if not res.vcomp.any():
         raise EstimationError("all its components are zero: the scores do not vary")
     try:
@@ -223,9 +223,17 @@ def _one(measure: Measure, asked: _Asked) -> tuple[VarianceComponentsResults, DS
         raise PlanError(f"measure {measure.name!r}: {error}") from None
 
 
+def _model(measure: Measure, asked: _Asked) -> VarianceComponentsModel:
+    rows, missing, environment = measure.data, asked.missing, asked.environment
+    if measure.response is not None:
+        design, response = measure.formula, measure.response
+        return claimed_model(design, response, rows, None, missing, environment)
+    return VarianceComponentsModel(measure.formula, rows, missing=missing, eval_env=environment)
+
+
 @contextmanager
-def _named_warnings(current: threading.local) -> Iterator[None]:
-    """Give warnings of fits the name of their measure, whichever thread makes it."""
+def _named_warnings(current: threading.local) -> Iterator[list[str]]:
+    """Collect what fits warn of with the name of their measure, whichever thread makes it."""
     heard: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", VcompWarning)
@@ -238,6 +246,4 @@ def _named_warnings(current: threading.local) -> Iterator[None]:
                 shown(message, category, *place)
 
         warnings.showwarning = listen  # type: ignore[assignment]
-        yield
-    for message in sorted(heard):
-        warn(message)
+        yield heard

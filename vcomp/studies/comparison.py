@@ -182,6 +182,60 @@ class MeasureComparison:
 
         return required_ratios(self, coefficient, shared, workers, progress)
 
+    def best(
+        self,
+        cost: Any,
+        *,
+        budget: float | None = None,
+        target: float | None = None,
+        coefficient: str = "Erho2",
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Return the best design of every measure for a budget, or the cheapest for a target.
+
+        The measures compare by what can be had of each for the same money, best first; every one
+        has sizes of its own.
+
+        Parameters
+        ----------
+        cost : as for :meth:`DStudy.optimize`; or a mapping of the names of the measures to their
+            costs, where judgements for one take more than those for another
+        budget, target, coefficient, **options : as for :meth:`DStudy.optimize`, which also gives
+            more of one measure: ``compared.studies["AP"].optimize(...)``
+
+        Returns
+        -------
+        pandas.DataFrame
+            with the columns ``measure``, ``design``, the sizes, ``cost``, ``universe_var``,
+            ``rel_err_var``, ``abs_err_var``, ``Erho2``, ``Phi`` and the interval of the
+            coefficient; and ``reason`` where there is no such design
+
+        Raises
+        ------
+        PlanError
+            If there is no such design for any measure, or an argument does not fit.
+
+        References
+        ----------
+        Bodoff and Li (2007), SIGIR, section 4: "compares the reliability that can be achieved with
+        each, for a fixed budget".
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> compared = vcomp.compare_measures(
+        ...     vcomp.datasets.load("docsearch"), "score ~ (1|sys) + (1|topic)", by="query"
+        ... )
+        >>> price = {"keywords": "2*topic", "sentence": "5*topic"}
+        >>> compared.best(price, budget=600)[["measure", "topic", "cost", "Erho2"]].round(3)
+            measure  topic   cost  Erho2
+        0  keywords    300  600.0  0.966
+        1  sentence    120  600.0  0.950
+        """
+        from vcomp.studies.budget import best_for_each
+
+        return best_for_each(self, cost, budget, target, coefficient, options)
+
     def summary(self) -> Any:
         """Return a printable summary: the measures side by side, with intervals.
 

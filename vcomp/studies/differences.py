@@ -9,7 +9,9 @@ estimates
 
 (Zou 2007, Toward Using Confidence Intervals to Compare Correlations, Psychological Methods 12,
 399-413, eq. 15; r = 0 for independent ones is Zou and Donner 2008, Statistics in Medicine 27,
-1693-1702). Ratios are differences of logarithms.
+1693-1702). Ratios are differences of logarithms. Intervals that are not symmetric leave the
+difference of two perfectly correlated estimates a length of its own, |(θ − l) − (u − θ)| on either
+side: nothing is claimed to be known exactly.
 """
 
 from __future__ import annotations
@@ -158,7 +160,8 @@ def pairs_table(
     for a, b in combinations(names, 2):
         r = correlation[a, b]
         low, high = mover(known[a], known[b], np.where(np.isnan(r), 0.0, r))
-        difference = known[a].estimate - known[b].estimate
+        with np.errstate(invalid="ignore"):  # no size is enough for either
+            difference = known[a].estimate - known[b].estimate
         if ratio:
             difference, low, high = np.exp(difference), np.exp(low), np.exp(high)
         columns = {"ratio" if ratio else "difference": difference, "low": low, "high": high}

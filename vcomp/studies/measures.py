@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from vcomp.exceptions import DataError, FormulaError
 from vcomp.formula import parse
 from vcomp.io import Source, open_source
 from vcomp.ir import ScoreMatrix, as_score_matrix
+from vcomp.notation import parse_design
 from vcomp.results.results import VarianceComponentsResults
 
 if TYPE_CHECKING:
@@ -31,15 +33,17 @@ class Measure:
     Attributes
     ----------
     name : of the measure
-    formula : of its model
+    formula : of its model; or its design in Brennan's notation, with the response apart
     data : its rows; or a result that is there already
     labels : the columns that tell it from others, ``{"track": "web"}``
+    response : of a design, else None
     """
 
     name: str
     formula: str
     data: Any
     labels: Mapping[str, Any] = field(default_factory=dict)
+    response: str | None = None
 
 
 def measures_of(
@@ -53,7 +57,7 @@ def measures_of(
     Parameters
     ----------
     data : a mapping of names to data, matrices or results; or one table
-    formula : of the model; None for matrices and results
+    formula : of the model, or a design; None for matrices and results
     responses : columns of the one table, under their names or those of a mapping
     by : columns of the one table whose levels are the groups
 
@@ -64,10 +68,15 @@ def measures_of(
     FormulaError
         If there is no formula where one is needed.
     """
-    if isinstance(formula, str) and "~" not in formula:
+    if isinstance(data, str) and "~" in data and "|" in data:  # ~/scores.csv is a path
         raise FormulaError(
-            f"the formula comes second, after the data: {formula!r} has no ~; write "
-            "compare_measures(data, 'score ~ (1|sys) + (1|topic)', ...)"
+            f"the formula comes second, after the data: compare_measures(data, {data!r}, ...)"
+        )
+    if isinstance(formula, str) and "~" not in formula and responses is None:
+        raise FormulaError(
+            f"{formula!r} has no ~: write a formula such as 'score ~ (1|sys) + (1|topic)', or "
+            "with a design in Brennan's notation say which columns are the scores, "
+            "responses=['ap', 'p20']"
         )
     if responses is None and by is None:
         measures = _named(data, formula)
@@ -89,8 +98,6 @@ def measures_of(
 
 
 def _named(data: Any, formula: str | None) -> list[Measure]:
-    if isinstance(data, str | os.PathLike) and "~" in os.fspath(data):
-        raise DataError(f"the data come first, then the formula {os.fspath(data)!r}")
     if not isinstance(data, Mapping) or not data:
         raise DataError(
             "data are a mapping of names to tables, {'AP': ap, 'P@20': p20}; of one table say "
@@ -153,6 +160,22 @@ def _long(matrix: ScoreMatrix) -> pd.DataFrame:
 # Parts of one table -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A response with its formula, or with a design that its formula is written from."""
+
+    name: str
+    formula: str
+    response: str | None
+
+    @property
+    def facets(self) -> tuple[str, ...]:
+        """The grouping columns."""
+        if self.response is None:
+            return parse(self.formula).facets
+        return parse_design(self.formula).facets
+
+
 def _of_one_table(
     data: Any,
     formula: str,
@@ -160,42 +183,40 @@ def _of_one_table(
     by: str | Sequence[str] | None,
 ) -> list[Measure]:
     source = open_source(data)
-    named = _responses(source, formula, responses)
+    models = _models(source, formula, responses)
     groups = _names("by", by)
-    for column in groups:
+    for column in (*groups, *(f for model in models for f in model.facets)):
         if column not in source.columns:
             raise source.no_column(column)
-    frame = source.read(_used(source, [text for _, text in named], groups))
+    frame = source.read(_used(source, models, groups))
     if not groups:
-        return [Measure(name, text, frame) for name, text in named]
-    parts = list(frame.groupby(groups, sort=True, observed=True, dropna=True))
+        return [Measure(m.name, m.formula, frame, response=m.response) for m in models]
     n_missing = int(frame[groups].isna().any(axis=1).sum())
     if n_missing:
         raise DataError(f"{n_missing:,} rows have no value in {' or '.join(map(repr, groups))}")
+    used = [g for g in groups if any(g in m.facets for m in models)]
+    if used:
+        raise DataError(
+            f"by={used[0]!r} is a facet of the formula, of which a group has one level; "
+            "leave it out of one of them"
+        )
     measures = []
-    for name, text in named:
-        facets = parse(text).facets
-        used = [g for g in groups if g in facets]
-        if used:
-            raise DataError(
-                f"by={used[0]!r} is a facet of the formula, of which a group has one level; "
-                "leave it out of one of them"
-            )
-        for key, part in parts:
-            labels = dict(zip(groups, key if isinstance(key, tuple) else (key,), strict=True))
-            words = [*([name] if len(named) > 1 else []), *map(str, labels.values())]
-            both = {"response": name, **labels} if len(named) > 1 else labels
-            measures.append(Measure(", ".join(words), text, part.reset_index(drop=True), both))
+    for model, (key, part) in product(models, list(frame.groupby(groups, observed=True))):
+        labels = dict(zip(groups, key if isinstance(key, tuple) else (key,), strict=True))
+        words = [*([model.name] if len(models) > 1 else []), *map(str, labels.values())]
+        both = {"response": model.name, **labels} if len(models) > 1 else labels
+        rows = part.reset_index(drop=True)
+        measures.append(Measure(", ".join(words), model.formula, rows, both, model.response))
     return _distinct(measures)
 
 
-def _responses(
+def _models(
     source: Source, formula: str, responses: str | Sequence[str] | Mapping[str, str] | None
-) -> list[tuple[str, str]]:
-    """Return names and formulas."""
-    left, _, right = formula.partition("~")
+) -> list[_Model]:
+    """Return what is fitted to the rows, under its name."""
+    left, tilde, right = formula.partition("~")
     if responses is None:
-        return [(left.strip(), formula)]
+        return [_Model(left.strip(), formula, None)]
     if isinstance(responses, Mapping):
         pairs = [(str(name), column) for name, column in responses.items()]
     else:
@@ -203,7 +224,9 @@ def _responses(
     for _, column in pairs:
         if column not in source.columns:
             raise source.no_column(column)
-    return [(name, f"{_quoted(column)} ~{right}") for name, column in pairs]
+    if not tilde:
+        return [_Model(name, formula, _quoted(column)) for name, column in pairs]
+    return [_Model(name, f"{_quoted(column)} ~{right}", None) for name, column in pairs]
 
 
 def _quoted(column: str) -> str:
@@ -220,12 +243,10 @@ def _names(what: str, given: str | Sequence[str] | None) -> list[str]:
     return names
 
 
-def _used(source: Source, formulas: Sequence[str], groups: Sequence[str]) -> list[str]:
+def _used(source: Source, models: Sequence[_Model], groups: Sequence[str]) -> list[str]:
     """Return the columns that are read: those that a formula may mean."""
-    for facet in dict.fromkeys(f for text in formulas for f in parse(text).facets):
-        if facet not in source.columns:
-            raise source.no_column(facet)
-    return [c for c in source.columns if c in groups or any(c in text for text in formulas)]
+    texts = [f"{m.formula} {m.response or ''}" for m in models]
+    return [c for c in source.columns if c in groups or any(c in text for text in texts)]
 
 
 def _distinct(measures: list[Measure]) -> list[Measure]:

@@ -103,6 +103,11 @@ def required_ratios(
     which = ", ".join(dict.fromkeys(map(str, facets.values())))
     what = f"Ratios of {which} needed for {SYMBOLS[coefficient]} = {display.number(target)}"
     words = f"{_MOVER} on the logarithmic scale, {how}"
+    endless = [name for name, of in known.items() if np.isposinf(of.estimate).any()]
+    doubts += tuple(
+        f"No size is enough for {name!r}: ratios with it are 0 or ∞, or not there (–)."
+        for name in endless
+    )
     return MeasureDifferences(table, what, compared.alpha, words, doubts)
 
 

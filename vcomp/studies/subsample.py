@@ -27,6 +27,7 @@ from vcomp.resampling.run import check_time_limit, run
 from vcomp.resampling.streams import check_count, seed_from
 from vcomp.results.refitting import fitted_again
 from vcomp.results.results import VarianceComponentsResults
+from vcomp.studies.plans import required_facet
 from vcomp.studies.subsample_result import SubsampleStudy, planned
 from vcomp.studies.subsets import Subsets
 
@@ -137,6 +138,7 @@ def subsample_study(
         raise EstimationError(f"sizes is a mapping such as {{'topic': [10, 25]}}, not {sizes!r}")
     subsets = Subsets.of(fit, design, res.components, check_facets(design, tuple(sizes)))
     study = planned(res, dstudy, alpha)
+    required_facet(study, target, facet)
     cells = _cells(subsets, {f: _numbers(f, sizes[f]) for f in sizes}, grid)
     seed = seed_from(rng)
     fingerprint = {**fit.fingerprint(), "sizes": [list(c.values()) for c in cells],
@@ -238,8 +240,9 @@ def _cells(
 def _numbers(facet: str, given: Any) -> tuple[int, ...]:
     """Return the sizes of a facet, each once."""
     is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    n_axes: int = getattr(given, "ndim", 1)
     # A zero-dimensional array is iterable by type only.
-    numbers = list(given) if is_many and getattr(given, "ndim", True) else [given]
+    numbers = list(given) if is_many and n_axes else [given if n_axes else given[()]]
     if not numbers:
         raise EstimationError(f"no size is given for {facet!r}: its list is empty")
     for n in numbers:

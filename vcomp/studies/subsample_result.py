@@ -124,6 +124,7 @@ class SubsampleStudy:
         """
         made = planned(self.results, dstudy, self.dstudy.alpha if alpha is None else alpha)
         target = self.target if target is None else target
+        required_facet(made, target, facet)
         return replace(self, dstudy=made, target=target, facet=facet)
 
     @property

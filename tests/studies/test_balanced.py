@@ -1,0 +1,119 @@
+"""The analysis of variance of balanced tables, against fits of the rows."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from designs import DESIGNS, balanced, unbalanced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.results.refitting import fitted_again
+from vcomp.studies.balanced import (
+    BalancedEstimator,
+    BalancedTable,
+    is_closed,
+    stratum_squares,
+)
+
+
+def table_of(formula, frame, method="anova"):
+    res = vcomp.fit(formula, frame, method=method)
+    fit, design = fitted_again(res)
+    return res, design, BalancedTable.of(design, fit.stats.rows)
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 1000), offset=st.sampled_from([0.0, 1e6]))
+def test_components_are_those_of_the_fit(name, seed, offset):
+    formula, frame = balanced(name, seed)
+    res, design, table = table_of(formula, frame.assign(y=frame["y"] + offset))
+    found, mean = BalancedEstimator(res.components, design.structure.facets, table.scores.shape)(
+        table.scores
+    )
+    # Of an offset a million times the spread six digits are lost in the scores themselves.
+    tolerance = 1e-10 if offset == 0.0 else 1e-8
+    size = np.abs(res.vcomp).max()
+    np.testing.assert_allclose(found, res.vcomp, rtol=0.0, atol=tolerance * size)
+    assert mean + design.origin == pytest.approx(frame["y"].mean() + offset, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("formula", "closed"),
+    [
+        ("y ~ (1|a) + (1|b)", True),
+        ("y ~ (1|a) + (1|b) + (1|c)", True),
+        ("y ~ (1|a:b) + (1|c)", True),
+        ("y ~ (1|a:b) + (1|b:c)", False),
+        ("y ~ (1|a) + (1|a:b) + (1|a:c)", True),
+        ("y ~ (1|b) + (1|a:b) + (1|a:c)", False),
+    ],
+)
+def test_models_without_all_terms(formula, closed):
+    _, frame = balanced("three facets", 3)
+    res, design, table = table_of(formula, frame)
+    assert is_closed(res.components) is closed
+    found, _ = BalancedEstimator(res.components, design.structure.facets, table.scores.shape)(
+        table.scores
+    )
+    np.testing.assert_allclose(found, res.vcomp, rtol=1e-10, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    seed=st.integers(0, 10_000),
+)
+def test_strata_share_out_the_sum_of_squares(shape, seed):
+    y = np.random.default_rng(seed).normal(size=shape) + 5.0
+    squares, mean = stratum_squares(y, tuple(shape))
+    assert mean == pytest.approx(y.mean(), rel=1e-13)
+    assert squares.sum() == pytest.approx(np.square(y).sum(), rel=1e-12)
+    # Of every axis the mean or what is left: the projections are written out one by one.
+    strata = [()]
+    for axis in range(len(shape)):
+        strata = [s for part in strata for s in (part, (*part, axis))]
+    for found, contrasts in zip(squares, strata, strict=True):
+        part = y
+        for axis in range(len(shape)):
+            level = part.mean(axis=axis, keepdims=True)
+            part = part - level if axis in contrasts else np.broadcast_to(level, part.shape)
+        assert found == pytest.approx(np.square(part).sum(), rel=1e-9, abs=1e-10)
+
+
+def test_a_part_of_a_table_is_that_of_its_levels():
+    formula, frame = balanced("crossed and nested", 1)
+    _, design, table = table_of(formula, frame)
+    facets = design.structure.facets
+    chosen = {
+        "a": np.array([0, 2, 5]),
+        "b": np.array([1, 3]),
+        "c": np.array([[0, 2], [1, 2]]),  # of each b that stays its own
+    }
+    part = table.take([chosen[f] for f in facets])
+    levels = {f.name: list(f.levels) for f in design.facets}
+    mean = design.origin
+    order = [facets.index(f) for f in ("a", "b", "c")]
+    part = part[..., 0].transpose(order)
+    for (i, a), (j, b), k in product(enumerate(chosen["a"]), enumerate(chosen["b"]), range(2)):
+        row = frame[
+            (frame["a"] == levels["a"][a])
+            & (frame["b"] == levels["b"][b])
+            & (frame["c"] == levels["c"][chosen["c"][j, k]])
+        ]
+        assert part[i, j, k] == row["y"].item() - mean
+
+
+@pytest.mark.parametrize("name", ["crossed", "nested", "crossed and nested"])
+def test_there_is_no_table_of_unbalanced_data(name):
+    assert table_of(*unbalanced(name, 1), "reml")[2] is None
+
+
+def test_components_that_cannot_be_told_apart():
+    res, design, table = table_of(*balanced("nested", 1))
+    with pytest.raises(np.linalg.LinAlgError):
+        BalancedEstimator(res.components, design.structure.facets, (4, 1, table.scores.shape[-1]))

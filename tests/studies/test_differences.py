@@ -1,0 +1,354 @@
+"""Differences between measures: the formula, the correlation, and what they must be."""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured import BOTH, scores
+from scipy.stats import f
+
+import vcomp
+from vcomp.studies.differences import Known, mover
+from vcomp.studies.joint import Influences, correlations
+
+MEASURES = ["ap", "p20"]
+
+
+def compared(frame, responses=MEASURES, **options):
+    return vcomp.compare_measures(frame, BOTH, responses=responses, method="anova", **options)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return scores(2, 7, 6)
+
+
+# The formula ------------------------------------------------------------------------------------
+
+UNIT = st.floats(0.01, 0.99)
+
+
+def known(low, estimate, high):
+    return Known(*(np.array([x]) for x in (estimate, low, high)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    first=st.lists(UNIT, min_size=3, max_size=3).map(sorted),
+    second=st.lists(UNIT, min_size=3, max_size=3).map(sorted),
+    r=st.floats(-1.0, 1.0),
+)
+def test_mover_by_hand(first, second, r):
+    (l1, e1, u1), (l2, e2, u2) = first, second
+    low, high = mover(known(*first), known(*second), np.array([r]))
+    below = (e1 - l1) ** 2 + (u2 - e2) ** 2 - 2 * r * (e1 - l1) * (u2 - e2)
+    above = (u1 - e1) ** 2 + (e2 - l2) ** 2 - 2 * r * (u1 - e1) * (e2 - l2)
+    # A root of what cancels to zero keeps half of the digits.
+    assert low[0] == pytest.approx(e1 - e2 - sqrt(max(below, 0.0)), abs=1e-7)
+    assert high[0] == pytest.approx(e1 - e2 + sqrt(max(above, 0.0)), abs=1e-7)
+    # The other way round it is the same interval with the other sign.
+    other = mover(known(*second), known(*first), np.array([r]))
+    assert (other[0][0], other[1][0]) == pytest.approx((-high[0], -low[0]), abs=1e-12)
+
+
+def test_mover_of_symmetric_intervals_is_the_usual_one():
+    # 1.96 standard errors of 0.1 and 0.2, correlated by 0.5: se² = 0.01 + 0.04 − 2(0.5)(0.02).
+    z, a, b = 1.96, 0.1, 0.2
+    low, high = mover(known(1 - z * a, 1, 1 + z * a), known(3 - z * b, 3, 3 + z * b),
+                      np.array([0.5]))  # fmt: skip
+    assert (low[0], high[0]) == pytest.approx((-2 - z * sqrt(0.03), -2 + z * sqrt(0.03)))
+
+
+def test_an_open_interval_makes_an_open_one():
+    low, high = mover(known(1.0, 2.0, inf), known(1.0, 1.5, 2.0), np.array([0.9]))
+    assert np.isfinite(low[0])
+    assert high[0] == inf
+    low, high = mover(known(np.nan, 2.0, np.nan), known(1.0, 1.5, 2.0), np.array([0.0]))
+    assert np.isnan(low[0])
+    assert np.isnan(high[0])
+
+
+# The correlation --------------------------------------------------------------------------------
+
+
+def jackknifed(frame, responses, coefficient, n):
+    """Return covariance and variances of coefficients by fits without each level."""
+    total = np.zeros((len(responses), len(responses)))
+    for facet in ("sys", "topic"):
+        left = []
+        for level in frame[facet].unique():
+            part = frame[frame[facet] != level]
+            rows = [vcomp.fit(f"{r} {BOTH}", part, method="anova") for r in responses]
+            left.append([res.dstudy(topic=n).table[coefficient].item() for res in rows])
+        centred = np.array(left) - np.mean(left, axis=0)
+        total += (len(left) - 1) / len(left) * centred.T @ centred
+    return total
+
+
+@pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
+def test_correlations_are_those_of_a_jackknife(frame, coefficient):
+    found = compared(frame, topic=12).differences(coefficient)
+    covariance = jackknifed(frame, MEASURES, coefficient, 12)
+    r = covariance[0, 1] / sqrt(covariance[0, 0] * covariance[1, 1])
+    row = found.table.iloc[0]
+    assert row["correlation"] == pytest.approx(r, rel=1e-9)
+    studies = [vcomp.fit(f"{m} {BOTH}", frame, method="anova").dstudy(topic=12) for m in MEASURES]
+    (e1, l1, u1), (e2, l2, u2) = (
+        [s.table[coefficient + end].item() for end in ("", "_low", "_high")] for s in studies
+    )
+    below = (e1 - l1) ** 2 + (u2 - e2) ** 2 - 2 * r * (e1 - l1) * (u2 - e2)
+    above = (u1 - e1) ** 2 + (e2 - l2) ** 2 - 2 * r * (u1 - e1) * (e2 - l2)
+    assert row["difference"] == pytest.approx(e1 - e2, rel=1e-12)
+    assert row["low"] == pytest.approx(e1 - e2 - sqrt(below), rel=1e-8)
+    assert row["high"] == pytest.approx(e1 - e2 + sqrt(above), rel=1e-8)
+
+
+def test_the_same_measure_twice_does_not_differ(frame):
+    """Of the interval nothing is left but what it is askew."""
+    found = compared(frame.assign(again=3.0 * frame["ap"] + 2.0), ["ap", "again"])
+    for coefficient in ("Erho2", "Phi"):
+        row = found.differences(coefficient).table.iloc[0]
+        value, low, high = found.table.loc[
+            0, [coefficient, f"{coefficient}_low", f"{coefficient}_high"]
+        ]
+        askew = abs((value - low) - (high - value))
+        assert row["correlation"] == pytest.approx(1.0, abs=1e-9)
+        # The root of what cancels to the last digits.
+        assert row["difference"] == pytest.approx(0.0, abs=1e-12)
+        assert (row["low"], row["high"]) == pytest.approx((-askew, askew), abs=1e-6)
+    ratio = found.required_ratios().table.iloc[0]
+    assert ratio["ratio"] == pytest.approx(1.0, abs=1e-9)
+    assert ratio["low"] * ratio["high"] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_measures_without_a_level_in_common_are_independent(frame):
+    other = scores(5, 7, 6).assign(sys=lambda d: "x" + d["sys"], topic=lambda d: "x" + d["topic"])
+    data = {"one": frame, "two": other}
+    found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10).differences()
+    assert found.table["correlation"].tolist() == [0.0]
+    assert "independent" in found.method
+    # Names that are alike by accident: said so, they are as independent.
+    alike = {"one": frame, "two": scores(5, 7, 6)}
+    both = vcomp.compare_measures(alike, f"ap {BOTH}", method="anova", topic=10)
+    pd.testing.assert_frame_equal(both.differences(shared=[]).table, found.table)
+    assert both.differences().table["correlation"].item() != 0.0
+
+
+def test_one_facet_in_common(frame):
+    """The same systems on other topics: products of influences of systems alone."""
+    other = scores(9, 7, 5).assign(topic=lambda d: "x" + d["topic"])
+    data = {"one": frame, "two": other}
+    found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10)
+    r = found.differences().table["correlation"].item()
+    assert r == found.differences(shared="sys").table["correlation"].item()
+    variances, product = np.zeros(2), 0.0
+    for facet in ("sys", "topic"):
+        centred = []
+        for part in (frame, other):
+            levels = part[facet].unique()
+            left = [
+                vcomp.fit(f"ap {BOTH}", part[part[facet] != level], method="anova")
+                .dstudy(topic=10).table["Erho2"].item()
+                for level in levels
+            ]  # fmt: skip
+            n = len(levels)
+            centred.append((np.array(left) - np.mean(left)) * sqrt((n - 1) / n))
+        variances += [np.square(c).sum() for c in centred]
+        if facet == "sys":
+            product = float(centred[0] @ centred[1])
+    assert r == pytest.approx(product / sqrt(variances[0] * variances[1]), rel=1e-9)
+
+
+def test_fixed_facets_are_no_sample():
+    """Of a facet whose levels are all that there are none is left out."""
+    rng = np.random.default_rng(3)
+    n = {"p": 6, "i": 5, "a": 3}
+    index = pd.MultiIndex.from_product([range(k) for k in n.values()], names=list(n))
+    data = index.to_frame(index=False)
+    effects = sum(rng.normal(size=n[c])[data[c]] for c in n)
+    data = data.assign(**{m: effects + rng.normal(size=len(data)) for m in ("x", "y")})
+    right = "~ (1|p) + (1|i) + (1|a) + (1|p:i) + (1|p:a) + (1|i:a)"
+    found = vcomp.compare_measures(
+        data, right, responses=["x", "y"], method="anova", i=8, a=3, dstudy={"fixed": "a"}
+    )
+    assert found.differences().method.endswith("jackknife over p and i")
+
+
+def test_missing_cells_and_missing_levels(frame):
+    data = {"one": frame.drop(index=3), "two": frame[frame["topic"] != "t0"]}
+    with pytest.warns(vcomp.VcompWarning, match="measure 'one'.*not fully crossed"):
+        found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10)
+    row = found.differences().table.iloc[0]
+    assert 0.9 < row["correlation"] < 1.0
+    assert row["low"] < row["difference"] < row["high"]
+
+
+def test_few_levels_cannot_be_left_out():
+    two = scores(1, 6, 2)
+    found = compared(two, topic=5).differences()
+    assert "levels of topic cannot be left out" in " ".join(found.notes)
+    assert np.isfinite(found.table["correlation"]).all()
+
+
+def test_correlations_of_what_does_not_vary():
+    still = Influences({("a", "1"): np.zeros(1), ("a", "2"): np.zeros(1)})
+    moving = Influences({("a", "1"): np.ones(1), ("a", "2"): -np.ones(1)})
+    assert np.isnan(correlations(still, moving, ["a"])).all()
+    assert correlations(moving, moving, ["a"]) == pytest.approx(1.0)
+    assert correlations(moving, moving, []) == pytest.approx(0.0)
+
+
+# Ratios -----------------------------------------------------------------------------------------
+
+
+def ends_of_n(frame, response, target, alpha=0.05):
+    """Return n for Eρ² with its F interval, not rounded: Urbano et al. (2013), eq. (8), (12)."""
+    table = vcomp.fit(f"{response} {BOTH}", frame, method="anova").anova_table()
+    M_s, _, M_e = table["mean_sq"]
+    df_s, _, df_e = table["df"]
+    n_q = frame["topic"].nunique()
+    odds = target / (1 - target)
+    zeta = {tail: (M_s / (M_e * f.isf(tail, df_s, df_e)) - 1) / n_q for tail in (0.025, 0.975)}
+    estimate = (M_s / M_e - 1) / n_q
+    return odds / estimate, odds / zeta[0.975], odds / zeta[0.025]
+
+
+def test_ratios_of_required_sizes():
+    frame = scores(2, 12, 15)
+    found = compared(frame, target=0.9, topic=[10, 20])
+    table = found.required_ratios().table
+    (n1, l1, u1), (n2, l2, u2) = (ends_of_n(frame, m, 0.9) for m in MEASURES)
+    row = table.iloc[0]
+    assert len(table) == 1
+    assert row["ratio"] == pytest.approx(n1 / n2, rel=1e-10)
+    r = row["correlation"]
+    a, b = np.log(n1 / l1), np.log(u2 / n2)
+    assert np.log(row["low"]) == pytest.approx(
+        np.log(n1 / n2) - sqrt(a * a + b * b - 2 * r * a * b), rel=1e-8
+    )
+    a, b = np.log(u1 / n1), np.log(n2 / l2)
+    assert np.log(row["high"]) == pytest.approx(
+        np.log(n1 / n2) + sqrt(a * a + b * b - 2 * r * a * b), rel=1e-8
+    )
+    other = compared(frame, target=0.5, topic=10).required_ratios().table
+    assert other["ratio"].item() == pytest.approx(row["ratio"], rel=1e-12)
+    assert "Ratios of topic needed for Eρ² = 0.9" in str(found.required_ratios())
+
+
+def test_ratios_by_intervals_of_other_kinds():
+    frame = scores(2, 12, 15)
+    found = compared(frame, topic=10, dstudy={"method": "log"})
+    row = found.required_ratios("Phi").table.iloc[0]
+    assert row["low"] < row["ratio"] < row["high"]
+    columns = [c for c in frame if c not in ("sys", "topic")]
+    unbalanced = frame.drop(index=[1, 9, 17])
+    odd = vcomp.compare_measures(unbalanced, BOTH, responses=columns, topic=10)
+    table = odd.required_ratios().table
+    assert (table["low"] < table["ratio"]).all()
+    assert (table["ratio"] < table["high"]).all()
+
+
+def test_no_size_is_enough(frame):
+    """The noisiest measure has no variance of systems; nothing is known of its ratio."""
+    data = frame.assign(noise=np.tile(np.arange(6.0), 7) + (np.arange(42) % 5 == 0))
+    found = compared(data, ["ap", "noise", "p20"], topic=10)
+    assert found.results["noise"].vcomp["sys"] < 0.0
+    assert found.table.set_index("measure").loc["noise", "n_Erho2"] == inf
+    ratios = found.required_ratios()
+    table = ratios.table.set_index(["first", "second"])
+    assert table.loc[("ap", "noise"), "ratio"] == 0.0
+    assert table.loc[("noise", "p20"), "ratio"] == inf
+    said = " ".join(ratios.notes)
+    assert "No size is enough for 'noise'" in said
+    assert "The correlation of ap and noise is not known and taken as 0" in said
+    assert "∞" in str(found)
+
+
+# Bootstrap --------------------------------------------------------------------------------------
+
+
+def test_the_bootstrap_draws_all_measures_alike(frame):
+    found = compared(frame.assign(again=-2.0 * frame["ap"]), ["ap", "again", "rr"], topic=10)
+    table = found.differences(method="bootstrap", n=50, rng=4).table.set_index(["first", "second"])
+    same = table.loc[("ap", "again")]
+    np.testing.assert_allclose(same[["difference", "low", "high"]].astype(float), 0.0, atol=1e-9)
+    assert same["correlation"] == pytest.approx(1.0)
+    other = table.loc[("ap", "rr")]
+    values = []
+    for name in ("ap", "rr"):
+        res = vcomp.fit(f"{name} {BOTH}", frame, method="anova")
+        drawn = np.maximum(res.resample(["sys", "topic"], 50, rng=4).adjusted, 0.0)
+        values.append(drawn[:, 0] / (drawn[:, 0] + drawn[:, 2] / 10))
+    low, high = np.quantile(values[0] - values[1], [0.025, 0.975])
+    assert (other["low"], other["high"]) == pytest.approx((low, high), rel=1e-10)
+    assert other["correlation"] == pytest.approx(np.corrcoef(*values)[0, 1])
+    workers = found.differences(method="bootstrap", n=50, rng=4, workers=2).table
+    pd.testing.assert_frame_equal(workers.set_index(["first", "second"]), table)
+    one = found.differences(method="bootstrap", n=20, shared="topic")
+    assert one.method == "percentiles of 20 joint bootstrap replicates over topic"
+
+
+def test_a_bootstrap_needs_the_same_levels(frame):
+    fewer = vcomp.compare_measures(
+        {"one": frame, "two": frame[frame["topic"] != "t0"]}, f"ap {BOTH}", topic=5
+    )
+    with pytest.raises(
+        vcomp.EstimationError, match="'two' do not have the same levels of 'topic'"
+    ):
+        fewer.differences(method="bootstrap", n=5)
+    assert len(fewer.differences(method="bootstrap", n=5, shared="sys").table) == 1
+    with pytest.raises(vcomp.EstimationError, match="share no facet"):
+        fewer.differences(method="bootstrap", n=5, shared=[])
+    holes = vcomp.compare_measures(frame.drop(index=3), BOTH, responses=["ap", "rr"], topic=5)
+    with pytest.raises(vcomp.EstimationError, match="not fully crossed"):
+        holes.differences(method="bootstrap", n=5)
+
+
+# What cannot be ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"coefficient": "phi"}, vcomp.PlanError, "did you mean 'Phi'"),
+        ({"method": "t"}, vcomp.PlanError, "method is 'mover' or 'bootstrap'"),
+        ({"shared": ["topics"]}, vcomp.EstimationError, "did you mean 'topic'"),
+        ({"method": "bootstrap", "n": 0}, vcomp.EstimationError, "n is a whole number"),
+    ],
+)
+def test_options_that_cannot_be(frame, arguments, error, message):
+    with pytest.raises(error, match=message):
+        compared(frame).differences(**arguments)
+
+
+def test_plans_and_facets_that_cannot_be_compared(frame):
+    first, second = (vcomp.fit(f"{m} {BOTH}", frame) for m in MEASURES)
+    found = vcomp.compare_measures({"a": first, "b": second})
+    loaded = vcomp.VarianceComponentsResults.from_json(second.to_json())
+    stored = vcomp.compare_measures({"a": first, "b": loaded})
+    pd.testing.assert_frame_equal(stored.table, found.table)
+    with pytest.raises(vcomp.DataError, match="loaded without its rows"):
+        stored.differences()
+    with pytest.raises(vcomp.PlanError, match="coefficient is 'Erho2' or 'Phi'"):
+        found.required_ratios("Erho")
+    data = frame.assign(judge=np.arange(len(frame)) % 2)
+    three = vcomp.compare_measures(
+        data, "~ (1|sys) + (1|topic) + (1|judge)", responses=MEASURES, topic=5, judge=2
+    )
+    with pytest.raises(vcomp.PlanError, match="which facet's size is required"):
+        three.required_ratios()
+
+
+def test_the_summary(frame):
+    found = compared(frame, ["ap", "p20", "rr"], topic=[10, 50])
+    text = " ".join(str(found.differences("Phi")).split())
+    assert text.startswith("Differences of Φ")
+    assert "ap − p20" in text
+    assert "jackknife over sys and topic" in text
+    assert "<table" in found.differences()._repr_html_()
+    assert repr(found.differences()) == "<MeasureDifferences: Differences of Eρ², 6 rows>"
