@@ -129,7 +129,15 @@ class Structure:
 
     @property
     def notation(self) -> str:
-        """The design in Brennan's notation, as D-studies take it: ``p x a x (d:i)``."""
+        """The design in Brennan's notation, as D-studies take it.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> vcomp.fit("score ~ (1|sys) + (1|topic)", data).design.notation
+        'sys x topic'
+        """
         return str(self.design)
 
     @property
