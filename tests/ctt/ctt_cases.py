@@ -28,6 +28,16 @@ QUESTIONS = np.array(
     dtype=float,
 ).T
 
+# Eight wines, four judges: pingouin's icc.csv, after real-statistics.com
+WINES = np.array(
+    [
+        [1, 1, 3, 6, 6, 7, 8, 9],
+        [2, 3, 8, 4, 5, 5, 7, 9],
+        [0, 3, 1, 3, 5, 6, 7, 9],
+        [1, 2, 4, 3, 6, 2, 9, 8],
+    ]
+).T
+
 SMALL_SCORES = arrays(
     int,
     array_shapes(min_dims=2, max_dims=2, min_side=3, max_side=7),
@@ -41,3 +51,9 @@ def holed(scores, share=0.2, seed=0):
     rng = np.random.default_rng(seed)
     X[rng.random(X.shape) < share] = np.nan
     return X
+
+
+def long_of(X):
+    """Return a row a score, with columns y, p and r."""
+    n, k = X.shape
+    return {"y": X.ravel(), "p": np.repeat(range(n), k), "r": np.tile(range(k), n)}

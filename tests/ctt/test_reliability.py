@@ -6,7 +6,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from ctt.ctt_cases import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from hypothesis import assume, given, settings
@@ -266,87 +265,22 @@ def test_one_score_an_object_has_no_components():
         reliability(X)
 
 
-# Containers and bad input ---------------------------------------------------------------------
-
-LONG = {
-    "who": np.repeat(list("abcde"), 3),
-    "what": np.tile(["x", "y", "z"], 5),
-    "score": FIGURE_2.ravel(),
-}
-
-
-@pytest.mark.parametrize(
-    "scores",
-    [
-        FIGURE_2.tolist(),
-        pd.DataFrame(FIGURE_2),
-        pl.DataFrame(FIGURE_2),
-        np.ma.masked_invalid(FIGURE_2),
-        pd.DataFrame(FIGURE_2, dtype=object),
-    ],
-    ids=["list", "pandas", "polars", "masked", "objects"],
-)
-def test_containers(scores):
-    assert reliability(scores).alpha == pytest.approx(cronbach_alpha(FIGURE_2), rel=1e-14)
+def test_incomplete_scores_without_a_residual_or_without_variance():
+    additive = np.add.outer(np.arange(5.0), np.arange(4.0))
+    additive[0, 0] = np.nan
+    with pytest.raises(DataError, match=r"REML has no estimate .*missing='listwise'"):
+        reliability(additive)
+    same = np.ones((4, 4))
+    same[1, 1] = np.nan
+    with pytest.raises(DataError, match="all scores are equal"):
+        reliability(same)
 
 
-@pytest.mark.parametrize(
-    "make", [dict, pd.DataFrame, pl.DataFrame], ids=["dict", "pandas", "polars"]
-)
-def test_long_data(make, tmp_path):
-    names = {"object": "who", "item": "what", "response": "score"}
-    expected = cronbach_alpha(FIGURE_2)
-    assert reliability(make(LONG), **names).alpha == pytest.approx(expected, rel=1e-14)
-    assert cronbach_alpha(make(LONG), **names) == pytest.approx(expected, rel=1e-14)
-    shuffled = pd.DataFrame(LONG).sample(frac=1, random_state=1)
-    assert reliability(shuffled, **names).alpha == pytest.approx(expected, rel=1e-14)
-    file = tmp_path / "long.csv"
-    shuffled.to_csv(file, index=False)
-    assert reliability(file, **names).alpha == pytest.approx(expected, rel=1e-14)
-
-
-def test_truth_values_with_a_missing_one():
-    scores = pl.DataFrame({"a": [True, False, None, True], "b": [True, False, True, True]})
-    assert reliability(scores, missing="listwise").n_objects == 3
-
-
-@pytest.mark.parametrize(
-    ("change", "names", "message"),
-    [
-        ({}, {"object": "who", "item": "what"}, "response= is missing"),
-        ({}, {"object": "who", "item": "wat", "response": "score"}, "did you mean 'what'"),
-        ({}, {"object": "who", "item": "who", "response": "score"}, "three different columns"),
-        ({}, {"object": "who", "item": "what", "response": "what"}, "three different columns"),
-        ({"score": list("abc") * 5}, None, "column 'score' does not hold numbers"),
-        ({"who": ["a"] * 15}, None, "there are 5 scores of who 'a' on what 'x'"),
-        ({"who": [None] + ["a"] * 14}, None, "column 'who' is missing in 1 of 15 rows"),
-        ({"what": np.repeat(["x"], 15), "who": range(15)}, None, "there are 15 × 1"),
-        ({"score": [np.inf, *range(14)]}, None, "the score of object 'a' on item 'x' is infinite"),
-    ],
-)
-def test_long_data_that_cannot_be(change, names, message):
-    names = names or {"object": "who", "item": "what", "response": "score"}
-    with pytest.raises(DataError, match=message):
-        reliability(pd.DataFrame({**LONG, **change}), **names)
-
-
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        (FIGURE_2[:1], "reliability needs at least two rows .* there are 1 × 3"),
-        (np.zeros((0, 0)), "there are 0 × 0"),
-        ([], r"1 dimension\(s\)"),
-        (np.ones((4, 3)), "same total"),
-        (np.full((4, 3), 1e9 + 0.1), "same total"),
-        (pd.DataFrame({"a": ["x", "y"], "b": [1, 2]}), "column 'a' does not hold numbers"),
-        (pl.DataFrame({"a": ["x", "y"], "b": [1, 2]}), "column 'a' does not hold numbers"),
-        (np.ones((2, 2), dtype=complex), "they are complex128"),
-        (FIGURE_2 * [[1], [1], [1], [1], [np.inf]], "the score of object '4' on item '0' is inf"),
-    ],
-)
-def test_unfit_scores(scores, message):
-    with pytest.raises(DataError, match=message):
-        reliability(scores)
+def test_pairwise_alpha_above_one_says_so():
+    X = np.array([[1, 1, 0], [np.nan, 2, 2], [3, 2, 2], [4, 5, 4]])
+    found = reliability(X, missing="pairwise")
+    assert found.alpha > 1
+    assert "α above 1 is that of no complete data" in str(found)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, "x", True, None])

@@ -64,6 +64,12 @@ class SplitHalf:
     n_objects, n_items : that were used
     how : the splits in words
     notes : what a reader should know of these numbers
+
+    Examples
+    --------
+    >>> scores = [[1, 2, 2, 1], [3, 3, 4, 2], [2, 4, 3, 4], [5, 4, 5, 5], [1, 1, 3, 2]]
+    >>> split_half(scores, "all")
+    SplitHalf(splits=3, items=4)
     """
 
     table: pd.DataFrame

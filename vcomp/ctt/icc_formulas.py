@@ -86,6 +86,8 @@ def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coeffici
 
     The degrees of freedom v are Satterthwaite's of aC + bE: at the estimate for the interval, at
     the null value for the test. (irr::icc in R up to 0.84.1 takes those of the estimate for both.)
+    They are of sums, which aC + bE with a negative a is none: of an estimate below 0 they are
+    those at 0, where the printed formula would put upper limits below the estimate.
 
     References
     ----------
@@ -110,9 +112,7 @@ def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coeffici
     if W == 0.0:
         return Coefficient(math.inf, math.inf, math.inf, F, df1, df2, p_value)
     odds = (R - E) / (k * W)
-    v = degrees((R - E) / (n * W))
-    if v == 0.0:  # all objects have the same mean: as far down as it goes
-        return Coefficient(odds, odds, odds, F, df1, df2, p_value)
+    v = degrees(max(R - E, 0.0) / (n * W))
     low = (R / _quantile(1.0 - alpha / 2.0, df1, v) - E) / (k * W)
     high = (R * _quantile(1.0 - alpha / 2.0, v, df1) - E) / (k * W)
     return Coefficient(odds, low, high, F, df1, df2, p_value)

@@ -58,6 +58,13 @@ class IntraclassCorrelations:
     significance : intervals have confidence 1 less this
     missing : how missing cells were treated, in words; empty where there are none
     notes : what a reader should know of these numbers
+
+    Examples
+    --------
+    >>> from vcomp.ctt import icc
+    >>> found = icc([[1, 2, 2], [3, 4, 5], [2, 2, 3], [5, 5, 7]])
+    >>> print(found["ICC(A,1)"]["estimate"].round(3))
+    0.807
     """
 
     table: pd.DataFrame

@@ -25,6 +25,11 @@ from vcomp.uncertainty.two_way import FELDT
 
 __all__ = ["reliability"]
 
+_ABOVE_ONE = (
+    "α above 1 is that of no complete data: the covariances of pairs are of different objects; "
+    "missing='reml' has none of this."
+)
+
 _NEEDS_ALL = "for complete scores; missing='pairwise' or 'listwise' gives them here"
 
 
@@ -185,7 +190,10 @@ def _of_pairs(matrix: ItemScores, alpha: float, n_missing: int, there: str) -> R
     )
     how = f"F (Feldt 1965) as if of {display.count(n)} objects, approximate"
     limits = feldt_limits(found["alpha"], n, k, alpha)
-    record = (alpha, n_missing, words, ())
+    notes: tuple[str, ...] = ()
+    if found["alpha"] > 1.0:
+        notes = (_ABOVE_ONE,)
+    record = (alpha, n_missing, words, notes)
     return _result(found, reasons, limits, how, covariances, matrix, record)
 
 

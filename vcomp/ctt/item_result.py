@@ -51,6 +51,15 @@ class ItemAnalysis:
     low : items with a lower item-rest correlation are flagged
     missing : how missing cells were treated, in words; empty where there are none
     notes : what a reader should know of these numbers
+
+    Examples
+    --------
+    >>> from vcomp.ctt import item_analysis
+    >>> found = item_analysis([[3, 2, 1], [4, 4, 2], [5, 4, 1], [7, 6, 0]])
+    >>> found.flagged["reason"].to_dict()
+    {2: 'negative item-rest; α higher without it'}
+    >>> found
+    ItemAnalysis(items=3, objects=4, flagged=1)
     """
 
     table: pd.DataFrame

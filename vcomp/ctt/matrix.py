@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ItemScores", "ScoresOfItems", "check_choice", "complete_rows", "read_scores"]
 
-ScoresOfItems: TypeAlias = "ArrayLike | pd.DataFrame | str | os.PathLike[str]"
+ScoresOfItems: TypeAlias = "ArrayLike | pd.DataFrame | Mapping[str, Any] | str | os.PathLike[str]"
 """What :func:`read_scores` reads."""
 
 _NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "integer-na", "decimal")
@@ -150,7 +151,7 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 def _from_wide(scores: Any) -> ItemScores:
     import pandas as pd
 
-    if isinstance(scores, str | os.PathLike):
+    if isinstance(scores, str | os.PathLike | Mapping) or hasattr(scores, "collect"):
         source = open_source(scores)
         scores = source.read(source.columns)
     elif not isinstance(scores, pd.DataFrame) and hasattr(scores, "__arrow_c_stream__"):

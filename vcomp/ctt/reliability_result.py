@@ -50,6 +50,13 @@ class Reliability:
     interval_method : of the interval of alpha, in words
     significance : the interval has confidence 1 less this
     notes : what a reader should know of these numbers
+
+    Examples
+    --------
+    >>> from vcomp.ctt import reliability
+    >>> found = reliability([[1, 1, 1], [1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 1]])
+    >>> found.table["estimate"].round(3)[["alpha", "KR20", "KR21"]].to_dict()
+    {'alpha': 0.794, 'KR20': 0.794, 'KR21': 0.706}
     """
 
     alpha: float

@@ -9,7 +9,7 @@ from vcomp.ctt.matrix import ItemScores
 from vcomp.design import encode, learn, select_rows
 from vcomp.estimators import get_estimator
 from vcomp.estimators.identify import check_terms
-from vcomp.exceptions import DataError, DesignError, warn
+from vcomp.exceptions import DataError, DesignError, EstimationError, warn
 from vcomp.formula import caller_environment, parse
 from vcomp.statistics import Statistics
 
@@ -26,7 +26,8 @@ def two_way_components(matrix: ItemScores) -> VarianceComponents:
     Raises
     ------
     DataError
-        If they cannot be told apart with these cells, as where every object has one score.
+        If all scores are equal, if the components cannot be told apart with these cells, as where
+        every object has one score, or if nothing is left for the residual.
 
     Warns
     -----
@@ -45,7 +46,10 @@ def _fit(matrix: ItemScores, formula: str) -> VarianceComponents:
     rows, columns = np.nonzero(~np.isnan(matrix.values))
     if rows.size == 0:
         raise DataError("no object has a score on any item")
-    data = {"score": matrix.values[rows, columns], "object": rows, "item": columns}
+    scores = matrix.values[rows, columns]
+    if np.ptp(scores) == 0.0:
+        raise DataError("all scores are equal, so there is no variance to share")
+    data = {"score": scores, "object": rows, "item": columns}
     environment = caller_environment(0, 0)
     parsed = parse(formula)
     selected = select_rows(parsed, data, environment, "raise")
@@ -58,7 +62,13 @@ def _fit(matrix: ItemScores, formula: str) -> VarianceComponents:
         raise DataError(
             f"variance components cannot be estimated from the cells that are there: {error}"
         ) from error
-    estimate = get_estimator("reml").estimate(stats, (*terms, RESIDUAL))
+    try:
+        estimate = get_estimator("reml").estimate(stats, (*terms, RESIDUAL))
+    except EstimationError as error:
+        raise DataError(
+            f"REML has no estimate from the cells that are there: {error}. The objects with all "
+            "scores may have one: missing='listwise'"
+        ) from error
     if not estimate.converged:
         warn(estimate.status)
     everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
