@@ -56,6 +56,7 @@ class MeanSquares:
 
     def coefficients(self, weights: FloatArray) -> FloatArray:
         """Return c with w'σ² = c'λ + what is known, (m, K), of (m, k) weights w."""
+        # Of each component alone first: weights are many more than components.
         of_components = solve(self.basis, np.eye(len(self.basis)))
         return np.asarray(weights[:, self.places] @ of_components)
 
