@@ -7,6 +7,7 @@ from math import inf, sqrt
 import numpy as np
 import pandas as pd
 import pytest
+from designs import balanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured import BOTH, scores
@@ -14,7 +15,7 @@ from scipy.stats import f
 
 import vcomp
 from vcomp.studies.differences import Known, mover
-from vcomp.studies.joint import Influences, correlations
+from vcomp.studies.joint import Influences, correlations, left_out
 
 MEASURES = ["ap", "p20"]
 
@@ -177,6 +178,21 @@ def test_fixed_facets_are_no_sample():
         data, right, responses=["x", "y"], method="anova", i=8, a=3, dstudy={"fixed": "a"}
     )
     assert found.differences().method.endswith("jackknife over p and i")
+
+
+@pytest.mark.parametrize("method", ["anova", "reml"])
+@pytest.mark.parametrize("name", ["crossed", "three facets", "crossed and nested"])
+def test_levels_are_left_out_of_tables_as_of_rows(name, method):
+    formula, data = balanced(name, 3)
+    res = vcomp.fit(formula, data, method=method)
+    found, notes = left_out(res, res.dstudy())
+    assert not notes
+    assert list(found) == [f for f in res.design.facets if not res.design.nested_in[f]]
+    for facet, parts in found.items():
+        own = res.jackknife(facet)
+        assert parts.levels == own.levels
+        # REML goes on until a Newton decrement of 1e-8 standard errors.
+        np.testing.assert_allclose(parts.values, own.replicates.values, rtol=1e-6, atol=1e-7)
 
 
 def test_missing_cells_and_missing_levels(frame):

@@ -24,10 +24,15 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.dstudy import DStudy
 from vcomp.exceptions import EstimationError, VcompWarning
+from vcomp.results.refitting import fitted_again
 from vcomp.results.results import VarianceComponentsResults
+from vcomp.studies.subsets import Subsets
 from vcomp.uncertainty import Quantities
 
-__all__ = ["Influences", "LeftOut", "correlations", "left_out"]
+__all__ = ["Influences", "LeftOut", "correlations", "influences", "left_out"]
+
+_FEWEST = 3
+"""Without one of two levels there is one, and no variance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +92,10 @@ def left_out(
     for facet in design.facets:
         if facet in study.plan.universe.fixed or design.nested_in[facet]:
             continue
+        fast = _in_closed_form(res, facet)
+        if fast is not None:
+            found[facet] = fast
+            continue
         try:
             with warnings.catch_warnings():
                 # What a few levels left out do to the estimation is said once, in the note below.
@@ -103,6 +112,21 @@ def left_out(
             continue
         found[facet] = LeftOut(made.levels, made.groups, made.replicates.values)
     return found, notes
+
+
+def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | None:
+    """Return the same from a balanced table, if there is one; None where something fails."""
+    fit, design = fitted_again(res)
+    subsets = Subsets.of(fit, design, res.components, (facet,))
+    n = subsets.most(facet)
+    if subsets.table is None or n < _FEWEST:
+        return None
+    made = [subsets.without(facet, level).found for level in range(n)]
+    if not all(found.converged for found in made):
+        return None
+    levels = design.facets[design.structure.facets.index(facet)].levels.astype(str)
+    values = np.array([found.values for found in made])
+    return LeftOut(tuple(levels), np.zeros(n, dtype=np.int64), values)
 
 
 def influences(

@@ -72,7 +72,8 @@ def _notes(study: SubsampleStudy) -> list[str]:
     if facet is not None:
         needs = [f"{display.count(study.full(f'n_{c}'))} for {s}" for c, s in SYMBOLS.items()]
         notes.append(
-            f"n: {facet} that are needed for {display.number(study.target)}; all the data say "
+            f"n: levels of {facet} needed for {display.number(study.target)} in "
+            f"{display.level(study.dstudy.alpha)} of subsets; all the data say "
             f"{' and '.join(needs)}."
         )
     notes += [_enough(study, name) for name in SYMBOLS]
@@ -101,7 +102,4 @@ def _enough(study: SubsampleStudy, name: str) -> str:
         " × ".join(f"{display.count(n)} {f}" for f, n in zip(study.facets, row, strict=True))
         for row in study.cells[smallest]
     ]
-    return (
-        f"{symbol} of {inside} of subsets lies within 0.1 from {' or '.join(words)} on "
-        "(smallest of these sizes)."
-    )
+    return f"{symbol} of {inside} of subsets lies within 0.1 from {' or '.join(words)} on."

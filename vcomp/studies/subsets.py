@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,13 +98,35 @@ class Subsets:
             return refit_sample(
                 self.fit, self.design, lambda: self._statistics(self._drawn(sizes, rng))
             )
-        chosen = self._chosen(sizes, rng)
-        values, mean = closed_form(self.table.take(chosen))
-        if self._agrees(values):
-            return SampleRefit(Refitted(values, np.array([mean]), np.nan, True))
-        return refit_sample(self.fit, self.design, lambda: self._statistics(self._taken(chosen)))
+        return self._of_levels(self._chosen(sizes, rng), closed_form)
+
+    def without(self, facet: str, level: int) -> SampleRefit:
+        """Return the components without one level of a facet that is nested in no other.
+
+        Parameters
+        ----------
+        facet : of a balanced table
+        level : its number
+        """
+        assert self.table is not None
+        place = self.design.structure.facets.index(facet)
+        left = np.delete(np.arange(self.table.scores.shape[place]), level)
+        alone = replace(self, facets=(facet,))
+        chosen = alone._every({facet: left})
+        return alone._of_levels(chosen, alone.estimator({facet: left.size}))
 
     # What is drawn ------------------------------------------------------------------------------
+
+    def _of_levels(
+        self, chosen: Sequence[LongArray], closed_form: BalancedEstimator | None
+    ) -> SampleRefit:
+        """Return the estimate of levels that were chosen from the table."""
+        assert self.table is not None
+        if closed_form is not None:
+            values, mean = closed_form(self.table.take(chosen))
+            if self._agrees(values):
+                return SampleRefit(Refitted(values, np.array([mean]), np.nan, True))
+        return refit_sample(self.fit, self.design, lambda: self._statistics(self._taken(chosen)))
 
     def _agrees(self, values: FloatArray) -> bool:
         """Whether the method gives these estimates of the analysis of variance as well."""
@@ -126,12 +148,19 @@ class Subsets:
             counts = np.full(int(np.prod(groups)), shape[place])
             levels = draw_levels(counts, sizes[facet], rng)
             chosen[facet] = levels.reshape(*groups, sizes[facet])
+        return self._every(chosen)
+
+    def _every(self, chosen: Mapping[str, LongArray]) -> list[LongArray]:
+        """Return chosen levels with all levels of the facets that none were chosen of."""
+        assert self.table is not None
+        names, shape = self.design.structure.facets, self.table.scores.shape
+        n = [chosen[f].shape[-1] if f in chosen else shape[p] for p, f in enumerate(names)]
+        levels = []
         for place, facet in enumerate(names):
-            if facet not in chosen:
-                groups = [n[p] for p in above[place]]
-                every = np.arange(shape[place])
-                chosen[facet] = np.broadcast_to(every, (*groups, shape[place]))
-        return [chosen[facet] for facet in names]
+            groups = [n[p] for p in self.table.above[place]]
+            every = np.broadcast_to(np.arange(shape[place]), (*groups, shape[place]))
+            levels.append(chosen.get(facet, every))
+        return levels
 
     def _drawn(self, sizes: Mapping[str, int], rng: np.random.Generator) -> Sample:
         """Return the rows of a random subset."""
