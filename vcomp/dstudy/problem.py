@@ -129,7 +129,7 @@ def make_problem(
             mask = _mask(facets_of, facets)
             error[mask, c] = math.prod(1.0 / sizes[f] for f in facets_of if f not in facets)
             spared[c] = everything
-    lo, hi = (np.array([limits[f][end] for f in facets]) for end in (0, 1))
+    lo, hi = (np.array([limits[f][end] for f in facets], dtype=float) for end in (0, 1))
     if isinstance(cost, CostFunction):
         cost.check_facets(plan.facets)
         return SizeProblem(plan, facets, lo, hi, error, spared, universe, cost)

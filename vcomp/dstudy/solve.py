@@ -131,7 +131,7 @@ def solve(
     >>> found.sizes, found.error.round(4)
     (array([[10., 10.]]), array([0.17]))
     """
-    reduced = _reduce(error, cost, lo, hi, goal)
+    reduced = _reduce(error, cost, lo, hi, goal, near=near)
     if reduced is None:
         return Solution(np.empty((0, lo.size)), np.empty(0), np.empty(0), 1)
     if not reduced.free:
@@ -206,12 +206,13 @@ def _reduce(
     hi: FloatArray,
     goal: Goal,
     *,
+    near: float = 0.0,
     whole: bool = True,
 ) -> _Reduced | None:
     """Settle the sizes that are plain and bound the others; None where nothing keeps the limit."""
     F = lo.size
     e, c = error.reshape((2,) * F), cost.reshape((2,) * F)
-    reach = _reach(error, cost, lo, hi, goal, whole=whole)
+    reach = _reach(error, cost, lo, hi, goal, near, whole=whole)
     if reach is None:
         return None
     sizes, free = lo.copy(), []
@@ -234,6 +235,7 @@ def _reach(
     lo: FloatArray,
     hi: FloatArray,
     goal: Goal,
+    near: float,
     *,
     whole: bool,
 ) -> FloatArray | None:
@@ -246,7 +248,7 @@ def _reach(
         first = first_that_reaches(error, lo, hi, goal.limit)
         if first is None:
             return None
-        most = float(evaluate(cost, first[None, :])[0]) * (1.0 + ROOM)
+        most = float(evaluate(cost, first[None, :])[0]) * (1.0 + near + ROOM)
     least = float(evaluate(cost, lo[None, :])[0])
     if least > most:
         return None

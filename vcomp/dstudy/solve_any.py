@@ -20,7 +20,7 @@ _MOST_ROWS = 4_000_000
 
 _CHUNK = 1 << 18
 _LARGEST = 2.0**40
-_SAMPLE = 500
+_SAMPLE, _FIRST = 500, 10.0
 
 
 def solve_any(
@@ -54,7 +54,7 @@ def solve_any(
         first = first_that_reaches(error, lo, hi, goal.limit)
         if first is None:
             return nothing
-        most = float(problem.costs(first[None, :])[0]) * (1.0 + ROOM)
+        most = float(problem.costs(first[None, :])[0]) * (1.0 + near + ROOM)
     if float(problem.costs(lo[None, :])[0]) > most:
         return nothing
     reach = _reach(problem, lo, hi, most)
@@ -67,6 +67,8 @@ def _reach(problem: SizeProblem, lo: FloatArray, hi: FloatArray, most: float) ->
     """Return the largest size of every facet that can be paid beside the least of the others."""
     reach = lo.copy()
     for j, facet in enumerate(problem.facets):
+        # Before sizes that a cost which falls would never reach.
+        _check_axis(problem, lo, j, min(hi[j], lo[j] + _FIRST))
         top = np.array([min(hi[j], _LARGEST)])
         reach[j] = _largest(_paid(problem, lo[None, :], j, most), lo[[j]], top)[0]
         if reach[j] == _LARGEST < hi[j]:
@@ -237,10 +239,11 @@ def _check_number(problem: SizeProblem, n: int) -> None:
 
 def _check_axis(problem: SizeProblem, lo: FloatArray, j: int, reach: float) -> None:
     """Refuse a cost that falls along one facet."""
-    sizes = np.unique(np.round(np.geomspace(lo[j], max(reach, lo[j] + 1.0), _SAMPLE)))
+    sizes = np.unique(np.round(np.geomspace(lo[j], max(reach, lo[j]), _SAMPLE)))
     rows = np.repeat(lo[None, :], len(sizes), axis=0)
     rows[:, j] = sizes
-    _refuse_falls(problem, rows[:-1], rows[1:], j)
+    if len(sizes) > 1:
+        _refuse_falls(problem, rows[:-1], rows[1:], j)
 
 
 def _check_rises(problem: SizeProblem, rows: FloatArray, reach: FloatArray) -> None:

@@ -1,0 +1,118 @@
+"""Any cost: against prices, which are solved otherwise, and against all sizes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dstudy_cases import BODOFF_LI
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.dstudy import from_components, make_plans
+from vcomp.dstudy.cost import Cost, read_cost
+from vcomp.dstudy.problem import make_problem
+from vcomp.dstudy.solve import Goal, solve
+from vcomp.dstudy.solve_any import solve_any
+from vcomp.exceptions import PlanError
+
+TREC5 = from_components(BODOFF_LI).components
+PLAN = make_plans(TREC5, None, "p", {"i": 1, "a": 1})
+PRICES = {"i": 10.0, "a": 3.0, "i:a": 1.5}
+
+
+def problem_of(cost, bounds=None, values=TREC5.values, *, relative=False):
+    problem = make_problem(TREC5, PLAN, read_cost(cost), bounds or {}, relative=relative)
+    return problem, problem.error @ values
+
+
+def priced(i, a):
+    return 10 * i + 3 * a + 1.5 * i * a + 20
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    values=st.lists(st.floats(1e-3, 1.0), min_size=7, max_size=7),
+    budget=st.floats(36.0, 3000.0),
+    largest=st.one_of(st.none(), st.integers(2, 30)),
+    top=st.integers(1, 6),
+)
+def test_prices_as_a_function(values, budget, largest, top):
+    bounds = {} if largest is None else {"a": (1, largest)}
+    problem, error = problem_of(priced, bounds, np.array(values))
+    known, _ = problem_of(Cost(PRICES, setup=20), bounds)
+    for goal in (Goal(budget), Goal(None, error.sum() * 30 / budget)):
+        expected = solve(error, known.cost, known.lo, known.hi, goal, top=top, near=0.25)
+        found = solve_any(problem, error, goal, top=top, near=0.25)
+        assert found.found == expected.found
+        np.testing.assert_allclose(found.error, expected.error, rtol=1e-12)
+        np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-12)
+
+
+COSTS = [
+    lambda i, a: 5 * i * a + 40 * np.ceil(i / 20),  # a batch of twenty topics
+    lambda i, a: 3 * i * a**1.5 + 2 * i,
+    lambda i, a: max(50, 7 * i) + (30 if a > 2 else 0) * a + i * a,  # of single numbers alone
+    lambda sizes: 4 * sizes["i"] + np.minimum(sizes["i"] * sizes["a"], 100) * 3 + sizes["a"],
+]
+
+
+@pytest.mark.parametrize("function", COSTS)
+@pytest.mark.parametrize("budget", [60.0, 333.0, 900.0])
+def test_functions_against_all_sizes(function, budget):
+    bounds = {"i": (1, 90), "a": (1, 25)}
+    problem, error = problem_of(function, bounds)
+    rows = np.array(list(itertools.product(range(1, 91), range(1, 26))), dtype=float)
+    if problem.facets != ("i", "a"):
+        rows = rows[:, ::-1]
+    costs, errors = problem.costs(rows), problem.errors(rows, TREC5.values)
+    found = solve_any(problem, error, Goal(budget))
+    paid = costs <= budget
+    np.testing.assert_allclose(found.error[0], errors[paid].min(), rtol=1e-12)
+    equal = paid & (errors <= errors[paid].min() * (1 + 1e-12))
+    np.testing.assert_allclose(found.cost[0], costs[equal].min(), rtol=1e-12)
+    allowed = errors.min() * 2000.0 / budget
+    found = solve_any(problem, error, Goal(None, allowed))
+    reached = errors <= allowed * (1 + 1e-10)
+    np.testing.assert_allclose(found.cost[0], costs[reached].min(), rtol=1e-12)
+
+
+def test_what_cannot_be():
+    problem, error = problem_of(priced)
+    assert not solve_any(problem, error, Goal(34.0)).found
+    assert not solve_any(problem, error, Goal(None, 1e-12 * error[0])).found
+    assert solve_any(problem, error, Goal(34.5)).sizes.tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda i, a: 100 - i + a,
+            "cost falls from 100 to 99 when i grows from 1 to 2 with a = 1",
+        ),
+        (lambda i, a: i + 50 * a - 20 * (a > 3) * a, "when a grows from 3 to 4 with i = 1"),
+        (lambda i, a: i + a - 3 * (a > 2) * (i > 2), "when . grows from 2 to 3 with"),
+        (lambda i, a: 3 * i, "any number of levels of 'a' can be paid"),
+        (lambda i, a: 5, "any number of levels of 'i' can be paid"),
+    ],
+)
+def test_costs_that_do_not_rise(function, message):
+    problem, error = problem_of(function)
+    with pytest.raises(PlanError, match=message):
+        solve_any(problem, error, Goal(150.0))
+
+
+def test_too_many_combinations_are_refused(monkeypatch):
+    problem, error = problem_of(lambda i, a: i + a)
+    monkeypatch.setattr("vcomp.dstudy.solve_any._MOST_ROWS", 100)
+    with pytest.raises(PlanError, match=r"combinations of sizes of i, a .* bounds="):
+        solve_any(problem, error, Goal(500.0))
+
+
+def test_a_facet_that_does_not_matter_has_its_least_size():
+    values = np.where([set(n) <= {"p", "i"} for n in TREC5.names], TREC5.values, 0.0)
+    problem, error = problem_of(priced, {"a": (2, None)}, values)
+    found = solve_any(problem, error, Goal(300.0))
+    i = math.floor((300 - 20 - 6) / 13)
+    assert dict(zip(problem.facets, found.sizes[0], strict=True)) == {"i": i, "a": 2}
