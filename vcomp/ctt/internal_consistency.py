@@ -68,8 +68,9 @@ def reliability(
         * ``"listwise"``: objects without a score on every item are left out;
         * ``"raise"``: an error.
 
-        In simulations with 10 % and 30 % of cells missing at random, REML has the smaller mean
-        squared error of the two that use all cells, and intervals that cover as they should.
+        With 10 % and 30 % of cells missing at random (300 simulated tests each of 40 objects and
+        10 items, alike or not), REML has the smaller mean squared error of the two that use all
+        cells; its 95 % intervals cover in 94 to 95 %, those of pairs in 95 to 99.7 %.
 
     Returns
     -------
