@@ -200,7 +200,12 @@ def _by_likelihood(
     else:
         _check_variation(layout)
         likelihood = EquationsLikelihood(layout, reml=reml)
-    end = maximise_in_cone(likelihood, _start(layout), max_iter=max_iter, tol=tol)
+    try:
+        end = maximise_in_cone(likelihood, _start(layout), max_iter=max_iter, tol=tol)
+    except np.linalg.LinAlgError:
+        raise _no_maximum(layout) from None
+    if _is_singular(end.S[-1]):
+        raise _no_maximum(layout)
     kind = likelihood.kinds[0]
     cov = _covariance(likelihood, end, kind)
     places = elements(layout.linked)
@@ -227,6 +232,20 @@ def _check_variation(layout: Layout) -> None:
                 f"the scores of variable {name!r} are all the same: the likelihood has no "
                 "maximum; leave it out, or use method='anova'"
             )
+
+
+def _is_singular(S: FloatArray) -> bool:
+    spread = np.sqrt(np.diagonal(S))
+    return bool(np.linalg.eigvalsh(S / np.outer(spread, spread))[0] < 1e-9)
+
+
+def _no_maximum(layout: Layout) -> EstimationError:
+    names = ", ".join(layout.scores.variables)
+    return EstimationError(
+        f"the residual's matrix of {names} goes to a singular one, along which the likelihood has "
+        "no maximum: variables are the same, add up to another, or have too few scores in "
+        "common; leave one of them out, or use method='anova'"
+    )
 
 
 def _start(layout: Layout) -> FloatArray:
