@@ -160,6 +160,7 @@ def test_formulae_as_printed(X, alpha, r0):
 @given(SMALL_SCORES)
 def test_formulae_as_printed_of_any_ratings(scores):
     n, k = scores.shape
+    scores = scores + 2 * np.arange(n)[:, None]
     rest = scores - scores.mean(axis=1, keepdims=True) - scores.mean(axis=0) + scores.mean()
     residual = np.square(rest).sum() / ((n - 1) * (k - 1))
     # below 0 the printed degrees of freedom are those of no sum, and averages pass a pole
