@@ -324,6 +324,22 @@ def test_the_summary(compared):
     assert repr(compared) == "<MeasureComparison: ap, p20, rr>"
 
 
+def test_designs_of_other_facets_side_by_side():
+    formula, data = balanced("three facets", 5)
+    one = data[data["c"] == data["c"].iloc[0]]
+    fits = {"many": vcomp.fit(formula, data), "one": vcomp.fit("y ~ (1|a) + (1|b)", one)}
+    found = vcomp.compare_measures(fits, b=20)
+    table = found.table.set_index("measure")
+    assert np.isnan(table.loc["one", "c"])
+    assert np.isnan(table.loc["one", "share(a:b)"])
+    assert table["facet"].isna().tolist() == [True, False]
+    assert table.loc["one", "n_Phi"] == fits["one"].dstudy(b=20).required(0.95, "Phi").n
+    assert "Fewest for Φ: one (" in str(found)
+    both = vcomp.compare_measures(fits, b=20, facet="b").table.set_index("measure")
+    assert both.loc["many", "n_Phi"] == fits["many"].dstudy(b=20).required(0.95, "Phi", "b").n
+    assert "planned with different sizes" in " ".join(found.differences().notes)
+
+
 def test_intervals_from_elsewhere(frame):
     """What dstudy= takes is passed on: here a method of the intervals."""
     found = vcomp.compare_measures(

@@ -122,8 +122,8 @@ def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
 
 def _fewest(table: pd.DataFrame, name: str, symbol: str) -> str:
     """Return which measures need fewest, in order."""
-    once = table.drop_duplicates("measure")
     column = f"n_{name}"
+    once = table.drop_duplicates("measure").dropna(subset=column)
     ordered = once.sort_values(column, kind="stable")
     pairs = zip(ordered["measure"], ordered[column], strict=True)
     words = [f"{measure} ({display.count(n)})" for measure, n in pairs]

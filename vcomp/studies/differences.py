@@ -78,9 +78,7 @@ class MeasureDifferences:
             "": [sign.join(pair) for pair in pairs],
             **{size: [display.count(n) for n in table[size]] for size in sizes},
             value: display.fixed(table[value], decimals=3),
-            f"{display.level(self.alpha)} interval": [
-                f"[{', '.join(display.fixed(pair, decimals=3))}]" for pair in ends
-            ],
+            f"{display.level(self.alpha)} interval": [_interval(*pair) for pair in ends],
             "correlation": display.fixed(table["correlation"], decimals=2),
         }
         page = display.simple_table(
@@ -99,6 +97,11 @@ class MeasureDifferences:
 
     def _repr_html_(self) -> str:
         return str(self.summary().as_html())
+
+
+def _interval(low: float, high: float) -> str:
+    unknown = np.isnan(low) or np.isnan(high)
+    return display.MISSING if unknown else f"[{', '.join(display.fixed([low, high], decimals=3))}]"
 
 
 def mover(first: Known, second: Known, r: FloatArray) -> tuple[FloatArray, FloatArray]:
