@@ -116,6 +116,7 @@ def optimize(
         _check_falls(problem, values, study)
         found = Alternative.of(problem, values, aim, top=int(top), near=NEAR)
         if found.solution.found:
+            _check_left(found, aim)
             alternatives.append(found)
         else:
             unfit.append(found)
@@ -200,6 +201,17 @@ def _check_falls(problem: SizeProblem, values: FloatArray, study: DStudy) -> Non
         raise PlanError(
             f'with negative="keep" {", ".join(below)} would let the error rise with larger '
             'samples, and no sizes are best; take negative components as zero (negative="zero")'
+        )
+
+
+def _check_left(found: Alternative, aim: Aim) -> None:
+    """Refuse a design that is the universe, in which nothing is left to generalize to."""
+    row = found.solution.sizes[0]
+    if found.problem.is_universe(row):
+        what = "the budget buys" if aim.budget is not None else "the target needs"
+        raise PlanError(
+            f"{what} all levels that there are ({found.words(row)}), and nothing is left to "
+            "generalize over: ask for less, or leave a facet random"
         )
 
 

@@ -191,6 +191,9 @@ class Allocation:
                 continue
             _, second, first, both = range(4)
             a, b = problem.error[first], problem.error[second]
+            above = problem.plan.design.nested_in
+            if any(f in above[other] for f in problem.facets for other in problem.facets):
+                continue
             if problem.cost[both] <= 0.0 or problem.cost[[first, second]].any() or not b.any():
                 continue
             numerator, denominator = problem.facets

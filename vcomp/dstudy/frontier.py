@@ -129,6 +129,8 @@ def _table(
     import pandas as pd
 
     problem = alternative.problem
+    # The universe itself has no error, and nothing is generalized from it.
+    found = [row for row in found if not problem.is_universe(row)]
     rows = np.array(found[::-1]).reshape(len(found), len(problem.facets))
     sizes = problem.sizes(rows)
     plan = replace(problem.plan, sizes=sizes)

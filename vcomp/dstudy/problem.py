@@ -64,6 +64,12 @@ class SizeProblem:
         """Return the error variance of (m, F) sizes with (k,) components."""
         return evaluate(self.error @ values, 1.0 / rows) - float(self.spared @ values)
 
+    def is_universe(self, row: FloatArray) -> bool:
+        """Return whether (F,) sizes are all levels that there are of all facets."""
+        space = self.plan.universe
+        sizes = zip(self.plan.facets, self.sizes(row[None, :])[0], strict=True)
+        return all(f in space.fixed or n >= space.sizes.get(f, math.inf) for f, n in sizes)
+
 
 def evaluate(coefficients: FloatArray, factors: FloatArray) -> FloatArray:
     """Return sums of products of factors.
