@@ -134,8 +134,10 @@ def compare_measures(
     failures = {m.name: str(f) for m, f in zip(measures, made, strict=True)
                 if isinstance(f, VcompError)}  # fmt: skip
     if len(failures) == len(measures):
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
-        raise EstimationError(f"no measure could be fitted ({reasons})")
+        every = dict.fromkeys(failures.values())
+        reasons = [f"{name}: {reason}" for name, reason in failures.items()]
+        words = "; ".join(every if len(every) == 1 else reasons)
+        raise EstimationError(f"no measure could be fitted ({words})")
     for name, reason in failures.items():
         warn(f"measure {name!r} could not be fitted and is left out: {reason}")
     done = [(m, f) for m, f in zip(measures, made, strict=True) if isinstance(f, tuple)]
@@ -171,6 +173,8 @@ def _dstudy_arguments(
             "dstudy is a mapping of arguments of res.dstudy(), such as {'fixed': 'a'}, not "
             f"{dstudy!r}"
         )
+    if dstudy is not None and "alpha" in dstudy:
+        raise PlanError("alpha is given by itself, for all intervals: alpha=, not in dstudy=")
     twice = [name for name in n if name in (dstudy or {})]
     if twice:
         raise PlanError(f"{twice[0]!r} is given twice, in dstudy= and as {twice[0]}=")
