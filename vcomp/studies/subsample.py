@@ -140,34 +140,7 @@ def subsample_study(
     study = planned(res, dstudy, alpha)
     required_facet(study, target, facet)
     cells = _cells(subsets, {f: _numbers(f, sizes[f]) for f in sizes}, grid)
-    seed = seed_from(rng)
-    fingerprint = {**fit.fingerprint(), "sizes": [list(c.values()) for c in cells],
-                   "facets": list(sizes), "trials": trials}  # fmt: skip
-    drawn = isinstance(rng, np.random.Generator)
-    known = continued_from(path, KIND, fingerprint, seed, drawn=drawn)
-    seed = seed if known is None else known.seed
-    there = set() if known is None else set(known.numbers.tolist())
-    n = trials * len(cells)
-
-    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
-        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
-        return new if known is None else joined(known, new)
-
-    rows = run(
-        lambda: _work(subsets, cells, trials, seed),
-        [b for b in range(n) if b not in there],
-        workers=workers,
-        time_limit=time_limit,
-        progress=progress,
-        label="subsets",
-        save=None if path is None else (lambda done: gathered(done).save(path)),
-    )
-    made = gathered(rows)
-    if path is not None and rows:
-        made.save(path)
-    report_failures(made, list(rows.values()), "subsets")
-    if len(made) < n:
-        warn(f"the time limit ended the study: {len(made):,} of {n:,} subsets were fitted")
+    made = _estimates(subsets, cells, trials, rng, workers, time_limit, path, progress)
     return SubsampleStudy(
         facets=tuple(sizes),
         cells=np.array([list(c.values()) for c in cells], dtype=np.int64),
@@ -196,6 +169,48 @@ def _fitted(
         return formula
     model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
     return model.fit(method, **(options or {}))
+
+
+def _estimates(
+    subsets: Subsets,
+    cells: list[dict[str, int]],
+    trials: int,
+    rng: int | np.random.Generator | None,
+    workers: int,
+    time_limit: float | None,
+    path: str | PathLike[str] | None,
+    progress: bool | None,
+) -> Replicates:
+    """Return the estimates of all subsets, some of them perhaps from a file."""
+    seed, fit, n = seed_from(rng), subsets.fit, trials * len(cells)
+    sizes = [list(cell.values()) for cell in cells]
+    drawn = {"sizes": sizes, "facets": list(cells[0]), "trials": trials}
+    fingerprint = {**fit.fingerprint(), **drawn}
+    from_generator = isinstance(rng, np.random.Generator)
+    known = continued_from(path, KIND, fingerprint, seed, drawn=from_generator)
+    seed = seed if known is None else known.seed
+    there = set() if known is None else set(known.numbers.tolist())
+
+    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
+        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
+        return new if known is None else joined(known, new)
+
+    rows = run(
+        lambda: _work(subsets, cells, trials, seed),
+        [b for b in range(n) if b not in there],
+        workers=workers,
+        time_limit=time_limit,
+        progress=progress,
+        label="subsets",
+        save=None if path is None else (lambda done: gathered(done).save(path)),
+    )
+    made = gathered(rows)
+    if path is not None and rows:
+        made.save(path)
+    report_failures(made, list(rows.values()), "subsets")
+    if len(made) < n:
+        warn(f"the time limit ended the study: {len(made):,} of {n:,} subsets were fitted")
+    return made
 
 
 def _work(
