@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         spearman_brown_factor,
         split_half,
     )
-    from vcomp.dstudy import Cost, DStudy, from_components
+    from vcomp.dstudy import Cost, Counts, DStudy, from_components
     from vcomp.exceptions import (
         DataError,
         DesignError,
@@ -44,6 +44,7 @@ __version__ = "0.1.0"
 # Names are imported when they are first used: `import vcomp` costs little more than Python itself.
 _HOME = {
     "Cost": "vcomp.dstudy",
+    "Counts": "vcomp.dstudy",
     "DStudy": "vcomp.dstudy",
     "DataError": "vcomp.exceptions",
     "DesignError": "vcomp.exceptions",
@@ -75,6 +76,7 @@ _SUBPACKAGES = ("ctt", "datasets", "ir")
 
 __all__ = [
     "Cost",
+    "Counts",
     "DStudy",
     "DataError",
     "DesignError",
