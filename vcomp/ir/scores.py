@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
+from vcomp.dstudy.paired import PairedDifferences
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ScoreMatrix", "ScoresLike", "as_score_matrix"]
+__all__ = ["ScoreMatrix", "ScoresLike", "as_score_matrix", "paired_differences"]
 
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
 """A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
@@ -144,6 +145,27 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
         matrix = _from_array(scores)
     _check(matrix)
     return matrix
+
+
+def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDifferences:
+    """Return the differences between every two systems, which rank accuracy is estimated from.
+
+    Parameters
+    ----------
+    scores : see :func:`as_score_matrix`
+    drop_worst : see :meth:`ScoreMatrix.drop_worst`
+
+    Returns
+    -------
+    PairedDifferences
+
+    Raises
+    ------
+    DataError
+        If the scores cannot be read, or two systems have fewer than two topics in common.
+    """
+    kept = as_score_matrix(scores).drop_worst(drop_worst)
+    return PairedDifferences.from_scores(kept.scores, kept.systems)
 
 
 def _through_arrow(table: Any) -> pd.DataFrame:

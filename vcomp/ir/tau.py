@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vcomp.dstudy import rank_accuracy
-from vcomp.dstudy.paired import PairedDifferences
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoresLike, paired_differences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +63,7 @@ def expected_tau(
        n  estimate  variance
     0  3     0.762     0.103
     """
-    pairs = _pairs(scores, drop_worst)
+    pairs = paired_differences(scores, drop_worst)
     return rank_accuracy.expected_tau(
         pairs, pairs.n_topics if n_topics is None else n_topics, alpha=alpha
     )
@@ -120,12 +119,7 @@ def expected_tau_ap(
     0   3     0.821     0.058
     1  30     0.942     0.026
     """
-    pairs = _pairs(scores, drop_worst)
+    pairs = paired_differences(scores, drop_worst)
     return rank_accuracy.expected_tau_ap(
         pairs, pairs.n_topics if n_topics is None else n_topics, alpha=alpha
     )
-
-
-def _pairs(scores: ScoresLike, drop_worst: float) -> PairedDifferences:
-    kept = as_score_matrix(scores).drop_worst(drop_worst)
-    return PairedDifferences.from_scores(kept.scores, kept.systems)

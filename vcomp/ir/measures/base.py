@@ -1,0 +1,247 @@
+"""What all measures of the accuracy of a test collection have in common.
+
+The accuracy of a collection is how close its scores come to the truth (Urbano, 2016, sec. 2). A
+measure has two verbs: :meth:`Measure.actual` compares a collection with the truth, which one has
+in a simulation, or takes from other topics; :meth:`Measure.estimate` says what is to be expected
+of collections of n topics, from one collection alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MeanMeasure", "Measure", "TopicMeasure", "TruthLike", "rounding", "sizes"]
+
+TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
+"""Scores of the same systems on other topics, or a true mean of each system."""
+
+_ROUNDING = 64 * float(np.finfo(float).eps)
+"""Means this close, relative to the largest, differ by rounding alone and are tied."""
+
+
+class Measure(ABC):
+    """A measure of the accuracy of a test collection; its options are its fields.
+
+    Attributes
+    ----------
+    name : what :func:`vcomp.ir.measures.get` knows it by
+    symbol : what papers call it
+    limits : smallest and largest value that it takes
+    larger_is_better : whether larger values mean a more accurate collection
+    of_means : whether the mean scores of systems suffice for :meth:`actual`
+    has_estimator : whether :meth:`estimate` is implemented; if not, split the topics instead
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    symbol: ClassVar[str]
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    larger_is_better: ClassVar[bool] = True
+    of_means: ClassVar[bool]
+    has_estimator: ClassVar[bool] = False
+    undefined: ClassVar[str] = "it is not a number"
+    """Why the measure may be nan, to end the sentence of a warning."""
+
+    def actual(self, scores: ScoresLike, truth: TruthLike) -> float:
+        """Measure how close the scores of a collection come to the truth.
+
+        Parameters
+        ----------
+        scores : topic × system matrix of the collection, a row a topic and a column a system
+        truth : what is taken for the truth of the same systems: another topic × system matrix,
+            with topics of its own; or one number a system, its true mean score, as a Series or
+            dict by system or an array in the order of the systems of `scores`. Systems are
+            matched by name, and by position where one of the two has no names
+
+        Returns
+        -------
+        float
+            nan where the measure is not defined; a warning says why.
+
+        Raises
+        ------
+        DataError
+            If one of the two cannot be read (see :func:`vcomp.ir.as_score_matrix`), a system is in
+            one and not in the other, or a score is missing.
+        """
+        X = as_score_matrix(scores)
+        value = float(self.actual_of_scores(_complete(X, "scores"), _truth(truth, X)))
+        if np.isnan(value):
+            warn(f"{self.symbol} is undefined here: {self.undefined}")
+        return value
+
+    @abstractmethod
+    def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
+        """Return :meth:`actual` for arrays, unchecked: for loops.
+
+        Parameters
+        ----------
+        X : (n_topics, n_systems) scores of the collection, none of them missing
+        Y : (n_other_topics, n_systems) scores on other topics, or (n_systems,) true means
+        """
+
+    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
+        """Estimate what to expect of collections of `n_topics` topics, from one collection.
+
+        Parameters
+        ----------
+        scores : topic × system matrix, a row a topic and a column a system
+        n_topics : one or more numbers of topics
+
+        Returns
+        -------
+        (len(n_topics),) array
+
+        Raises
+        ------
+        PlanError
+            If a number of topics is not positive, or if the measure has no estimator of its own.
+            Its values for halves of the topics can be extrapolated instead.
+        DataError
+            If the scores do not suffice.
+        """
+        raise PlanError(
+            f"{self.name!r} has no estimator of its own: split the topics in halves and "
+            "extrapolate, with vcomp.ir.split_half"
+        )
+
+
+class MeanMeasure(Measure):
+    """A measure that compares the mean scores of systems with their true means."""
+
+    __slots__ = ()
+
+    of_means: ClassVar[bool] = True
+
+    @abstractmethod
+    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
+        """Compare means with true means, for any number of collections at once; unchecked.
+
+        Parameters
+        ----------
+        means : (..., n_systems) mean scores
+        true_means : (..., n_systems) true means; the leading axes broadcast with those of `means`
+
+        Returns
+        -------
+        (...) array
+            nan where the measure is not defined.
+        """
+
+    def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
+        """Return :meth:`actual` for arrays, unchecked: for loops."""
+        truth = Y.mean(axis=0) if Y.ndim == 2 else Y
+        return float(self.actual_of_means(X.mean(axis=0), truth))
+
+
+class TopicMeasure(Measure):
+    """A measure that needs the scores on each topic, to test differences for significance."""
+
+    __slots__ = ()
+
+    of_means: ClassVar[bool] = False
+
+
+def sizes(n_topics: float | Iterable[float]) -> FloatArray:
+    """Return numbers of topics as an array.
+
+    Raises
+    ------
+    PlanError
+        If there is none, or one is not a positive number.
+    """
+    values = list(n_topics) if isinstance(n_topics, Iterable) else [n_topics]
+    if not values:
+        raise PlanError("no number of topics is given")
+    for n in values:
+        is_number = isinstance(n, int | float | np.integer | np.floating)
+        if not is_number or isinstance(n, bool) or not 0 < n < np.inf:
+            raise PlanError(f"the number of topics must be positive, not {n!r}")
+    return np.array(values, dtype=float)
+
+
+def rounding(means: FloatArray) -> FloatArray:
+    """Return how far means on the last axis may be apart and still differ by rounding alone."""
+    largest: FloatArray = np.abs(means).max(axis=-1)
+    return _ROUNDING * largest
+
+
+def _complete(matrix: ScoreMatrix, what: str) -> FloatArray:
+    missing = np.argwhere(np.isnan(matrix.scores))
+    if missing.size:
+        topic, system = missing[0]
+        raise DataError(
+            f"{what}: {len(missing):,} of {matrix.scores.size:,} are missing, that of system "
+            f"{matrix.systems[system]!r} on topic {matrix.topics[topic]!r} among them; keep the "
+            "topics that all systems have, with as_score_matrix(...).common_topics()"
+        )
+    return matrix.scores
+
+
+def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
+    """Return the truth as an array, its systems in the order of those of `X`."""
+    named = _true_means(truth)
+    if named is None:
+        matrix = as_score_matrix(truth)  # type: ignore[arg-type]
+        values, systems = _complete(matrix, "truth"), matrix.systems
+    else:
+        values, systems = named
+    return values[..., _order(systems, X.systems)]
+
+
+def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...]] | None:
+    """Return true means and their systems, or nothing if `truth` is a matrix."""
+    import pandas as pd
+
+    if isinstance(truth, ScoreMatrix | pd.DataFrame) or hasattr(truth, "__arrow_c_stream__"):
+        return None
+    if isinstance(truth, Mapping):
+        truth = pd.Series(dict(truth))
+    names = tuple(map(str, truth.index)) if isinstance(truth, pd.Series) else None
+    try:
+        raw = np.asarray(truth)
+        values = raw.astype(float) if raw.dtype.kind in "iufO" else None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"truth must hold numbers: {error}") from error
+    if values is None:
+        raise DataError(f"truth must hold numbers; it is {raw.dtype.name}")
+    if values.ndim != 1:
+        return None
+    systems = names or tuple(map(str, range(values.size)))
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise DataError(f"the true mean of system {systems[wrong[0]]!r} is {values[wrong[0]]}")
+    return values, systems
+
+
+def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
+    """Return where in `systems` those of the collection are."""
+    if len(set(systems)) < len(systems):
+        twice = next(s for s in systems if systems.count(s) > 1)
+        raise DataError(f"truth has several systems called {twice!r}")
+    place = {system: k for k, system in enumerate(systems)}
+    numbers = tuple(map(str, range(len(wanted))))
+    if len(systems) == len(wanted) and numbers in (systems, wanted):
+        return list(range(len(wanted))) if systems != wanted else [place[s] for s in wanted]
+    for one, other, where in ((wanted, systems, "truth"), (systems, wanted, "scores")):
+        lost = [s for s in one if s not in set(other)]
+        if lost:
+            more = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+            raise DataError(
+                f"no system {lost[0]!r}{more} in {where}{did_you_mean(lost[0], other)}; both must "
+                "have the same systems"
+            )
+    return [place[s] for s in wanted]

@@ -1,0 +1,70 @@
+"""The measures by name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.ir.measures.base import Measure
+from vcomp.ir.measures.tau import Tau
+from vcomp.ir.measures.tau_ap import TauAP
+
+__all__ = ["MEASURES", "available", "get"]
+
+MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (Tau, TauAP)}
+
+
+def available() -> list[str]:
+    """Return the names of all measures.
+
+    Examples
+    --------
+    >>> available()[:2]
+    ['tau', 'tau_ap']
+    """
+    return list(MEASURES)
+
+
+def get(name: str | Measure, **options: Any) -> Measure:
+    """Return the measure of this name.
+
+    Parameters
+    ----------
+    name : one of :func:`available`; or a measure, returned as it is
+    options : its fields
+
+    Returns
+    -------
+    Measure
+
+    Raises
+    ------
+    PlanError
+        If there is no measure of this name, or it has no such option.
+
+    Examples
+    --------
+    >>> get("tau", ties="a")
+    Tau(ties='a')
+    >>> get("kendall")
+    Traceback (most recent call last):
+    ...
+    vcomp.exceptions.PlanError: no measure 'kendall'; there are tau, tau_ap...
+    """
+    if isinstance(name, Measure):
+        if options:
+            raise PlanError(f"{name!r} has its options already: leave out {', '.join(options)}")
+        return name
+    kind = MEASURES.get(str(name))
+    if kind is None:
+        names = ", ".join(MEASURES)
+        raise PlanError(f"no measure {name!r}{did_you_mean(name, MEASURES)}; there are {names}")
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for option in options:
+        if option not in known:
+            has = f"; it has {', '.join(known)}" if known else "; it has none"
+            raise PlanError(
+                f"{kind.name!r} has no option {option!r}{did_you_mean(option, known)}{has}"
+            )
+    return kind(**options)

@@ -1,0 +1,146 @@
+"""Average-precision correlation τ_AP: Kendall's τ, but swaps among the best count more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.dstudy import rank_accuracy
+from vcomp.exceptions import PlanError
+from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
+from vcomp.ir.measures.rows import rows_of
+from vcomp.ir.scores import ScoresLike, paired_differences
+from vcomp.kernels.rank_agreement import above_in_both, ordinal_ranks
+
+__all__ = ["TauAP"]
+
+
+@dataclass(frozen=True, slots=True)
+class TauAP(MeanMeasure):
+    """Average-precision correlation (Yilmaz, Aslam and Robertson, 2008; Urbano, 2016, eq. 6).
+
+    Each system is compared with those ranked above it. With C(i) the systems above the one at rank
+    i that are above it in the other ranking too
+
+        τ_AP = 2/(k-1) Σ_{i≥2} C(i)/(i-1) - 1.
+
+    Parameters
+    ----------
+    ties : what becomes of systems with equal means
+
+        * ``"a"``: the mean over all orders of the tied systems, in both rankings (for ties in
+          one of them, τ_AP,a of Urbano and Marrero, 2017, eq. 5): a measure of accuracy;
+        * ``"b"``: τ_AP,b of Urbano and Marrero (2017), a measure of agreement: two rankings with
+          the same ties agree perfectly. It is the mean over both rankings of what comes of
+          comparing each system with those above its ties, and symmetric even without ties;
+        * ``"first"``: tied systems stay in the order in which they came. What Urbano's (2016)
+          code computes; it depends on the order of the columns.
+
+        Means are tied if they differ by rounding alone.
+    ranked_by : whose ranks i are: ``"truth"``, the default, as in the code of Urbano (2016), or
+        ``"collection"``, as in Yilmaz et al. (2008) and Urbano and Marrero (2017). Not to be given
+        with ``ties="b"``, which takes both
+
+    Raises
+    ------
+    PlanError
+        If `ties` or `ranked_by` is something else, or both are given for ``ties="b"``.
+
+    Notes
+    -----
+    With ``ties="b"`` it is undefined (nan) if all systems are tied in one of the rankings; with
+    ``ties="a"`` it is then zero.
+
+    References
+    ----------
+    Yilmaz, E., Aslam, J. A. and Robertson, S. (2008). A new rank correlation coefficient for
+    information retrieval. *Proc. ACM SIGIR*, 587-594.
+
+    Urbano, J. and Marrero, M. (2017). The treatment of ties in AP correlation.
+    *Proc. ACM ICTIR*, 321-324.
+
+    Examples
+    --------
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]]
+    >>> TauAP().actual(scores, [0.4, 0.3, 0.1])
+    0.0
+    >>> TauAP().estimate(scores, [3, 30]).round(3)
+    array([0.821, 0.942])
+    """
+
+    ties: Literal["a", "b", "first"] = "a"
+    ranked_by: Literal["truth", "collection"] | None = None
+
+    name: ClassVar[str] = "tau_ap"
+    symbol: ClassVar[str] = "τ_AP"
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    has_estimator: ClassVar[bool] = True
+    undefined: ClassVar[str] = "all systems have the same mean score; ties='a' makes it zero"
+
+    def __post_init__(self) -> None:
+        if self.ties not in ("a", "b", "first"):
+            raise PlanError(f"ties must be 'a', 'b' or 'first', not {self.ties!r}")
+        if self.ranked_by not in (None, "truth", "collection"):
+            raise PlanError(f"ranked_by must be 'truth' or 'collection', not {self.ranked_by!r}")
+        if self.ties == "b" and self.ranked_by is not None:
+            raise PlanError("ties='b' takes the ranks of both rankings: leave ranked_by out")
+
+    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
+        """Return τ_AP of each collection."""
+        x, y, shape = rows_of(means, true_means)
+        tolerances = rounding(x), rounding(y)
+        if self.ties == "b":
+            tau_ap = (_above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])) / 2
+            return tau_ap.reshape(shape)
+        if self.ties == "first":
+            x, y = (-ordinal_ranks(a, e) for a, e in zip((x, y), tolerances, strict=True))
+            tolerances = np.zeros(len(x)), np.zeros(len(x))
+        if self.ranked_by == "collection":
+            x, y, tolerances = y, x, tolerances[::-1]
+        return _over_orders(x, y, *tolerances).reshape(shape)
+
+    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
+        """Return Eτ_AP (Urbano, 2016, eq. 41); :func:`vcomp.ir.expected_tau_ap` has it in full.
+
+        Raises
+        ------
+        PlanError
+            If a number of topics is not positive.
+        DataError
+            If two systems have fewer than two topics in common.
+        """
+        table = rank_accuracy.expected_tau_ap(paired_differences(scores), sizes(n_topics))
+        return table["estimate"].to_numpy()
+
+
+def _over_orders(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:
+    """Return τ_AP ranked by `y`: its mean over all orders of tied systems.
+
+    A system with p - 1 systems above it, in a group of t tied, is at each of the ranks m = p, …,
+    p + t - 1 in as many orders. There C(m) is the number above it in both rankings, ½ for one tied
+    in `x`, and ½ (m - p) from within the group; ranks m ≥ 2 count.
+    """
+    k = x.shape[1]
+    above, tied, both, half = above_in_both(x, y, ex, ey)
+    H = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, k))])
+    first = np.maximum(above, 1)  # smallest m - 1 that counts
+    reciprocals = H[above + tied - 1] - H[first - 1]
+    c_above = (both + 0.5 * half) * reciprocals
+    c_within = 0.5 * ((above + tied - first) - above * reciprocals)
+    total: FloatArray = ((c_above + c_within) / tied).sum(axis=1)
+    tau_ap: FloatArray = 2.0 * total / (k - 1) - 1.0
+    return tau_ap
+
+
+def _above_ties(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:
+    """Return 2/(k - t₁) Σ C/(p-1) - 1 over systems below the t₁ best of `y`; C excludes ties."""
+    above, _, both, _ = above_in_both(x, y, ex, ey)
+    below = (above > 0).sum(axis=1)
+    share = (both / np.maximum(above, 1)).sum(axis=1)
+    mean = np.divide(share, below, out=np.full(len(x), np.nan), where=below > 0)
+    tau_ap: FloatArray = 2.0 * mean - 1.0
+    return tau_ap
