@@ -13,7 +13,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.dstudy.allocation import Allocation
 from vcomp.dstudy.alternative import Aim, Alternative
-from vcomp.dstudy.cost import Cost, CostFunction, read_cost
+from vcomp.dstudy.cost import Cost, CostFunction, money, read_cost
 from vcomp.dstudy.plan import DStudyPlan, make_plans
 from vcomp.dstudy.problem import SizeProblem, make_problem, read_bounds
 from vcomp.dstudy.project import QUANTITIES
@@ -227,8 +227,8 @@ def _why_not(
         costs = [float(a.problem.costs(a.problem.lo[None, :])[0]) for a in unfit]
         cheapest = unfit[int(np.argmin(costs))]
         return (
-            f"the budget of {display.count(aim.budget)} is too small: the cheapest design, "
-            f"{cheapest.words(cheapest.problem.lo)}, costs {display.number(min(costs), 6)}"
+            f"the budget of {money(aim.budget)} is too small: the cheapest design, "
+            f"{cheapest.words(cheapest.problem.lo)}, costs {money(min(costs))}"
         )
     symbol, goal = aim.symbol, display.number(aim.target or 0.0, 10)
     nearest = min(unfit, key=lambda a: a.least_error(values))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vcomp import display
 from vcomp.components import REPLICATE
 from vcomp.dstudy.alternative import SYMBOLS
+from vcomp.dstudy.cost import money
 from vcomp.notation import Design
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def design_words(chosen: AllocatedDesign) -> str:
     design = chosen.study.plan.design
     sizes = ", ".join(_size(f, n, design) for f, n in chosen.sizes.items())
     return (
-        f"{_shown(chosen.design)}: {sizes}; costs {_money(chosen.cost)}; "
+        f"{_shown(chosen.design)}: {sizes}; costs {money(chosen.cost)}; "
         f"{_worth(chosen, chosen.aim.coefficient)}"
     )
 
@@ -51,9 +52,9 @@ def summary(allocation: Allocation, stability: Stability | None) -> Any:
     """
     aim, best = allocation.aim, allocation.best
     if aim.budget is not None:
-        title = f"The best design for a budget of {_money(aim.budget)}: highest {aim.symbol}"
+        title = f"The best design for a budget of {money(aim.budget)}: highest {aim.symbol}"
         if not aim.is_coefficient:
-            title = f"The best design for a budget of {_money(aim.budget)}: lowest {aim.symbol}"
+            title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
     else:
         sign = "≥" if aim.is_coefficient else "≤"
         goal = display.number(aim.target or 0.0, 10)
@@ -78,7 +79,7 @@ def _table(allocation: Allocation, title: str) -> Any:
         cells["design"] = designs
     for facet in allocation.best.sizes:
         cells[facet] = [display.count(n) for n in frame[facet]]
-    cells["cost"] = [_money(c) for c in frame["cost"]]
+    cells["cost"] = [money(c) for c in frame["cost"]]
     shown = ("Erho2", "Phi") if allocation.aim.is_coefficient else (name, "Erho2", "Phi")
     for column in shown:
         coefficient = column in ("Erho2", "Phi")
@@ -149,10 +150,6 @@ def _worth(chosen: AllocatedDesign, name: str) -> str:
         interval = "" if math.isnan(low) else display.short_interval(low, high)
     level = display.level(chosen.study.alpha)
     return f"{SYMBOLS[name]} = {text}" + (f" ({level}: {interval})" if interval else "")
-
-
-def _money(cost: float) -> str:
-    return display.count(cost) if float(cost).is_integer() else display.number(cost, 6)
 
 
 def _shown(design: str) -> str:

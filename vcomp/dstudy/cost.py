@@ -17,7 +17,9 @@ from vcomp.dstudy.cost_text import parse_cost
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.notation import Design
 
-__all__ = ["Cost", "CostFunction", "read_cost"]
+__all__ = ["Cost", "CostFunction", "money", "read_cost"]
+
+_LARGE = 1000.0
 
 _EXAMPLE = 'such as {"topic": 50, "topic:judge": 2}'
 
@@ -343,6 +345,19 @@ def _price(what: str, value: Any) -> float:
         if math.isfinite(price) and price >= 0.0:
             return price
     raise PlanError(f"{what} is a finite number from 0 on, not {value!r}")
+
+
+def money(value: float) -> str:
+    """Return an amount as it is told: to the hundredth, or to six digits where it is small.
+
+    Examples
+    --------
+    >>> money(1250000.0), money(43983.3333), money(0.0125)
+    ('1,250,000', '43,983.33', '0.0125')
+    """
+    value = float(value)
+    whole = value.is_integer() or value >= _LARGE
+    return display.count(value) if whole else display.number(value, 6)
 
 
 def _amount(value: float) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp import plots
+from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.dstudy.alternative import SYMBOLS, Aim, Alternative
+from vcomp.dstudy.cost import CostFunction
 from vcomp.dstudy.project import quantities, weights
 from vcomp.exceptions import PlanError, did_you_mean
 
@@ -26,6 +27,9 @@ _FEW_POINTS = 120
 _LEAST_POINTS = 25
 _MOST_WORK = 50_000_000
 """Sizes that are tried in all, or fewer points are shown."""
+
+_FUNCTION_POINTS, _FUNCTION_WORK = 60, 20_000
+"""Of a cost that is a function there are fewer points, as each takes longer."""
 
 _CHEAPER = 1.0 - 1e-9
 """A cost that is less by a smaller share than this is the same."""
@@ -82,8 +86,11 @@ def trace_frontiers(allocation: Allocation) -> Frontiers:
     for alternative in allocation.alternatives:
         points = _points(alternative, most)
         steps = Aim(aim.coefficient, budget=most)
-        found = list(_walk(alternative, allocation.components, steps, points))
-        if len(found) > points:
+        slow = isinstance(alternative.problem.cost, CostFunction)
+        found = []
+        if not slow or alternative.solution.work <= _FUNCTION_WORK:
+            found = list(_walk(alternative, allocation.components, steps, points))
+        if not 0 < len(found) <= points:
             is_whole = False
             least = float(alternative.problem.costs(alternative.problem.lo[None, :])[0])
             budgets = np.geomspace(max(least, most * 1e-9), most, min(points, _FEW_POINTS))
@@ -94,6 +101,8 @@ def trace_frontiers(allocation: Allocation) -> Frontiers:
 
 def _points(alternative: Alternative, most: float) -> int:
     work = max(alternative.solution.work, 1)
+    if isinstance(alternative.problem.cost, CostFunction):
+        return _FUNCTION_POINTS
     return int(np.clip(_MOST_WORK // work, _LEAST_POINTS, _MOST_POINTS))
 
 
@@ -167,7 +176,7 @@ def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any
         name,
         is_whole=allocation.frontier_is_whole,
         best=(_shown(best.design), best.cost, float(best.study.columns[name][0])),
-        best_label=", ".join(f"{f} = {n:,}" for f, n in best.sizes.items()),
+        best_label=", ".join(f"{f} = {display.count(n)}" for f, n in best.sizes.items()),
         best_interval=(
             float(best.study.columns[f"{name}_low"][0]),
             float(best.study.columns[f"{name}_high"][0]),

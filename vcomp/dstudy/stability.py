@@ -12,6 +12,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.components import VarianceComponents
 from vcomp.dstudy.alternative import Aim, Alternative
+from vcomp.dstudy.cost import money
 from vcomp.exceptions import PlanError
 from vcomp.linalg.dense import solve as solve_equations
 from vcomp.resampling.intervals import FromReplicates
@@ -103,7 +104,7 @@ class Stability:
                 lines.append(f"In {display.percent(self.unreachable, 0)} no design reaches it.")
             low, high = self.frame["cost"].quantile([self.alpha / 2, 1 - self.alpha / 2])
             if math.isfinite(low):
-                span = f"{display.number(low, 6)} to {display.number(high, 6)}"
+                span = f"{money(low)} to {money(high)}"
                 level = display.level(self.alpha)
                 lines.append(f"The cheapest design that does so costs {span} ({level} of them).")
         if len(self.wins) > 1:

@@ -239,15 +239,15 @@ def _barrier(
     o: Any, c: Any, m: int, sign: float, limit: float, low: Any, high: Any, t: float, x: Any
 ) -> float:
     """Return the function whose minima lead to the optimum, infinite beyond the limits."""
-    room = limit - _log_sum(c, m, sign, x)
-    if not room > 0.0:
-        return math.inf
-    total = t * _log_sum(o, m, -sign, x) - math.log(room)
+    total = 0.0
     for j in range(m):
         if not low[j] < x[j] < high[j]:
             return math.inf
         total -= math.log(x[j] - low[j]) + math.log(high[j] - x[j])
-    return float(total)
+    room = limit - _log_sum(c, m, sign, x)
+    if not room > 0.0:
+        return math.inf
+    return float(total + t * _log_sum(o, m, -sign, x) - math.log(room))
 
 
 @njit(cache=True, nogil=True)
