@@ -22,7 +22,15 @@ from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MeanMeasure", "Measure", "TopicMeasure", "TruthLike", "rounding", "sizes"]
+__all__ = [
+    "MeanMeasure",
+    "Measure",
+    "TopicMeasure",
+    "TruthLike",
+    "complete",
+    "rounding",
+    "sizes",
+]
 
 TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
 """Scores of the same systems on other topics, or a true mean of each system."""
@@ -78,7 +86,7 @@ class Measure(ABC):
             one and not in the other, or a score is missing.
         """
         X = as_score_matrix(scores)
-        value = float(self.actual_of_scores(_complete(X, "scores"), _truth(truth, X)))
+        value = float(self.actual_of_scores(complete(X, "scores"), _truth(truth, X)))
         if np.isnan(value):
             warn(f"{self.symbol} is undefined here: {self.undefined}")
         return value
@@ -179,7 +187,14 @@ def rounding(means: FloatArray) -> FloatArray:
     return _ROUNDING * largest
 
 
-def _complete(matrix: ScoreMatrix, what: str) -> FloatArray:
+def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
+    """Return the scores of a matrix, none of which may be missing.
+
+    Raises
+    ------
+    DataError
+        Naming a score that is.
+    """
     missing = np.argwhere(np.isnan(matrix.scores))
     if missing.size:
         topic, system = missing[0]
@@ -196,7 +211,7 @@ def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
     named = _true_means(truth)
     if named is None:
         matrix = as_score_matrix(truth)  # type: ignore[arg-type]
-        values, systems = _complete(matrix, "truth"), matrix.systems
+        values, systems = complete(matrix, "truth"), matrix.systems
     else:
         values, systems = named
     return values[..., _order(systems, X.systems)]
