@@ -81,12 +81,12 @@ def fit_curve(
     choice("scale", scale, SCALES)
     n, e, n_missing = _observations(n_topics, accuracy, scale)
     if model == "logit":
-        _enough(n, model)
+        _enough(n)
         params, cov, dispersion = _binomial(np.log(n), e)
         return AccuracyCurve(model, scale, params, cov, dispersion, n.size, n_missing)
     kept = e > 0.0
     n_zero = int(e.size - kept.sum())
-    _enough(n[kept], model, n_zero)
+    _enough(n[kept], n_zero)
     params, cov, dispersion = _least_squares(axis(model, n[kept]), np.log(e[kept]))
     return AccuracyCurve(model, scale, params, cov, dispersion, int(kept.sum()), n_missing, n_zero)
 
@@ -121,14 +121,14 @@ def _observations(
     return n, e, int(known.size - known.sum())
 
 
-def _enough(n: FloatArray, model: str, n_zero: int = 0) -> None:
+def _enough(n: FloatArray, n_zero: int = 0) -> None:
     """Refuse what no line can be drawn through."""
     sizes = np.unique(n).size
     if sizes >= 2 and n.size >= 3:
         return
     left_out = f" ({n_zero} without any error left out)" if n_zero else ""
     raise EstimationError(
-        f"{model} needs three observations or more, at two numbers of topics or more; there are "
+        "a curve needs three observations or more, at two numbers of topics or more; there are "
         f"{n.size} at {sizes}{left_out}"
     )
 

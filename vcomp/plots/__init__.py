@@ -11,6 +11,7 @@ from vcomp.plots.coefficients import dstudy
 from vcomp.plots.comparison import measure_curves, measures
 from vcomp.plots.cut_scores import cut_scores
 from vcomp.plots.dots import components
+from vcomp.plots.extrapolation import accuracy_curves
 from vcomp.plots.frontier import frontier
 from vcomp.plots.histogram import replicates
 from vcomp.plots.items import items
@@ -18,6 +19,7 @@ from vcomp.plots.subsampling import subsets
 from vcomp.plots.zeta import profile
 
 __all__ = [
+    "accuracy_curves",
     "components",
     "cut_scores",
     "dstudy",

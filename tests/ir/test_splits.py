@@ -1,0 +1,152 @@
+"""Halves of topics: sizes and trials as published, disjoint, reproducible, right means."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from vcomp.exceptions import DataError
+from vcomp.ir import as_score_matrix
+from vcomp.ir.measures import MeanMeasure, TopicMeasure, get
+from vcomp.ir.splits import Halves, draw_halves, observer, published_sizes, published_trials
+
+
+@pytest.mark.parametrize("name", ["adhoc3", "genomics2004_drop25"])
+def test_observations_of_the_published_code(name, reference, shared_data):
+    """τ and τ_AP of R for the very splits that are stored."""
+    stored = reference(f"irj2015_splithalf_{name}")
+    values = stored["values"]
+    scores = as_score_matrix(pd.read_csv(shared_data(f"{stored['dataset']}.csv")))
+    scores = scores.drop_worst(stored["drop_fraction"])
+    n = np.array(values["observations"]["x"])
+    observe = observer(scores.scores, [get("tau"), get("tau_ap", ties="first")])
+    found = np.empty((2, n.size))
+    for size in np.unique(n):
+        rows = np.flatnonzero(n == size)
+        found[:, rows] = observe(
+            Halves.of(*(
+                np.array([values["splits"][key][row] for row in rows]) - 1
+                for key in ("estimate_topics", "truth_topics")
+            ))
+        )  # fmt: skip
+    # Where two systems have the same mean, R sees it or not by the last bit of a sum.
+    untied = ~np.array(values["observations"]["has_tied_system_means"])
+    for measure, row in zip(("tau", "tauAP"), found, strict=True):
+        in_r = np.array(values["observations"][measure])
+        np.testing.assert_allclose(row[untied], in_r[untied], rtol=0, atol=1e-12)
+        exact = values["observations_exact_ties"][measure]
+        np.testing.assert_allclose(row, exact, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["adhoc3", "enterprise2006", "genomics2004", "web2010ap", "genomics2004_drop25"]
+)
+def test_sizes_and_trials_are_the_published_ones(name, reference):
+    values = reference(f"irj2015_splithalf_{name}")["values"]
+    n_topics = reference(f"irj2015_{name}")["values"]["n_topics"]
+    assert published_sizes(n_topics) == values["subset_sizes"]
+    assert published_trials(len(values["subset_sizes"])) == values["trials_per_size"]
+
+
+def test_sizes_of_the_paper():
+    """Urbano (2016, sec. 4.1): 10 topics make 400 observations, 100 topics 1000."""
+    assert published_sizes(10) == [2, 3, 4, 5]
+    assert published_trials(4) == 100
+    assert published_sizes(100)[:2] == [3, 6]
+    assert published_sizes(100)[-2:] == [48, 50]
+    assert published_trials(20) == 50
+    assert published_trials(3000) == 1
+
+
+@given(st.integers(4, 2000))
+def test_sizes_rise_to_half_of_the_topics(n_topics):
+    sizes = published_sizes(n_topics)
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == n_topics // 2
+    assert sizes[0] >= 2
+    assert len(sizes) == min(20, n_topics // 2 - 1)
+
+
+@given(st.integers(4, 60), st.integers(1, 30), st.integers(0, 2**32), st.data())
+def test_halves_are_disjoint_and_more_of_them_begin_alike(n_topics, trials, seed, data):
+    size = data.draw(st.integers(2, n_topics // 2))
+    halves = draw_halves(n_topics, size, trials, seed)
+    both = np.hstack([halves.collection, halves.truth])
+    assert both.shape == (trials, 2 * size)
+    assert all(len(set(row)) == 2 * size for row in both.tolist())
+    assert both.min() >= 0
+    assert both.max() < n_topics
+    more = draw_halves(n_topics, size, trials + 7, seed)
+    np.testing.assert_array_equal(more.collection[:trials], halves.collection)
+    np.testing.assert_array_equal(more.truth[:trials], halves.truth)
+
+
+def test_all_halves_are_equally_likely():
+    halves = draw_halves(5, 2, 30_000, seed=3)
+    pairs = list(itertools.permutations(range(5), 2))
+    kinds = [
+        (*sorted(a), *sorted(b)) for a, b in zip(halves.collection, halves.truth, strict=True)
+    ]
+    known = {(*sorted(a), *sorted(b)) for a in pairs for b in pairs if not set(a) & set(b)}
+    counts = pd.Series(kinds).value_counts()
+    assert set(counts.index) == known
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_seeds_and_sizes_have_streams_of_their_own():
+    one, other = draw_halves(20, 8, 5, 1), draw_halves(20, 8, 5, 2)
+    assert not np.array_equal(one.collection, other.collection)
+    assert not np.array_equal(one.collection[:, :4], draw_halves(20, 4, 5, 1).collection)
+
+
+class Spy(MeanMeasure):
+    """Keeps what it is given."""
+
+    __slots__ = ("seen",)
+    name, symbol = "spy", "spy"
+
+    def actual_of_means(self, means, true_means):
+        self.seen = means, true_means
+        return means[:, 0]
+
+
+class Order(TopicMeasure):
+    """Tells whether topics stand in the order in which they were drawn."""
+
+    name, symbol = "order", "order"
+
+    def actual_of_scores(self, X, Y):
+        return X[0, 0] + 100.0 * Y[-1, 1]
+
+
+def test_measures_get_the_means_and_scores_of_the_halves():
+    X = np.random.default_rng(2).normal(size=(11, 4)) + 1e3
+    halves = draw_halves(11, 5, 9, 0)
+    spy = Spy()
+    values = observer(X, [spy, Order()])(halves)
+    for k in range(9):
+        one, other = X[halves.collection[k]], X[halves.truth[k]]
+        np.testing.assert_allclose(spy.seen[0][k], one.mean(axis=0), rtol=1e-14)
+        np.testing.assert_allclose(spy.seen[1][k], other.mean(axis=0), rtol=1e-14)
+        assert values[0, k] == spy.seen[0][k, 0]
+        assert values[1, k] == one[0, 0] + 100.0 * other[-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("collection", "truth", "message"),
+    [
+        ([0, 1], [2, 3], "two tables of places"),
+        ([[0.0, 1.0]], [[2.0, 3.0]], "two tables of places"),
+        ([[0, 1]], [[2, 3, 4]], r"\(1, 2\) and \(1, 3\)"),
+        ([[0, 1], [0, 1]], [[2, 3], [1, 2]], "twice in the pair of halves 1"),
+    ],
+)
+def test_halves_that_are_none(collection, truth, message):
+    with pytest.raises(DataError, match=message):
+        Halves.of(collection, truth)

@@ -1,0 +1,196 @@
+"""The accuracy of larger tests, extrapolated from halves of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha
+from vcomp.ir.curve import MODELS, Model, choice
+from vcomp.ir.measures import Measure, get
+from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.split_half_result import SplitHalfStudy, fitted
+from vcomp.ir.splits import (
+    FEWEST,
+    Halves,
+    draw_halves,
+    observer,
+    published_sizes,
+    published_trials,
+)
+from vcomp.resampling.run import run
+from vcomp.resampling.streams import check_count, seed_from
+
+__all__ = ["split_half"]
+
+_BLOCK = 50
+"""Splits that are measured together. The number of workers must not change what is multiplied."""
+
+
+def split_half(
+    scores: ScoresLike,
+    measures: str | Measure | Iterable[str | Measure] = ("tau", "tau_ap"),
+    n_topics: float | Iterable[float] | None = None,
+    *,
+    sizes: int | Iterable[int] | None = None,
+    trials: int | None = None,
+    models: str | Iterable[str] = MODELS,
+    drop_worst: float = 0.0,
+    alpha: float = 0.05,
+    rng: int | np.random.Generator | None = None,
+    workers: int = 1,
+    progress: bool | None = None,
+) -> SplitHalfStudy:
+    """Extrapolate the accuracy of tests of any size from halves of a collection.
+
+    Two disjoint sets of n topics are drawn at random. One stands for a test of n topics, and the
+    mean scores over the other are taken for the truth. How well the one agrees with the other,
+    over many draws of several sizes, is drawn out to larger tests by curves: the generic estimator
+    of Urbano (2016, sec. 4.1), which serves any measure of accuracy.
+
+    Parameters
+    ----------
+    scores : topic × system matrix, **a row a topic and a column a system**, none of them missing;
+        see :func:`vcomp.ir.as_score_matrix`
+    measures : names of :func:`vcomp.ir.measures.available`, or measures with options of their own
+        such as ``vcomp.ir.measures.get("tau", ties="a")``
+    n_topics : sizes of the tests whose accuracy is wanted; that of the collection if None
+    sizes : topics of the halves, from 2 to half of those there are. If None as published: at most
+        20 equidistant ones
+    trials : pairs of halves of each size. If None as published: at most 100, and 1000 in all
+    models : curves to fit, of ``"exp1"``, ``"exp2"`` and ``"logit"``; see
+        :class:`vcomp.ir.AccuracyCurve`
+    drop_worst : share of the systems to leave out, the worst by mean score; see
+        :meth:`ScoreMatrix.drop_worst`
+    alpha : one less the confidence of the intervals
+    rng : seed, or a generator that one is drawn from once; 0 if not given
+    workers : threads; the numbers are the same for any number of them
+    progress : whether to show a bar; None for one where stderr is a terminal
+
+    Returns
+    -------
+    SplitHalfStudy
+        with ``table``, the expected accuracies; ``fits``, the curves; ``frame``, the observations;
+        ``predict()`` for further sizes, ``summary()`` and ``plot()``
+
+    Raises
+    ------
+    DataError
+        If the scores cannot be read, one of them is missing, or there are fewer than four topics.
+    EstimationError
+        If a size of halves, `trials` or `workers` is not a whole number that can be.
+    PlanError
+        If a measure or model is unknown, or `n_topics` or `alpha` is out of range.
+
+    Warns
+    -----
+    VcompWarning
+        If some curve cannot be fitted, as to halves of one size; its predictions are nan.
+
+    Notes
+    -----
+    **Extrapolations are biased**, and the three models disagree (Urbano, 2016, sec. 6 to 8):
+    halves are compared with halves, whose means are not the true ones. For τ and τ_AP the
+    estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are better.
+
+    References
+    ----------
+    Urbano, J. (2016). Test collection reliability: a study of the effects of sample size and
+    statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Section 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vcomp.ir import split_half
+    >>> rng = np.random.default_rng(1)
+    >>> scores = rng.normal(size=(30, 8)) + np.arange(8) / 4
+    >>> study = split_half(scores, "tau", [30, 60], rng=1)
+    >>> study
+    <SplitHalfStudy: tau of 71 splits of each of 14 sizes, from 2 to 15 topics>
+    >>> study.table.query("model == 'logit'")[["n", "estimate"]].round(2)
+        n  estimate
+    4  30      0.83
+    5  60      0.88
+    """
+    matrix = as_score_matrix(scores).drop_worst(drop_worst)
+    X = complete(matrix, "scores")
+    taken = _measures(measures)
+    curves = _models(models)
+    asked = check_sizes(len(X) if n_topics is None else n_topics)
+    check_alpha(alpha)
+    halves_of = _sizes(sizes, len(X))
+    trials = published_trials(len(halves_of)) if trials is None else check_count(trials, "trials")
+    seed, workers = seed_from(rng), check_count(workers, "workers")
+    halves = tuple(draw_halves(len(X), n, trials, seed) for n in halves_of)
+    observed = _observed(X, taken, halves, workers, progress)
+    return fitted(matrix, taken, halves, observed, curves, asked, alpha)
+
+
+def _observed(
+    X: FloatArray,
+    measures: Sequence[Measure],
+    halves: Sequence[Halves],
+    workers: int,
+    progress: bool | None,
+) -> FloatArray:
+    """Return the accuracies of all halves, (measures, sizes, trials)."""
+    trials = len(halves[0])
+    blocks = [(k, start) for k in range(len(halves)) for start in range(0, trials, _BLOCK)]
+
+    def make() -> Any:
+        observe = observer(X, measures)
+
+        def work(number: int) -> FloatArray:
+            k, start = blocks[number]
+            some = slice(start, start + _BLOCK)
+            return observe(Halves(halves[k].collection[some], halves[k].truth[some]))
+
+        return work
+
+    done = run(make, range(len(blocks)), workers=workers, progress=progress, label="halves")
+    values = np.concatenate([done[b] for b in range(len(blocks))], axis=1)
+    return values.reshape(len(measures), len(halves), trials)
+
+
+def _measures(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
+    names = [given] if isinstance(given, str | Measure) else list(given)
+    if not names:
+        raise PlanError("no measure is given")
+    return tuple(dict.fromkeys(get(name) for name in names))
+
+
+def _models(given: str | Iterable[str]) -> tuple[Model, ...]:
+    names = [given] if isinstance(given, str) else list(given)
+    if not names:
+        raise PlanError(f"no model is given; there are {', '.join(map(repr, MODELS))}")
+    for name in names:
+        choice("a model", name, MODELS)
+    return tuple(model for model in MODELS if model in names)
+
+
+def _sizes(given: int | Iterable[int] | None, n_topics: int) -> list[int]:
+    """Return the sizes of halves, in order."""
+    most = n_topics // 2
+    if most < FEWEST:
+        raise DataError(
+            f"two halves of at least {FEWEST} topics each need {2 * FEWEST} topics; there are "
+            f"{n_topics}"
+        )
+    if given is None:
+        return published_sizes(n_topics)
+    numbers = list(given) if isinstance(given, Iterable) else [given]
+    if not numbers:
+        raise EstimationError("no size of halves is given: sizes is empty")
+    for n in numbers:
+        if not isinstance(n, Integral) or isinstance(n, bool) or not FEWEST <= n <= most:
+            raise EstimationError(
+                f"halves of {n_topics} topics have a whole number of topics from {FEWEST} to "
+                f"{most}, not {n!r}"
+            )
+    return sorted({int(n) for n in numbers})

@@ -1,0 +1,309 @@
+"""What halves of a collection say of larger tests: observations, curves, predictions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import (
+    EstimationError,
+    PlanError,
+    VcompError,
+    check_alpha,
+    did_you_mean,
+    warn,
+)
+from vcomp.ir.curve import AccuracyCurve, Model, Scale, whole
+from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.measures import Measure
+from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.scores import ScoreMatrix
+from vcomp.ir.splits import Halves
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SplitHalfStudy", "fitted"]
+
+_COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SplitHalfStudy:
+    """Accuracies of halves of a collection, and curves that draw them out to larger tests.
+
+    Attributes
+    ----------
+    measures : what was measured, by the name that frames have for it
+    halves : for each size the pairs of halves that were drawn
+    values : (measures, sizes, trials) accuracies of halves; nan where a measure is not defined
+    models : curves that were fitted
+    curves : of a measure and a model; those that could not be fitted are not there
+    problems : why they could not
+    n_topics, n_systems : of the collection
+    asked : (m,) sizes of tests in :attr:`table`
+    alpha : one less the confidence of the intervals
+
+    Examples
+    --------
+    >>> from vcomp.ir import split_half
+    >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+    >>> study = split_half(scores, "tau", [30, 60], rng=1)
+    >>> study.curves["tau", "exp1"].params.round(2)
+    array([-0.89, -0.47])
+    """
+
+    measures: Mapping[str, Measure]
+    halves: tuple[Halves, ...]
+    values: FloatArray
+    models: tuple[Model, ...]
+    curves: Mapping[tuple[str, Model], AccuracyCurve]
+    problems: Mapping[tuple[str, Model], str]
+    n_topics: int
+    n_systems: int
+    asked: FloatArray
+    alpha: float = 0.05
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of topics of the halves."""
+        return tuple(half.n_topics for half in self.halves)
+
+    @property
+    def trials(self) -> int:
+        """Pairs of halves of each size."""
+        return len(self.halves[0])
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The observations: a row a pair of halves, with ``n``, ``trial`` and every measure."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {
+            "n": np.repeat(self.sizes, self.trials),
+            "trial": np.tile(np.arange(self.trials), len(self.sizes)),
+        }
+        flat = self.values.reshape(len(self.measures), -1)
+        return pd.DataFrame(columns | dict(zip(self.measures, flat, strict=True)))
+
+    @property
+    def fits(self) -> pd.DataFrame:
+        """A row a curve: ``measure``, ``model``, ``scale``, its parameters ``a`` and ``b``.
+
+        Then their standard errors ``bse_a`` and ``bse_b``, the ``dispersion``, ``nobs``
+        observations, ``n_missing`` that were not defined and ``n_zero`` without error that were
+        left out. Curves that could not be fitted are not there; :attr:`problems` says why.
+        """
+        import pandas as pd
+
+        rows = []
+        for (measure, model), curve in self.curves.items():
+            a, b = curve.params
+            bse_a, bse_b = np.sqrt(np.diag(curve.cov_params))
+            rows.append((measure, model, curve.scale, a, b, bse_a, bse_b, curve.dispersion,
+                         curve.nobs, curve.n_missing, curve.n_zero))  # fmt: skip
+        return pd.DataFrame(
+            rows,
+            columns=["measure", "model", "scale", "a", "b", "bse_a", "bse_b", "dispersion", "nobs",
+                     "n_missing", "n_zero"],
+        )  # fmt: skip
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Expected accuracies of tests of the sizes that were asked for; see :meth:`predict`."""
+        return self.predict(self.asked)
+
+    def predict(
+        self, n_topics: float | Iterable[float], *, alpha: float | None = None
+    ) -> pd.DataFrame:
+        """Return the expected accuracies of tests of other sizes.
+
+        Parameters
+        ----------
+        n_topics : one or more numbers of topics
+        alpha : one less the confidence of the intervals; as it was given if None
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a measure, model and number of topics, with the columns ``measure``, ``model``,
+            ``n``, ``estimate``, ``low`` and ``high``, ``obs_low`` and ``obs_high``: see
+            :meth:`AccuracyCurve.predict` for what these intervals hold, and what they do not. nan
+            where there is no curve; :attr:`problems` says why.
+
+        Raises
+        ------
+        PlanError
+            If `n_topics` is not positive, or `alpha` not between 0 and 1.
+        """
+        import pandas as pd
+
+        n = check_sizes(n_topics)
+        level = self.alpha if alpha is None else alpha
+        check_alpha(level)
+        parts = []
+        for measure in self.measures:
+            for model in self.models:
+                curve = self.curves.get((measure, model))
+                if curve is None:
+                    part = pd.DataFrame({"n": whole(n)} | dict.fromkeys(_COLUMNS, np.nan))
+                else:
+                    part = curve.predict(n, alpha=level)
+                part.insert(0, "measure", measure)
+                part.insert(1, "model", model)
+                parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+    def summary(self) -> Any:
+        """Return a printable summary: expected accuracies by each model, and how far they go.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        from vcomp.ir.split_half_summary import summary
+
+        return summary(self)
+
+    def plot(self, measure: str | None = None, *, ax: Any | None = None) -> Any:
+        """Draw the accuracies of halves and the curves through them, out to the largest test.
+
+        Parameters
+        ----------
+        measure : one of :attr:`measures`; the first if None
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            If there is no such measure.
+        VcompError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from vcomp.ir import split_half
+        >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+        >>> ax = split_half(scores, "tau").plot(ax=Figure().subplots())
+        >>> [line.get_label() for line in ax.get_legend().get_lines()]
+        ['exp1', 'exp2', 'logit']
+        """
+        from vcomp import plots
+
+        name = next(iter(self.measures)) if measure is None else measure
+        if name not in self.measures:
+            raise PlanError(
+                f"{name!r} was not measured{did_you_mean(name, self.measures)}; there are "
+                f"{', '.join(map(repr, self.measures))}"
+            )
+        largest = max(float(self.asked.max()), float(self.sizes[-1]))
+        grid = np.geomspace(self.sizes[0], largest, 200)
+        curves = self.predict(grid)
+        return plots.accuracy_curves(
+            self.frame[["n", name]].rename(columns={name: "accuracy"}),
+            curves[curves["measure"] == name].dropna(subset=["estimate"]),
+            label=self.measures[name].symbol,
+            alpha=self.alpha,
+            ax=ax,
+        )
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        n = self.sizes
+        sizes = (
+            f"{n[0]} topics"
+            if len(n) == 1
+            else f"each of {len(n)} sizes, from {n[0]} to {n[-1]} topics"
+        )
+        return f"<SplitHalfStudy: {', '.join(self.measures)} of {self.trials:,} splits of {sizes}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def fitted(
+    matrix: ScoreMatrix,
+    measures: Sequence[Measure],
+    halves: tuple[Halves, ...],
+    values: FloatArray,
+    models: tuple[Model, ...],
+    asked: FloatArray,
+    alpha: float,
+) -> SplitHalfStudy:
+    """Return the study with curves fitted to what was observed.
+
+    Parameters
+    ----------
+    matrix : the collection
+    measures, halves : what was measured, and of what
+    values : (measures, sizes, trials) what it gave
+    models : curves to fit
+    asked : (m,) sizes of tests
+    alpha : one less the confidence of the intervals
+
+    Warns
+    -----
+    VcompWarning
+        If a curve cannot be fitted.
+    """
+    named = _named(measures)
+    n = np.repeat([half.n_topics for half in halves], values.shape[2])
+    curves: dict[tuple[str, Model], AccuracyCurve] = {}
+    problems: dict[tuple[str, Model], str] = {}
+    for (name, measure), observed in zip(named.items(), values, strict=True):
+        for model in models:
+            try:
+                scale = _scale(measure)
+                curves[name, model] = fit_curve(n, observed.ravel(), model, scale=scale)
+            except VcompError as error:
+                problems[name, model] = str(error)
+    for name in dict.fromkeys(name for name, _ in problems):
+        by_model = {model: problems[name, model] for model in models if (name, model) in problems}
+        warn(f"{name} is not extrapolated by {', '.join(by_model)}: {_joined(by_model)}")
+    return SplitHalfStudy(
+        named, halves, values, models, curves, problems, matrix.n_topics, matrix.n_systems, asked,
+        alpha,
+    )  # fmt: skip
+
+
+def _joined(reasons: Mapping[Model, str]) -> str:
+    return "; ".join(dict.fromkeys(reasons.values()))
+
+
+def _named(measures: Sequence[Measure]) -> dict[str, Measure]:
+    """Return measures by name; by name and options where one is there with several."""
+    names = Counter(measure.name for measure in measures)
+    return {m.name if names[m.name] == 1 else repr(m): m for m in measures}
+
+
+def _scale(measure: Measure) -> Scale:
+    """Return the scale on which curves of a measure are fitted.
+
+    Raises
+    ------
+    EstimationError
+        If its values are not between two bounds that curves know.
+    """
+    low, high = measure.limits
+    if (low, high) == (-1.0, 1.0) and measure.larger_is_better:
+        return "correlation"
+    if low == 0.0 and not measure.larger_is_better:
+        return "error"
+    if (low, high) == (0.0, 1.0):
+        return "share"
+    raise EstimationError(
+        f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
+        f"{low:g} to {high:g}"
+    )
