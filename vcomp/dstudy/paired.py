@@ -14,7 +14,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
 
-__all__ = ["PairedDifferences"]
+__all__ = ["PairedDifferences", "difference_variances"]
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """A difference this small, relative to the largest score, is made by rounding alone."""
@@ -221,6 +221,25 @@ def _centred(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     Z = X - np.nanmean(X, axis=1, keepdims=True)
     effects = np.nanmean(Z, axis=0)
     return Z - effects, effects
+
+
+def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
+    """Return the variance of X_i - X_j over topics for each of `pairs`, of complete scores.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    pairs : the systems i and j of each pair
+
+    Returns
+    -------
+    (n_pairs,) array
+        Exactly zero where the difference does not vary but for rounding.
+    """
+    variances, doubtful = _complete(X, pairs)
+    variances[doubtful] = _direct_variances(X, pairs[0][doubtful], pairs[1][doubtful])
+    variances[variances <= (_ROUNDING * np.abs(X).max()) ** 2] = 0.0
+    return variances
 
 
 def _direct_variances(X: FloatArray, i: LongArray, j: LongArray) -> FloatArray:

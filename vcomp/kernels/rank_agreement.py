@@ -34,7 +34,7 @@ def pair_agreement(
     for row in range(m):
         x, y = means[row], truth[row]
         ex, ey = tolerances[row], truth_tolerances[row]
-        score, untied_x, untied_y = 0, 0, 0
+        score = untied_x = untied_y = np.int64(0)
         for i in range(k):
             xi, yi = x[i], y[i]
             for j in range(i):
@@ -71,7 +71,7 @@ def above_in_both(
         ex, ey = tolerances[row], truth_tolerances[row]
         for i in range(k):
             xi, yi = x[i], y[i]
-            above, tied, both, half = 0, 0, 0, 0
+            above = tied = both = half = np.int64(0)
             for j in range(k):
                 dx, dy = x[j] - xi, y[j] - yi
                 better = np.int64(dy > ey)
@@ -102,7 +102,7 @@ def ordinal_ranks(means: FloatArray, tolerances: FloatArray) -> FloatArray:
     for row in range(m):
         x, tolerance = means[row], tolerances[row]
         for i in range(k):
-            above = 1
+            above = np.int64(1)
             for j in range(k):
                 d = x[j] - x[i]
                 above += np.int64(d > tolerance) + np.int64(j < i) * np.int64(abs(d) <= tolerance)

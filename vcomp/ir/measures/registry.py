@@ -7,12 +7,41 @@ from typing import Any
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.measures.base import Measure
+from vcomp.ir.measures.d_rank import RankDistance
+from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
+from vcomp.ir.measures.f_test import FTest
+from vcomp.ir.measures.major_conflicts import MajorConflicts
+from vcomp.ir.measures.minor_conflicts import MinorConflicts
+from vcomp.ir.measures.p_value import AveragePValue
+from vcomp.ir.measures.phi import DependabilityIndex
+from vcomp.ir.measures.power_ratio import PowerRatio
+from vcomp.ir.measures.rmse import RMSE
+from vcomp.ir.measures.sensitivity import AbsoluteSensitivity, RelativeSensitivity
+from vcomp.ir.measures.swap_rate import SwapRate
 from vcomp.ir.measures.tau import Tau
 from vcomp.ir.measures.tau_ap import TauAP
 
 __all__ = ["MEASURES", "available", "get"]
 
-MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (Tau, TauAP)}
+MEASURES: dict[str, type[Measure]] = {
+    kind.name: kind
+    for kind in (
+        Tau,
+        TauAP,
+        AbsoluteSensitivity,
+        RelativeSensitivity,
+        PowerRatio,
+        MinorConflicts,
+        MajorConflicts,
+        RMSE,
+        SwapRate,
+        AveragePValue,
+        GeneralizabilityCoefficient,
+        DependabilityIndex,
+        FTest,
+        RankDistance,
+    )
+}
 
 
 def available() -> list[str]:
