@@ -56,6 +56,23 @@ class Layout:
         counts = np.bincount(groups).astype(float)
         return float((np.bincount(owner, counts**2) / n**2).mean())
 
+    def most_levels(self, facet: str, above: Iterable[str]) -> int:
+        """Return the most levels that a facet has for one object, within a level of others.
+
+        Parameters
+        ----------
+        facet : whose levels are counted; replicates have no levels of their own
+        above : the facets that it is nested in
+        """
+        if facet not in self.codes:
+            return 0
+        outer = self.objects
+        for name in above:
+            if name in self.codes:
+                outer = _combined(outer, self.codes[name])
+        levels = np.unique(np.column_stack([outer, self.codes[facet]]), axis=0)
+        return int(np.bincount(levels[:, 0]).max())
+
 
 def read_layouts(given: Any, design: Design, objects: frozenset[str]) -> dict[str, Layout]:
     """Return the layouts that are given, by name.

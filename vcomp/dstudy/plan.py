@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.components import REPLICATE, VarianceComponents, object_key
 from vcomp.dstudy.layout import Layout, layout_divisors, layout_sizes, read_layouts
 from vcomp.dstudy.sizes import Counts, effective_sizes, grid, read_sizes
+from vcomp.dstudy.unbalanced import inverse_universe, own_inverse_n, own_sizes
 from vcomp.dstudy.universe import (
     Universe,
     check_facets,
@@ -41,6 +43,8 @@ class DStudyPlan:
     universe : to what the scores are generalized
     inverse_n : (m, k) exact 1/n of every component, where the plan is the G-study's own
         unbalanced one or a layout; else None
+    inverse_universe : (m, k) exact 1/N' of every component, where `inverse_n` is given: the share
+        of it that all levels of fixed and finite facets leave in the universe score
     labels : of plans that are layouts, else None
     is_own : whether the plan is the G-study's own
 
@@ -59,11 +63,23 @@ class DStudyPlan:
     objects: frozenset[str]
     universe: Universe = field(default_factory=Universe)
     inverse_n: FloatArray | None = None
+    inverse_universe: FloatArray | None = None
     labels: tuple[str, ...] | None = None
     is_own: bool = False
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+    def alone(self, row: int) -> DStudyPlan:
+        """Return one of the plans, by its number."""
+        exact = self.inverse_universe
+        return replace(
+            self,
+            sizes=self.sizes[[row]],
+            inverse_n=None if self.inverse_n is None else self.inverse_n[[row]],
+            inverse_universe=None if exact is None else exact[[row]],
+            labels=None if self.labels is None else (self.labels[row],),
+        )
 
 
 def gstudy_design(components: VarianceComponents) -> Design:
@@ -144,11 +160,20 @@ def make_plans(
         return _of_layouts(components, d_design, objects, name, facets, space, layouts)
     same = not given and d_design.nested_in == own.nested_in
     exact = components.inverse_n.get(object_key(objects)) if same else None
-    effective = _effective_sizes(components, objects, facets, exact) if exact else {}
+    effective = own_sizes(components, objects, facets, exact) if exact else {}
     sizes = _planned_sizes(components, d_design, objects, facets, given, effective)
-    check_universe(space, facets, sizes)
-    divisors = None if exact is None else np.array([[exact[c] for c in components.names]])
-    return DStudyPlan(name, d_design, facets, sizes, objects, space, divisors, None, same)
+    check_universe(space, _most_levels(components, facets, sizes, given, d_design, same=same))
+    plan = DStudyPlan(name, d_design, facets, sizes, objects, space, is_own=same)
+    if exact is None:
+        return plan
+    own_n = partial(
+        own_inverse_n, components, objects, exact, dict(zip(facets, sizes[0], strict=True))
+    )
+    return replace(
+        plan,
+        inverse_n=np.array([[exact[c] for c in components.names]]),
+        inverse_universe=np.array([inverse_universe(components, plan, 0, own_n)]),
+    )
 
 
 def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) -> str:
@@ -208,6 +233,27 @@ def _planned_sizes(
     return sizes
 
 
+def _most_levels(
+    components: VarianceComponents,
+    facets: tuple[str, ...],
+    sizes: FloatArray,
+    given: Mapping[str, tuple[float | Counts, ...]],
+    design: Design,
+    *,
+    same: bool,
+) -> dict[str, float]:
+    """Return the most levels of each facet in any plan: no effective size, which is smaller."""
+    most = dict(zip(facets, sizes.max(axis=0, initial=0.0).tolist(), strict=True))
+    if same:
+        most |= {f: max(n, components.sizes.get(f, n)) for f, n in most.items()}
+    for facet, values in given.items():
+        counts = [v.counts for v in values if isinstance(v, Counts)]
+        if counts:
+            most[facet] = max(map(max, counts))
+            most[_outer_facet(facet, design)] = max(map(len, counts))
+    return most
+
+
 def _fill_counts(
     sizes: FloatArray,
     facets: tuple[str, ...],
@@ -247,30 +293,6 @@ def _gstudy_size(facet: str, components: VarianceComponents) -> float:
     return size
 
 
-def _effective_sizes(
-    components: VarianceComponents,
-    objects: frozenset[str],
-    facets: tuple[str, ...],
-    inverse: Mapping[str, float],
-) -> dict[str, float]:
-    """Return the exact effective size of each facet in the G-study's own design, where it has one.
-
-    It is the ratio of the effective numbers of two components that differ by the facet alone.
-    """
-    by_facets = dict(zip(components.facets, components.names, strict=True))
-    sizes = {}
-    for facet in facets:
-        above = components.nested_in.get(facet, frozenset())
-        inner = by_facets.get(above | {facet}) or by_facets.get(above | {facet} | objects)
-        outer = by_facets.get(above) or by_facets.get(above | objects)
-        if inner is not None and (outer is not None or not above - objects):
-            effective = (inverse[outer] if outer is not None else 1.0) / inverse[inner]
-            known = components.sizes.get(facet, math.nan)
-            # Of a balanced design the whole number, not one that rounding has moved.
-            sizes[facet] = known if math.isclose(effective, known, rel_tol=1e-9) else effective
-    return sizes
-
-
 def _of_layouts(
     components: VarianceComponents,
     design: Design,
@@ -283,9 +305,21 @@ def _of_layouts(
     effects = [design.closure(f) for f in components.facets]
     divisors = np.array([layout_divisors(x, effects) for x in layouts.values()])
     sizes = np.array([layout_sizes(x, facets, design) for x in layouts.values()])
-    check_universe(space, facets, sizes)
-    labels = tuple(layouts)
-    return DStudyPlan(name, design, facets, sizes, objects, space, divisors, labels)
+    most = {
+        f: max(x.most_levels(f, design.nested_in[f]) for x in layouts.values()) for f in facets
+    }
+    check_universe(space, most)
+    plan = DStudyPlan(name, design, facets, sizes, objects, space, labels=tuple(layouts))
+    return replace(
+        plan,
+        inverse_n=divisors,
+        inverse_universe=np.array(
+            [
+                inverse_universe(components, plan, row, x.inverse_n)
+                for row, x in enumerate(layouts.values())
+            ]
+        ),
+    )
 
 
 # Reading ----------------------------------------------------------------------------------------

@@ -160,10 +160,11 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     """
     made = composition(components, plan)
     inverse = _inverse_sizes(plan, made.divides)
-    sampled = _products(sampling_fractions(plan), made.divides)
-    absolute = inverse * (1.0 - sampled)
+    universe = _inverse_universe(plan, made.divides, inverse)
+    absolute = inverse - universe
+    absolute[absolute < 1e-12 * inverse] = 0.0  # what is left by rounding alone
     _refuse_no_error(components, plan, absolute)
-    return Weights(inverse * sampled * made.has_object, absolute * made.has_object, absolute)
+    return Weights(universe * made.has_object, absolute * made.has_object, absolute)
 
 
 def planned_quantity(w: Weights, name: str) -> Quantities:
@@ -233,6 +234,13 @@ def _inverse_sizes(plan: DStudyPlan, divides: BoolArray) -> FloatArray:
     return _products(1.0 / plan.sizes, divides) if plan.inverse_n is None else plan.inverse_n
 
 
+def _inverse_universe(plan: DStudyPlan, divides: BoolArray, inverse: FloatArray) -> FloatArray:
+    """Return 1/N' of every component in every plan, (m, k)."""
+    if plan.inverse_n is not None and plan.inverse_universe is not None:
+        return plan.inverse_universe
+    return inverse * _products(sampling_fractions(plan), divides)
+
+
 def _products(factors: FloatArray, divides: BoolArray) -> FloatArray:
     """Return for each plan and component the product of the factors of its facets, (m, k)."""
     products = np.ones((len(factors), len(divides)))
@@ -249,6 +257,12 @@ def _refuse_no_error(
         return
     facets = " and ".join(f for f in plan.facets if f != REPLICATE)
     whole = ":".join(f for f in plan.design.facets if f != REPLICATE)
+    if not facets:
+        raise PlanError(
+            f"the object of measurement, {plan.object}, takes all facets, and none is left to "
+            f"generalize over: the error of a score is confounded with {whole} in "
+            f"{components.names[-1]}; leave a facet out of the object"
+        )
     raise PlanError(
         f"with all planned levels of {facets} being the whole universe nothing is left to "
         f"generalize over: the error of a score is confounded with {whole} in "

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE
 from vcomp.dstudy.sizes import positive_size
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.notation import Design
 
-__all__ = ["Universe", "check_facets", "check_universe", "read_object", "read_universe"]
+__all__ = [
+    "Universe",
+    "check_columns",
+    "check_facets",
+    "check_universe",
+    "read_object",
+    "read_universe",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +134,13 @@ def read_universe(
     return Universe(frozenset(held), finite, frozenset(inside))
 
 
-def check_universe(space: Universe, facets: Sequence[str], sizes: FloatArray) -> None:
+def check_universe(space: Universe, most: Mapping[str, float]) -> None:
     """Refuse plans with more levels than there are.
 
     Parameters
     ----------
     space : of generalization
-    facets : F of them
-    sizes : (m, F) planned
+    most : the most levels of each facet that any plan has
 
     Raises
     ------
@@ -143,10 +148,9 @@ def check_universe(space: Universe, facets: Sequence[str], sizes: FloatArray) ->
         If a finite universe is smaller than what is planned.
     """
     for facet, size in space.sizes.items():
-        largest = float(sizes[:, list(facets).index(facet)].max())
-        if largest > size * (1.0 + 1e-9):
+        if most[facet] > size * (1.0 + 1e-9):
             raise PlanError(
-                f"{largest:g} levels of {facet!r} cannot be drawn from a universe of {size:g}"
+                f"{most[facet]:g} levels of {facet!r} cannot be drawn from a universe of {size:g}"
             )
 
 
@@ -160,6 +164,27 @@ def check_facets(names: Iterable[str], known: Sequence[str]) -> None:
         if len(parts) > 1 and all(p in known for p in parts):
             hint = f" (with spaces around x: {' x '.join(parts)!r})"
         raise PlanError(f"unknown facet {name!r}{hint}; the G-study has {', '.join(known)}")
+
+
+def check_columns(columns: Iterable[str], facets: Sequence[str]) -> None:
+    """Refuse facets that have the name of a column of the table that their sizes stand in.
+
+    Parameters
+    ----------
+    columns : of the table
+    facets : of the D-study
+
+    Raises
+    ------
+    PlanError
+        Naming the facet.
+    """
+    for name in columns:
+        if name in facets:
+            raise PlanError(
+                f"the table has a column {name!r} of its own, and so no place for the sizes of "
+                f"the facet {name!r}; give the facet another name in the G-study"
+            )
 
 
 def listed_facets(what: str, given: str | Sequence[str]) -> list[str]:

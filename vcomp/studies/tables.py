@@ -83,11 +83,7 @@ def requirements(study: DStudy, target: float, facet: str, coefficient: str) -> 
     for row in range(len(plan)):
         held = tuple(plan.sizes[row, others].tolist())
         if held not in known:
-            chosen = plan.sizes[[row]]
-            inverse = None if plan.inverse_n is None else plan.inverse_n[[row]]
-            labels = None if plan.labels is None else (plan.labels[row],)
-            alone = replace(plan, sizes=chosen, inverse_n=inverse, labels=labels)
-            known[held] = replace(study, plan=alone).required(target, coefficient, facet)
+            known[held] = replace(study, plan=plan.alone(row)).required(target, coefficient, facet)
         found.append(known[held])
     return found
 

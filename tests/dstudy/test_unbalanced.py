@@ -1,0 +1,116 @@
+"""Universes of plans whose levels do not weigh the same, against the model written out."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.dstudy import Counts, from_components, parse_design
+from vcomp.exceptions import PlanError
+
+NAMES = ("p", "i", "a", "p:i", "p:a", "i:a", "Residual")
+
+
+def written_out(values, design, cells, fixed, universe):
+    """Return universe-score, relative and absolute error variance of one layout of i and a.
+
+    The score is the mean over the cells. The universe score is the mean over all levels of finite
+    facets, over those of fixed ones with the weights of the layout, and nothing else.
+    """
+    totals = np.zeros(3)
+    for name, variance in values.items():
+        facets = frozenset("pia") if name == "Residual" else frozenset(name.split(":"))
+        inner = [f for f in "ia" if f in design.closure(facets)]
+        has_object = "p" in design.closure(facets)
+        score, whole = defaultdict(float), defaultdict(float)
+        for cell in cells:
+            score[tuple(cell[f] for f in inner)] += 1 / len(cells)
+        if all(f in fixed or f in universe for f in inner):
+            for levels, weight in score.items():
+                ranges = [
+                    [n] if f in fixed else range(universe[f])
+                    for f, n in zip(inner, levels, strict=True)
+                ]
+                every = list(itertools.product(*ranges))
+                for one in every:
+                    whole[one] += weight / len(every)
+        error = sum((score[k] - whole[k]) ** 2 for k in {*score, *whole})
+        share = sum(w**2 for w in whole.values())
+        totals += variance * np.array([share * has_object, error * has_object, error])
+    return totals
+
+
+UNIVERSES = [
+    ((), {"i": 5, "a": 4}),
+    (("i",), {"a": 6}),
+    ((), {"i": 9}),
+    (("i",), {}),
+    (("a",), {"i": 5}),
+]
+# A fixed facet within a finite one has no weights in levels that are not planned.
+DESIGNS = [(d, *u) for d in ("p x i x a", "(i x a):p") for u in UNIVERSES]
+DESIGNS += [("p x (a:i)", *u) for u in UNIVERSES[:-1]]
+
+
+@pytest.mark.parametrize(("design", "fixed", "universe"), DESIGNS)
+def test_layouts_of_finite_and_fixed_facets(design, fixed, universe):
+    draw = random.Random(7)
+    everything = list(itertools.product(range(4), range(4)))
+    for n in (3, 5, 7, 8):
+        cells = [{"i": i, "a": a} for i, a in draw.sample(everything, n)]
+        values = {name: draw.random() for name in NAMES}
+        study = from_components(values).dstudy(
+            design, object="p", fixed=fixed, universe=universe, layout=pd.DataFrame(cells)
+        )
+        row = study.table.loc["layout", ["universe_var", "rel_err_var", "abs_err_var"]]
+        expected = written_out(values, parse_design(design), cells, fixed, universe)
+        np.testing.assert_allclose(row, expected, rtol=1e-12)
+
+
+def test_the_gstudys_own_rows_have_the_universe_of_their_layout():
+    draw = np.random.default_rng(3)
+    cells = [(p, i, a) for p in range(6) for i in range(5) for a in range(3)]
+    cells = [cells[k] for k in draw.permutation(len(cells))[:70]]
+    data = pd.DataFrame(cells, columns=["p", "i", "a"])
+    data["score"] = draw.normal(size=70) + draw.normal(size=6)[data["p"]]
+    res = vcomp.gstudy(data, "p x i x a", "score", method="anova")
+    columns = ["universe_var", "rel_err_var", "abs_err_var"]
+    for options in ({"universe": {"i": 6, "a": 4}}, {"universe": {"i": 6}, "fixed": "a"}):
+        own = res.dstudy(object="p", **options).table[columns]
+        layout = res.dstudy(object="p", layout=data, **options).table[columns]
+        np.testing.assert_allclose(own.to_numpy(), layout.to_numpy(), rtol=1e-12)
+
+
+HEADINGS = from_components({"p": 0.5, "h": 0.1, "i:h": 0.3, "p:h": 0.2, "Residual": 1.0})
+CROSSED = from_components(dict.fromkeys(NAMES, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        (
+            lambda: CROSSED.dstudy(
+                object="p", universe={"i": 4},
+                layout={"i": [1, 1, 1, 1, 2, 3, 4, 5], "a": [1, 2, 3, 4, 1, 1, 1, 1]},
+            ),
+            "5 levels of 'i' cannot be drawn from a universe of 4",
+        ),
+        (
+            lambda: HEADINGS.dstudy(i=Counts([1, 1, 1, 7]), universe={"i": 6}),
+            "7 levels of 'i' cannot be drawn from a universe of 6",
+        ),
+        (
+            lambda: HEADINGS.dstudy(i=Counts([1, 1, 1, 7]), universe={"h": 3}),
+            "4 levels of 'h' cannot be drawn from a universe of 3",
+        ),
+    ],
+)  # fmt: skip
+def test_it_is_levels_that_a_universe_has_to_hold_not_effective_sizes(study, message):
+    with pytest.raises(PlanError, match=message):
+        study()
