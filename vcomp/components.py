@@ -109,8 +109,9 @@ class VarianceComponents:
     sizes : for each facet the number of levels in the G-study *within* the facets that it is
         nested in, a harmonic mean where that differs from group to group. Empty when not known
     inverse_n : for each possible object of measurement (see :func:`object_key`) and each
-        component, the exact divisor of the G-study's own design as 1/n: the mean over the levels of the object of Σ n²/(Σ n)² over
-        the groups of the component (Brennan 2001, eq. 7.28). Empty when not known
+        component, the exact divisor of the G-study's own design as 1/n: the mean over the levels
+        of the object of Σ n²/(Σ n)² over the groups of the component (Brennan 2001, eq. 7.28).
+        Empty when not known
     mean_squares : of a complete two-way design, else None
     held : components that were given, not estimated: they count as known
     without_bounds : where components are at their bound, (k,) what the estimates would be without

@@ -171,3 +171,31 @@ def test_a_component_that_has_the_name_of_a_quantity():
     assert g.estimate("n").estimate == 0.5
     with pytest.raises(PlanError, match=r"'n' needs no plan: .*Phi_lambda$"):
         g.estimate("n", replicate=3)
+
+
+@pytest.mark.parametrize(
+    "option", [{"fixed": "topic"}, {"universe": {"topic": 50}}, {"within": "sys"}, {"topic": 6}]
+)
+@pytest.mark.parametrize("what", ["sys", "sys / total", lambda v: v["sys"]])
+def test_a_plan_is_not_ignored_where_none_is_needed(res, what, option):
+    with pytest.raises(PlanError, match="needs no plan: design=, object=, fixed=, universe="):
+        res.estimate(what, **option)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topic": 6, "sizes": {"topic": 3}}, "the size of 'topic' is given twice"),
+        ({"sizes": [3]}, "sizes is a mapping"),
+    ],
+)
+def test_sizes_are_given_once(res, options, message):
+    for study in (res.estimate, vcomp.from_components({"topic": 1, "Residual": 1}).estimate):
+        with pytest.raises(PlanError, match=message):
+            study("Phi", **options)
+
+
+def test_phi_lambda_is_of_one_cut_score(res):
+    assert res.estimate("Phi_lambda", cut=[0.5], topic=6).estimate > 0.9
+    with pytest.raises(PlanError, match="one cut score, and cut= has 2"):
+        res.estimate("Phi_lambda", cut=[0.5, 0.6], topic=6)

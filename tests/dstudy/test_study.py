@@ -8,7 +8,7 @@ from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 
 from vcomp.components import VarianceComponents
 from vcomp.dstudy import dstudy, from_components
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import EstimationError, PlanError
 
 QUANTITIES = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
 
@@ -100,3 +100,57 @@ def test_import_stays_cheap():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"pandas", "scipy", "statsmodels", "numba"} & set(loaded)
+
+
+@pytest.mark.parametrize("plan", [True, 1.0, -1, 2, "0", [1], None])
+def test_plans_have_numbers(plan):
+    study = dstudy(TREC3, topic=[25, 50])
+    with pytest.raises(PlanError, match="there is no plan"):
+        study.effects(plan)
+    assert study.effects(np.int64(1))["n"].max() == 50
+
+
+def test_sizes_that_no_integer_holds_stay_numbers():
+    study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 1e300])
+    assert study.table["i"].tolist() == [10, 1e300]
+    with pytest.raises(PlanError, match="must be a positive number"):
+        from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=10**400)
+
+
+@pytest.mark.parametrize("name", ["Phi", "Erho2_low", "universe_var"])
+def test_facets_do_not_take_the_place_of_columns(name):
+    study = from_components({"p": 0.5, name: 0.2, "Residual": 1.0}).dstudy(sizes={name: 10})
+    for draw in (lambda: study.table, study.plot):
+        with pytest.raises(PlanError, match=f"no place for the sizes of the facet '{name}'"):
+            draw()
+    assert study.columns["Phi"][0] == pytest.approx(0.5 / (0.5 + 0.12))
+
+
+def test_nor_of_those_of_single_quantities():
+    g = from_components({"p": 0.5, "se": 0.2, "Residual": 1.0})
+    with pytest.raises(PlanError, match="no place for the sizes of the facet 'se'"):
+        g.dstudy(se=10).quantity("Phi")
+    g = from_components({"p": 0.5, "cut": 0.2, "Residual": 1.0}, sizes={"p": 5, "cut": 5}, mean=2)
+    with pytest.raises(PlanError, match="no place for the sizes of the facet 'cut'"):
+        g.dstudy(cut=10).phi_lambda(1.5)
+
+
+@pytest.mark.parametrize("name", [["Phi"], None, 3])
+def test_quantities_have_names(name):
+    study = dstudy(TREC3, topic=25)
+    with pytest.raises(PlanError, match="unknown quantity"):
+        study.quantity(name)
+    with pytest.raises(PlanError, match="coefficient is 'Erho2' or 'Phi'"):
+        study.required(0.9, name)
+
+
+def test_what_gives_no_intervals_is_refused():
+    g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
+    with pytest.raises(EstimationError, match="method=3 gives no intervals"):
+        g.dstudy(i=10, method=3)
+
+
+def test_an_object_of_all_facets_leaves_nothing_to_generalize_over():
+    g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
+    with pytest.raises(PlanError, match="the object of measurement, p:i, takes all facets"):
+        g.dstudy(object=["p", "i"])

@@ -38,6 +38,12 @@ def test_without_cut_scores_three_standard_deviations_are_drawn():
     assert y[np.argmin(abs(x - mean))] == y.min()
 
 
+def test_a_mean_is_asked_for_where_there_is_none():
+    study = vcomp.from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=10)
+    with pytest.raises(PlanError, match="compares the mean of all scores with the cut score"):
+        study.plot_phi_lambda(ax=axes())
+
+
 def test_errors():
     with pytest.raises(PlanError, match="9 curves cannot be told apart"):
         RES.dstudy(topic=range(1, 10)).plot_phi_lambda(0.5, ax=axes())

@@ -198,3 +198,26 @@ def test_slow_intervals_stand_at_the_planned_sizes_alone():
     expected = [table[[f"{c}_low", f"{c}_high"]].to_numpy() for c in ("Erho2", "Phi")]
     np.testing.assert_array_equal(ends, np.concatenate(expected))
     assert len(curve_of(ax, "Φ").get_xdata()) > 90
+
+
+def test_curves_end_where_the_universe_does():
+    study = PUBLISHED.dstudy(i=[10, 20], a=3, universe={"a": 4, "i": 25})
+    for facet, largest in (("a", 4), ("i", 25)):
+        x, y = curve_of(study.plot(x=facet), "Φ" if facet == "i" else "Φ  i = 10").get_data()
+        assert max(x) <= largest
+        assert max(y) < 1.0
+
+
+def test_curves_of_the_only_random_facet_end_before_nothing_is_left_of_error():
+    study = vcomp.from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(
+        i=3, universe={"i": 6}
+    )
+    x, y = curve_of(study.plot(), "Φ").get_data()
+    assert max(x) < 6
+    assert 0.9 < max(y) < 1.0
+
+
+@pytest.mark.parametrize("coefficient", [3, None, [["Phi"]]])
+def test_coefficients_have_names(coefficient):
+    with pytest.raises(PlanError, match="coefficient is 'Erho2', 'Phi' or both"):
+        PUBLISHED.dstudy(i=20, a=3).plot(coefficient=coefficient)

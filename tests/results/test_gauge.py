@@ -345,3 +345,13 @@ def test_errors_of_formulas():
         no_operator.gauge_rr("part", "operator")
     with pytest.raises(EstimationError, match="is not known"):
         fitted().gauge_rr("part", "operator", method="exact")
+
+
+def test_categories_have_an_interval_where_ratios_reach_below_zero():
+    data = pd.DataFrame(product(range(10), range(3), range(2)), columns=["part", "operator", "k"])
+    draw = np.random.default_rng(2)
+    data["y"] = draw.normal(size=10)[data["part"]] + 0.3 * draw.normal(size=3)[data["operator"]]
+    data["y"] += 0.2 * draw.normal(size=60)
+    study = vcomp.fit(CROSSED, data, method="anova").gauge_rr("part", "operator", method="wald")
+    assert study.categories_low == 1.0
+    assert study.categories_high > study.categories

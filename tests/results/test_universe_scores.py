@@ -256,3 +256,11 @@ def test_an_object_without_a_term_of_its_own_has_no_scores():
     res = vcomp.fit("y ~ (1|c) + (1|i)", pupils(1))
     with pytest.raises(vcomp.PlanError, match="the model has no term c:i, whose levels are"):
         res.universe_scores("c:i")
+
+
+def test_sizes_of_facets_with_the_names_of_parameters():
+    data = vcomp.datasets.load("bodoff2007_alpha").rename(columns={"topic": "alpha"})
+    res = vcomp.fit("score ~ (1|sys) + (1|alpha)", data)
+    expected = np.sqrt(res.dstudy(sizes={"alpha": 12}).table["abs_err_var"][0])
+    found = res.universe_scores("sys", sizes={"alpha": 12})
+    np.testing.assert_allclose(found["sem_abs"], expected, rtol=1e-12)

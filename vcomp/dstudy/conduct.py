@@ -19,9 +19,10 @@ from vcomp.dstudy.project import (
     quantities,
     weights,
 )
+from vcomp.dstudy.sizes import all_sizes
 from vcomp.dstudy.study import DStudy
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.uncertainty.limits import FromComponents, IntervalSource
+from vcomp.uncertainty.limits import FromComponents, IntervalSource, check_source
 from vcomp.uncertainty.mean_squares import unbiased_covariance
 
 if TYPE_CHECKING:
@@ -102,22 +103,21 @@ def dstudy(
     0    0.8255
     Name: Phi, dtype: float64
     """
-    if sizes is not None and not isinstance(sizes, Mapping):
-        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
-    twice = [f for f in n if f in (sizes or {})]
-    if twice:
-        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
     plan = make_plans(
         components,
         design,
         object,
-        {**(sizes or {}), **n},
+        all_sizes(sizes, n),
         fixed=fixed,
         universe=universe,
         within=within,
         layout=layout,
     )
-    source = FromComponents(components, method, negative) if isinstance(method, str) else method
+    source: IntervalSource
+    if isinstance(method, str):
+        source = FromComponents(components, method, negative)
+    else:
+        source = check_source(method)
     return project(components, plan, alpha=alpha, negative=negative, source=source)
 
 
@@ -186,7 +186,7 @@ def quantity_table(study: DStudy, name: str, kind: str | None) -> pd.DataFrame:
     name : of the quantity
     kind : of the standard errors, ``"unbiased"`` or None
     """
-    if name not in PLANNED:
+    if not isinstance(name, str) or name not in PLANNED:
         raise PlanError(
             f"unknown quantity {name!r}{did_you_mean(str(name), PLANNED)}; a D-study has "
             f"{', '.join(PLANNED)}"
@@ -205,7 +205,7 @@ def quantity_table(study: DStudy, name: str, kind: str | None) -> pd.DataFrame:
         "low": found.low,
         "high": found.high,
     }
-    return study.sizes_table().assign(**estimates)
+    return study.sizes_table(estimates).assign(**estimates)
 
 
 def _unbiased(components: VarianceComponents) -> FloatArray:
@@ -240,9 +240,10 @@ def phi_lambda_table(study: DStudy, cut: Any) -> pd.DataFrame:
             rows.append(
                 (one, float(local.values(made)[0]), float(local.standard_errors(made)[0]), *ends)
             )
-    table = study.sizes_table()
+    columns = ("cut", "estimate", "se", "low", "high")
+    table = study.sizes_table(columns)
     repeated = table.loc[table.index.repeat(len(cuts))]
     if study.plan.labels is None:
         repeated = repeated.reset_index(drop=True)
-    columns = zip(("cut", "estimate", "se", "low", "high"), zip(*rows, strict=True), strict=True)
-    return repeated.assign(**{name: list(values) for name, values in columns})
+    values = dict(zip(columns, zip(*rows, strict=True), strict=True))
+    return repeated.assign(**{name: list(column) for name, column in values.items()})

@@ -49,6 +49,12 @@ class Asked:
     universe: Mapping[str, float] | None = None
     within: str | Sequence[str] = ()
 
+    @property
+    def has_plan(self) -> bool:
+        """Whether anything of a plan is given."""
+        named = self.design is not None or self.object is not None
+        return named or bool(self.sizes or self.fixed or self.universe or self.within)
+
 
 def estimate_quantity(
     components: VarianceComponents,
@@ -89,10 +95,11 @@ def estimate_quantity(
         raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{taken}")
     if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
         return _of_plan(components, what, source_of(asked.negative or "zero"), mean, asked, alpha)
-    if asked.design is not None or asked.object is not None or asked.sizes:
+    if asked.has_plan:
         names = [name for name in DSTUDY_QUANTITIES if name not in components.names]
         raise PlanError(
-            f"{what!r} needs no plan: design=, object= and sizes are for {', '.join(names)}"
+            f"{what!r} needs no plan: design=, object=, fixed=, universe=, within= and sizes are "
+            f"for {', '.join(names)}"
         )
     if isinstance(what, str):
         quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
@@ -188,6 +195,11 @@ def _of_plan(
         return _required(components, plan, source, local, asked, alpha)
     if what == "Phi_lambda":
         w, cuts = weights(components, plan), read_cuts(asked.cut)
+        if len(cuts) > 1:
+            raise PlanError(
+                f"{what!r} is estimated for one cut score, and cut= has {len(cuts)}; use "
+                "dstudy(…).phi_lambda(cut) for several"
+            )
         made = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
         return _estimated(what, made, source, local, alpha)
     q = planned_quantity(weights(components, plan), what)

@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.uncertainty.quantity import Smooth
 
-__all__ = ["NO_MEAN", "MeanOfScores", "phi_lambda", "read_cuts"]
+__all__ = ["NO_MEAN", "MeanOfScores", "check_mean", "phi_lambda", "read_cuts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,11 +59,7 @@ def phi_lambda(
     Brennan and Kane (1977), An index of dependability for mastery tests, Journal of Educational
     Measurement 14, 277-289; Brennan (2001), Generalizability Theory, eq. 2.54.
     """
-    if not mean.is_mean:
-        raise PlanError(
-            "Φ(λ) compares the mean of all scores with the cut score: it needs a fit whose fixed "
-            "part is one constant, or published components with mean= and sizes="
-        )
+    check_mean(mean)
     u, e, variance = universe, absolute, float(mean.cov_beta[0, 0])
 
     def parts(v: FloatArray, beta: FloatArray) -> tuple[float, float]:
@@ -82,6 +78,22 @@ def phi_lambda(
         return (error * u - signal * e) / total, np.array([error * moves / total])
 
     return Smooth(value, slopes, "share", uses_fixed=True)
+
+
+def check_mean(mean: MeanOfScores | None) -> MeanOfScores:
+    """Return the mean of the scores.
+
+    Raises
+    ------
+    PlanError
+        If the model has other fixed effects than a mean, or the mean is not known.
+    """
+    if mean is None or not mean.is_mean:
+        raise PlanError(
+            "Φ(λ) compares the mean of all scores with the cut score: it needs a fit whose fixed "
+            "part is one constant, or published components with mean= and sizes="
+        )
+    return mean
 
 
 def read_cuts(cut: Any) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from vcomp import plots
 from vcomp._typing import FloatArray
 from vcomp.components import REPLICATE
+from vcomp.dstudy.phi_lambda import check_mean
 from vcomp.dstudy.requirement import SYMBOLS
 from vcomp.exceptions import PlanError
 from vcomp.plots.coefficients import Required
@@ -48,8 +49,9 @@ def draw(
     ax : matplotlib axes, or None
     target : of the coefficients, or None
     """
-    chosen = (coefficient,) if isinstance(coefficient, str) else tuple(coefficient)
-    unknown = [c for c in chosen if c not in SYMBOLS]
+    several = not isinstance(coefficient, str) and isinstance(coefficient, Iterable)
+    chosen = tuple(coefficient) if several else (str(coefficient),)
+    unknown = [c for c in chosen if c not in list(SYMBOLS)]
     if unknown or not chosen:
         given = repr(unknown[0]) if unknown else "none"
         raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
@@ -80,8 +82,9 @@ def draw_phi_lambda(study: DStudy, cut: Any, ax: Any | None) -> Any:
     cut : scores λ, or None
     ax : matplotlib axes, or None
     """
-    mean = None if study.mean is None or not study.mean.is_mean else float(study.mean.beta[0])
-    if cut is None and mean is not None:
+    scores = check_mean(study.mean)
+    mean = float(scores.beta[0])
+    if cut is None:
         spread = 3.0 * math.sqrt(max(float(study.columns["universe_var"].max()), 0.0))
         cut = np.linspace(mean - spread, mean + spread, _POINTS)
     table = study.phi_lambda(cut)
@@ -136,7 +139,8 @@ def _curves(study: DStudy, facet: str, required: Mapping[Any, Required]) -> Any:
     if plan.inverse_n is not None:
         return None  # the G-study's own effective sizes belong together: there is no other size
     column = plan.facets.index(facet)
-    fine = _fine(np.array(_sizes(plan, facet)), [r.n for r in required.values()])
+    largest = plan.universe.sizes.get(facet, math.inf)
+    fine = _fine(np.array(_sizes(plan, facet)), [r.n for r in required.values()], largest)
     sizes = np.repeat(plan.sizes, fine.size, axis=0)
     sizes[:, column] = np.tile(fine, len(plan))
     dense = replace(plan, sizes=np.unique(sizes, axis=0))
@@ -156,13 +160,15 @@ def _again(study: DStudy, plan: DStudyPlan, source: IntervalSource | None) -> DS
     )
 
 
-def _fine(planned: FloatArray, required: Sequence[float]) -> FloatArray:
+def _fine(planned: FloatArray, required: Sequence[float], largest: float) -> FloatArray:
+    """Return sizes from the smallest to the largest that are shown, below a finite universe's."""
     low, high = planned.min(), planned.max()
     if low == high:
         low, high = min(low, max(1.0, low / 4.0)), 2.0 * high
     near = [n for n in required if math.isfinite(n) and n <= _REACH * high]
     low, high = min([low, *near]), max([high, *near])
-    return np.union1d(np.geomspace(low, high, _POINTS), planned)
+    fine = np.geomspace(low, high, _POINTS)
+    return np.union1d(fine[fine < largest], planned)
 
 
 def _label(plan: DStudyPlan, facet: str, others: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from vcomp.dstudy.conduct import dstudy
 from vcomp.dstudy.estimate import Asked, estimate_quantity
 from vcomp.dstudy.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.dstudy.plan import gstudy_design
-from vcomp.dstudy.sizes import positive_size
+from vcomp.dstudy.sizes import all_sizes, positive_size
 from vcomp.dstudy.study import DStudy
 from vcomp.exceptions import PlanError
 from vcomp.uncertainty import FromComponents
@@ -149,7 +149,7 @@ class PublishedComponents:
         asked = Asked(
             design,
             object,
-            {**(sizes or {}), **n},
+            all_sizes(sizes, n),
             negative,
             target,
             coefficient,

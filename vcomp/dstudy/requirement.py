@@ -268,7 +268,7 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
 
 
 def _check(target: float, coefficient: str) -> None:
-    if coefficient not in SYMBOLS:
+    if coefficient not in list(SYMBOLS):
         raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
     if not isinstance(target, Real) or not 0 < target < 1:
         raise PlanError(f"the target of a coefficient lies between 0 and 1, not at {target!r}")

@@ -13,7 +13,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 
-__all__ = ["Counts", "effective_sizes", "positive_size", "read_sizes"]
+__all__ = ["Counts", "all_sizes", "effective_sizes", "positive_size", "read_sizes"]
 
 Rule = Literal["exact", "harmonic", "arithmetic"]
 _RULES = ("exact", "harmonic", "arithmetic")
@@ -94,6 +94,34 @@ def effective_sizes(counts: Counts, *, outer_is_object: bool) -> tuple[float, fl
     return total**2 / squares, squares / total
 
 
+def all_sizes(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes that are given as a mapping and those given as keywords.
+
+    Parameters
+    ----------
+    sizes : for facets whose names are no Python names or those of parameters
+    n : by keyword
+
+    Raises
+    ------
+    PlanError
+        If `sizes` is no mapping, or the size of a facet is given twice.
+
+    Examples
+    --------
+    >>> all_sizes({"exam item": 20}, {"a": [1, 2]})
+    {'exam item': 20, 'a': [1, 2]}
+    """
+    if sizes is None:
+        return dict(n)
+    if not isinstance(sizes, Mapping):
+        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
+    twice = [f for f in n if f in sizes]
+    if twice:
+        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
+    return {**sizes, **n}
+
+
 def read_sizes(facet: str, wanted: Any) -> tuple[float | Counts, ...]:
     """Return the sizes of a facet that are asked for.
 
@@ -137,7 +165,10 @@ def positive_size(facet: str, value: Any) -> float:
     """
     # Python's bool is a number, numpy's is not
     if isinstance(value, Real) and not isinstance(value, bool):
-        size = float(value)
+        try:
+            size = float(value)
+        except OverflowError:
+            size = math.inf  # an int that no float can hold
         if math.isfinite(size) and size > 0:
             return int(value) if isinstance(value, Integral) else size
     raise PlanError(f"the size of {facet!r} must be a positive number, not {value!r}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from vcomp.components import VarianceComponents
 from vcomp.dstudy.phi_lambda import MeanOfScores
 from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.requirement import Requirement, required_size
+from vcomp.dstudy.universe import check_columns
 from vcomp.exceptions import PlanError
 from vcomp.uncertainty.limits import IntervalSource
 
@@ -75,16 +77,18 @@ class DStudy:
         >>> list(from_components({"p": 0.5, "i:p": 1.0}).dstudy(i=10).table.columns[:6])
         ['i', 'universe_var', 'rel_err_var', 'abs_err_var', 'Erho2', 'Phi']
         """
-        return self.sizes_table().assign(**self.columns)
+        return self.sizes_table(self.columns).assign(**self.columns)
 
-    def sizes_table(self) -> pd.DataFrame:
-        """Return the sizes of the facets alone, one row a plan."""
+    def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """Return the sizes of the facets, one row a plan, to put other `columns` beside them."""
         import pandas as pd
+
+        check_columns(columns, self.plan.facets)
 
         labels = self.plan.labels
         index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
-        columns = zip(self.plan.facets, self.plan.sizes.T, strict=True)
-        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in columns}, index=index)
+        sized = zip(self.plan.facets, self.plan.sizes.T, strict=True)
+        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
 
     def quantity(self, name: str, kind: Literal["unbiased"] | None = None) -> pd.DataFrame:
         """Return one quantity of every plan with its standard error and interval.
@@ -228,7 +232,7 @@ class DStudy:
         """
         from vcomp.dstudy.effects import effects_table
 
-        if plan not in range(len(self.plan)):
+        if type(plan) is bool or not isinstance(plan, Integral) or not 0 <= plan < len(self.plan):
             raise PlanError(f"there is no plan {plan!r}: they are 0 to {len(self.plan) - 1}")
         return effects_table(self.components, self.plan, self.negative, plan)
 
@@ -385,4 +389,6 @@ class DStudy:
 
 
 def _whole(sizes: FloatArray) -> Any:
-    return sizes.astype(np.int64) if np.all(sizes == np.floor(sizes)) else sizes.astype(float)
+    """Return whole numbers as such, unless they are too many for an int."""
+    whole = (sizes == np.floor(sizes)) & (sizes < 2.0**53)
+    return sizes.astype(np.int64) if whole.all() else sizes.astype(float)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy import DStudy, dstudy
 from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
+from vcomp.dstudy.sizes import all_sizes
 from vcomp.exceptions import PlanError
 from vcomp.results.inference import Inference, IntervalMethod
 from vcomp.results.universe_scores import universe_scores
@@ -113,6 +114,7 @@ class Decisions(Inference):
         *,
         alpha: float = 0.05,
         negative: str = "zero",
+        sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
         """Return a row an object of measurement: its universe score, and how well it is known.
@@ -125,7 +127,7 @@ class Decisions(Inference):
         alpha : intervals have confidence 1 − alpha
         negative : how negative components are taken in the errors, ``"zero"`` or ``"keep"``. Of
             what is kept a variance below zero can come, which has no root (nan)
-        **n : sizes of the other facets in the measurement that the errors are for, one each,
+        sizes, **n : of the other facets in the measurement that the errors are for, one each,
             ``topic=25``; none takes each object's own numbers
 
         Returns
@@ -180,7 +182,9 @@ class Decisions(Inference):
         algorithm 2  0.72           0.721    0.054     0.061
         """
         access = self._access()
-        return universe_scores(access, self.components, object, n, alpha, negative)
+        return universe_scores(
+            access, self.components, object, all_sizes(sizes, n), alpha, negative
+        )
 
     def expected_tau(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
         """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.

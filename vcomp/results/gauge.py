@@ -272,7 +272,9 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
     """Return the number of distinct categories and its interval from the ratio of variances."""
 
     def cut(x: float) -> float:
-        return x if np.isnan(x) or np.isinf(x) else max(1.0, float(np.floor(_CATEGORIES * x**0.5)))
+        if np.isnan(x) or np.isinf(x):
+            return x
+        return max(1.0, float(np.floor(_CATEGORIES * max(x, 0.0) ** 0.5)))
 
     value = float(ratio.values[0])
     if np.isnan(value) and of_parts > 0.0:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vcomp.dstudy.estimate import Asked, estimate_quantity
 from vcomp.dstudy.phi_lambda import MeanOfScores
+from vcomp.dstudy.sizes import all_sizes
 from vcomp.resampling import Replicates, parametric_bootstrap
 from vcomp.results import tables
 from vcomp.results.crosscheck import CrossCheck, crosscheck
@@ -131,7 +132,7 @@ class Inference(FittedComponents):
         asked = Asked(
             design,
             object,
-            {**(sizes or {}), **n},
+            all_sizes(sizes, n),
             negative,
             target,
             coefficient,

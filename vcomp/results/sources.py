@@ -14,7 +14,7 @@ from vcomp.resampling import Replicates
 from vcomp.resampling.intervals import BootstrapKind, FromReplicates
 from vcomp.results.profile import Likelihood
 from vcomp.uncertainty import FromComponents, IntervalSource, Limits, Quantities, Smooth
-from vcomp.uncertainty.limits import check_local_method
+from vcomp.uncertainty.limits import check_local_method, check_source
 
 if TYPE_CHECKING:
     from vcomp.results.inference import Inference, IntervalMethod
@@ -62,13 +62,7 @@ def source_of(
     if kind != "percentile":
         raise EstimationError(f"kind={kind!r} is of intervals from replicates, not of {method!r}")
     if not isinstance(method, str):
-        if not callable(getattr(method, "limits", None)):
-            raise EstimationError(
-                f"method={method!r} gives no intervals; pass the name of a method, or what "
-                "bootstrap(), resample() or jackknife() returned (the size of a facet that has "
-                "the name 'method' goes into sizes={'method': …})"
-            )
-        return method
+        return check_source(method)
     if method in _OF_FACETS:
         raise EstimationError(
             f"method={method!r} needs to know over which facet; pass "

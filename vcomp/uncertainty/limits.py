@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,6 +34,7 @@ __all__ = [
     "IntervalSource",
     "Limits",
     "check_local_method",
+    "check_source",
     "cut",
     "delta_limits",
 ]
@@ -71,6 +72,7 @@ class Limits:
     notes: tuple[str, ...] = ()
 
 
+@runtime_checkable
 class IntervalSource(Protocol):
     """What gives intervals of quantities: a covariance matrix, a likelihood, replicates."""
 
@@ -318,6 +320,23 @@ def check_local_method(method: str, others: tuple[str, ...] = ()) -> None:
     if method not in (*LOCAL_METHODS, *others):
         known = ", ".join(map(repr, (*LOCAL_METHODS, *others)))
         raise EstimationError(f"method={method!r} is not known; intervals are {known}")
+
+
+def check_source(method: object) -> IntervalSource:
+    """Return what gives intervals itself.
+
+    Raises
+    ------
+    EstimationError
+        If it gives none.
+    """
+    if not isinstance(method, IntervalSource):
+        raise EstimationError(
+            f"method={method!r} gives no intervals; pass the name of a method, or what "
+            "bootstrap(), resample() or jackknife() returned (the size of a facet that has "
+            "the name 'method' goes into sizes={'method': …})"
+        )
+    return method
 
 
 def _share(ratio: FloatArray) -> FloatArray:
