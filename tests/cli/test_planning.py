@@ -89,6 +89,10 @@ def test_the_cheapest_design_for_a_target():
         (["--cut", "0.2"], "Φ(λ) compares the mean of all scores"),
         (["--cost", "i +", "--budget", "10"], "^"),
         (["--layout", "missing.csv"], "not both"),
+        (["--facet", "i"], "--facet is of --target"),
+        (["--facet", "i", "--target", ".9", "--cost", "i"], "--facet is of --target"),
+        (["--coefficient", "Phi"], "--coefficient needs --target"),
+        (["--coefficient", "phi", "--target", ".9", "--facet", "i"], "'Erho2' or 'Phi'"),
     ],
 )
 def test_mistakes(arguments, message):
@@ -96,6 +100,15 @@ def test_mistakes(arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_target_of_one_coefficient():
+    plan = ("dstudy", "--components", TREC, "i=20", "a=3", "--target", ".95", "--facet", "i")
+    both, one = run(*plan).stdout, run(*plan, "--coefficient", "Phi").stdout
+    assert "For Eρ² = 0.95" in both
+    assert "For Φ = 0.95" in both
+    assert "For Eρ² = 0.95" not in one
+    assert "For Φ = 0.95" in one
 
 
 def test_texts():

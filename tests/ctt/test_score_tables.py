@@ -97,3 +97,11 @@ def test_long_data_that_cannot_be(change, names, message):
 def test_unfit_scores(scores, message):
     with pytest.raises(DataError, match=message):
         reliability(scores)
+
+
+def test_scores_whose_squares_overflow_are_refused():
+    for analyse in (cronbach_alpha, reliability):
+        with pytest.raises(DataError, match="scores of 1e\\+200 are too large to be squared"):
+            analyse(np.where(np.eye(4) > 0, 1e200, 1.0))
+    wide = FIGURE_2 * 1e90
+    assert cronbach_alpha(wide) == pytest.approx(cronbach_alpha(FIGURE_2), rel=1e-12)

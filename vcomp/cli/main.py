@@ -107,9 +107,8 @@ def gstudy(
 @click.option("--budget", type=float, help="With --cost: the best design that it pays for.")
 @click.option(
     "--coefficient",
-    default="Erho2",
-    show_default=True,
-    help="With --cost: Erho2, Phi, rel_err_var or abs_err_var.",
+    help="With --cost: Erho2 (if not given), Phi, rel_err_var or abs_err_var. With --target "
+    "alone: Erho2 or Phi, both if not given.",
 )
 @click.option(
     "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
@@ -135,7 +134,7 @@ def dstudy(
     cut: str | None,
     cost: str | None,
     budget: float | None,
-    coefficient: str,
+    coefficient: str | None,
     alternatives: Sequence[str],
     picture: Path | None,
     alpha: float,
@@ -150,6 +149,10 @@ def dstudy(
         raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
     if len(files) + (components is not None) != 1:
         raise click.UsageError("give one of RESULT.json and --components")
+    if facet is not None and (target is None or cost is not None):
+        raise click.UsageError("--facet is of --target, without --cost: the size that it needs")
+    if target is None and cost is None and coefficient is not None:
+        raise click.UsageError("--coefficient needs --target, or --cost with --budget")
     n = sizes_argument([a for a in arguments if "=" in a])
     source: Any
     if components is not None:
@@ -163,11 +166,13 @@ def dstudy(
     texts = [
         str(study.summary()),
         cut_score_text(study, cut),
-        allocation_text(study, cost, budget, cheapest, coefficient, alternatives, picture),
+        allocation_text(
+            study, cost, budget, cheapest, coefficient or "Erho2", alternatives, picture
+        ),
     ]
     click.echo("\n\n".join(text for text in texts if text is not None))
     if target is not None and cost is None:
-        for name in ("Erho2", "Phi"):
+        for name in ("Erho2", "Phi") if coefficient is None else (coefficient,):
             click.echo(str(study.required(target, name, facet)))
 
 

@@ -34,6 +34,10 @@ _WIDE = (
 )
 
 
+_LARGEST = 1e100
+"""Of larger scores the products of variances overflow."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemScores:
     """Scores of objects on items.
@@ -106,6 +110,9 @@ def read_scores(
             f"the score of object {str(matrix.objects[p])!r} on {item_name} "
             f"{str(matrix.items[i])!r} is infinite"
         )
+    largest = np.nanmax(np.abs(matrix.values), initial=0.0)
+    if largest > _LARGEST:
+        raise DataError(f"scores of {largest:.0e} are too large to be squared; divide them")
     return matrix
 
 
