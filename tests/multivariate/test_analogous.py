@@ -10,6 +10,7 @@ from multivariate_cases import (
 )
 
 from vcomp.multivariate.analogous import analogous_components, analogous_covariance
+from vcomp.multivariate.axis import find_axis
 from vcomp.multivariate.covariance_components import elements
 
 FORMULA = "y ~ (1|p) + (1|i)"
@@ -66,6 +67,17 @@ def test_standard_errors_are_those_of_normal_quadratic_forms(name):
     found, why = analogous_covariance(layout, values)
     assert why == ""
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", ["specification", "partly linked"])
+def test_standard_errors_by_columns_of_a_crossed_facet_are_the_same(name):
+    layout = case(name)
+    axis = find_axis(layout)
+    assert axis is not None
+    values = analogous_components(layout)
+    expected, _ = analogous_covariance(layout, values)
+    found, _ = analogous_covariance(layout, values, axis)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_a_table_of_specifications_has_covariances_of_person_means():

@@ -23,7 +23,7 @@ def likelihood_of(layout, reml=True):
     strata = find_strata(layout)
     if strata is None:
         return EquationsLikelihood(layout, reml=reml)
-    return StrataLikelihood(strata, reml=reml, variables=layout.scores.variables)
+    return StrataLikelihood(strata, reml=reml)
 
 
 LAYOUTS = {

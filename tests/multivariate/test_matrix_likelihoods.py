@@ -13,6 +13,7 @@ from multivariate_cases import (
     vector,
 )
 
+from vcomp.multivariate.axis import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.equations import EquationsLikelihood
 from vcomp.multivariate.strata import StrataLikelihood, find_strata
@@ -84,7 +85,7 @@ def check_against_dense(likelihood, layout, *, reml):
 def test_strata(name, reml):
     layout = balanced(name)
     strata = find_strata(layout)
-    likelihood = StrataLikelihood(strata, reml=reml, variables=layout.scores.variables)
+    likelihood = StrataLikelihood(strata, reml=reml)
     check_against_dense(likelihood, layout, reml=reml)
 
 
@@ -93,6 +94,24 @@ def test_strata(name, reml):
 def test_equations(name, reml):
     layout = balanced(name) if name in BALANCED else OTHERS[name]()
     check_against_dense(EquationsLikelihood(layout, reml=reml), layout, reml=reml)
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("name", [*BALANCED, "specification"])
+def test_columns_of_a_crossed_facet(name, reml):
+    layout = balanced(name) if name in BALANCED else OTHERS[name]()
+    axis = find_axis(layout)
+    assert axis is not None
+    check_against_dense(AxisLikelihood(axis, layout, reml=reml), layout, reml=reml)
+
+
+def test_a_crossed_facet_is_found_where_there_is_one():
+    layout = OTHERS["specification"]()
+    axis = find_axis(layout)
+    assert (axis.facet, axis.n, axis.variable.size) == ("p", 8, 12)
+    assert [n for n in OTHERS if find_axis(OTHERS[n]()) is None] == [
+        "rows missing", "specification, missing", "units differ",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -25,12 +25,13 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve
+from vcomp.multivariate.axis import Axis, axis_forms
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.layout import Layout
 
 __all__ = ["analogous_components", "analogous_covariance"]
 
-_MOST_PRODUCTS = 6e9
+_MOST_PRODUCTS = 7e8
 """Multiplications up to which standard errors are computed: some seconds."""
 
 _CHUNK = 2_000_000
@@ -126,7 +127,9 @@ def _solved(
 # Standard errors --------------------------------------------------------------------------------
 
 
-def analogous_covariance(layout: Layout, values: FloatArray) -> tuple[FloatArray, str]:
+def analogous_covariance(
+    layout: Layout, values: FloatArray, axis: Axis | None = None
+) -> tuple[FloatArray, str]:
     """Return the covariance matrix of these estimates under normality, and why there is none.
 
     With H = diag(w) − ww'/Σw and Γ the covariance matrices of group means, forms of normal scores
@@ -136,6 +139,7 @@ def analogous_covariance(layout: Layout, values: FloatArray) -> tuple[FloatArray
     ----------
     layout : of the scores
     values : (k + 1, v, v) the estimates, at which it is taken
+    axis : the scores as vectors of the same columns, if they are
     """
     products = _Products(layout)
     places = elements(layout.linked)
@@ -146,19 +150,16 @@ def analogous_covariance(layout: Layout, values: FloatArray) -> tuple[FloatArray
         for u in range(t + 1)
         if (t, u) != (k - 1, k - 1)
     ]
-    if sum(needed) > _MOST_PRODUCTS:
+    if axis is None and sum(needed) > _MOST_PRODUCTS:
         nothing = np.full((len(places), len(places)), np.nan)
         return (
             nothing,
             " No standard errors: they take too much memory or time; use method='reml'.",
         )
     scaled = np.where(layout.linked, values, 0.0) / np.outer(layout.scale, layout.scale)
-    forms = np.zeros((k, n_pairs, k, n_pairs))
-    for t in range(k):
-        for u in range(t + 1):
-            block = _forms(products, scaled, t, u)
-            forms[t, :, u, :] = block
-            forms[u, :, t, :] = block.T
+    forms = (
+        _all_forms(products, scaled) if axis is None else axis_forms(axis, scaled, products.pairs)
+    )
     solver = np.zeros((k, n_pairs, k, n_pairs))
     for p, pair in enumerate(products.pairs):
         terms, K = products.equations(pair)
@@ -172,6 +173,18 @@ def analogous_covariance(layout: Layout, values: FloatArray) -> tuple[FloatArray
     whole = (A @ forms.reshape(k * n_pairs, -1) @ A.T)[np.ix_(kept, kept)]
     units = np.array([layout.scale[a] * layout.scale[b] for _, a, b in places])
     return 0.5 * (whole + whole.T) * np.outer(units, units), ""
+
+
+def _all_forms(products: _Products, values: FloatArray) -> FloatArray:
+    """Return the covariances of all forms, (k + 1, pairs, k + 1, pairs)."""
+    k, n_pairs = len(products.layout.names), len(products.pairs)
+    forms = np.zeros((k, n_pairs, k, n_pairs))
+    for t in range(k):
+        for u in range(t + 1):
+            block = _forms(products, values, t, u)
+            forms[t, :, u, :] = block
+            forms[u, :, t, :] = block.T
+    return forms
 
 
 def _forms(products: _Products, values: FloatArray, t: int, u: int) -> FloatArray:

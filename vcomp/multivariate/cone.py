@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.matrices import Derivatives, MatrixLikelihood
+from vcomp.multivariate.matrices import Derivatives, MatrixLikelihood, positive_part
 
 __all__ = ["ConeMaximum", "maximise_in_cone"]
 
@@ -27,6 +27,15 @@ _RANK = 1e-11
 
 _NEAR = 1e-7
 """Conditions of a maximum to which rounding may end an iteration."""
+
+_ROUNDING = 1e-5
+"""Decrements below this that hardly fall any more are rounding, and the end."""
+
+_STUCK = 1e-4
+"""Below this it is rounding as well if no step, however short, raises the likelihood."""
+
+_NEWTON_BELOW = 0.05
+"""Decrement below which the observed information takes over, where there is one."""
 
 Block = tuple[int, tuple[int, ...]]
 
@@ -84,15 +93,16 @@ def maximise_in_cone(
     here = climb.at(tuple(_factor(start[t][np.ix_(i, i)]) for t, i in climb.blocks))
     damping, steps, decrement, done = 1e-3, 0, np.inf, False
     while True:
-        here = climb.truncated(here)
-        H, g = climb.system(here)
+        here, previous = climb.truncated(here), decrement
+        H, g = climb.system(here, newton=decrement < _NEWTON_BELOW)
         decrement = _decrement(H, g)
-        done = decrement <= tol and climb.residual(here) <= _NEAR
+        ended = decrement <= tol or (decrement <= _ROUNDING and decrement > 0.5 * previous)
+        done = ended and climb.residual(here) <= _NEAR
         if done or steps >= max_iter:
             break
         moved, damping = climb.move(here, H, g, damping)
         if moved is None:
-            done = decrement <= 1e-5 and climb.residual(here) <= 1e3 * _NEAR
+            done = decrement <= _STUCK and climb.residual(here) <= _STUCK
             break
         here, steps = moved, steps + 1
     return ConeMaximum(
@@ -119,31 +129,51 @@ class _Climb:
         self.evaluations = 0
 
     def at(self, factors: tuple[FloatArray, ...]) -> _Place:
-        S = self.matrices(factors)
+        """Return the place of some factors."""
         self.evaluations += 1
+        S = self.matrices(factors)
         return _Place(factors, S, self.likelihood.derivatives(S))
 
     def matrices(self, factors: tuple[FloatArray, ...]) -> FloatArray:
+        """Return the matrices of all terms."""
         S = np.zeros(self.likelihood.linked.shape)
         for (t, i), L in zip(self.blocks, factors, strict=True):
             S[t][np.ix_(i, i)] = L @ L.T
         return S
 
-    def system(self, here: _Place) -> tuple[FloatArray, FloatArray]:
-        """Return the curvature in the factors and the gradient, both as they are stacked."""
+    def system(self, here: _Place, *, newton: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the curvature in the factors and the gradient, both as they are stacked.
+
+        With `newton` the curvature is the likelihood's own, where that is not negative.
+        """
         J = self.jacobian(here.factors)
-        H = J.T @ here.derivatives.average @ J
-        g, first = [], 0
+        g = [
+            2.0 * (here.derivatives.gradient[t][np.ix_(i, i)] @ L).T.ravel()
+            for (t, i), L in zip(self.blocks, here.factors, strict=True)
+        ]
+        gradient = np.concatenate(g) if g else np.zeros(0)
+        if newton and "observed" in self.likelihood.kinds and gradient.size:
+            observed = self.likelihood.information(here.S, "observed")
+            H = J.T @ observed @ J + self._bends(here, whole=True)
+            values = np.linalg.eigvalsh(H)
+            # What turns the factors alone has no curvature.
+            if values[0] > -1e-9 * values[-1]:
+                return H, gradient
+        return J.T @ here.derivatives.average @ J + self._bends(here, whole=False), gradient
+
+    def _bends(self, here: _Place, *, whole: bool) -> FloatArray:
+        """Return −2 (I ⊗ G), or the part of it that is not negative."""
+        width = sum(L.size for L in here.factors)
+        bends, first = np.zeros((width, width)), 0
         for (t, i), L in zip(self.blocks, here.factors, strict=True):
-            G = here.derivatives.gradient[t][np.ix_(i, i)]
-            values, vectors = np.linalg.eigh(G)
-            falls = (vectors * np.maximum(-values, 0.0)) @ vectors.T
-            g.append(2.0 * (G @ L).T.ravel())
+            falls = -here.derivatives.gradient[t][np.ix_(i, i)]
+            if not whole:
+                falls = positive_part(falls)
             for _ in range(L.shape[1]):
                 part = slice(first, first + len(i))
-                H[part, part] += 2.0 * falls
+                bends[part, part] = 2.0 * falls
                 first += len(i)
-        return H, np.concatenate(g) if g else np.zeros(0)
+        return bends
 
     def jacobian(self, factors: tuple[FloatArray, ...]) -> FloatArray:
         """Return the derivatives of the elements by the factors, column after column of each."""
@@ -168,15 +198,20 @@ class _Climb:
         unit = np.diagonal(H).copy()
         unit[unit <= 0.0] = 1.0
         value = here.derivatives.loglike
-        slack = 1e-13 * max(abs(value), float(self.likelihood.n))
+        # Near the end a step is better than the value shows.
+        lost = 1e-11 if g @ np.linalg.lstsq(H, g, rcond=1e-12)[0] < 1e-6 else 1e-13
+        slack = lost * max(abs(value), float(self.likelihood.n))
         for _ in range(16):
             damped = H + damping * np.diag(unit)
             step = np.asarray(np.linalg.lstsq(damped, g, rcond=1e-14)[0], dtype=float)
             factors = self._stepped(here.factors, step)
             self.evaluations += 1
-            found = self.likelihood.loglike(self.matrices(factors))
+            S = self.matrices(factors)
+            found = self.likelihood.loglike(S)
             if found >= value - (slack if damping < 1.0 else 0.0) and np.isfinite(found):
-                return self.at(self._refactored(factors)), max(damping / 10.0, 1e-12)
+                # Of the same matrices, whose factors the likelihood may have kept.
+                there = _Place(self._refactored(factors), S, self.likelihood.derivatives(S))
+                return there, max(damping / 10.0, 1e-12)
             damping = max(10.0 * damping, 1e-6)
         return None, damping
 

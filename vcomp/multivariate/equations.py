@@ -12,11 +12,12 @@ Everything else is algebra of Ω. Factors L of singular matrices are as good as 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import Positive
 from vcomp.linalg.memory import available_bytes, gib, slices
@@ -69,6 +70,7 @@ class EquationsLikelihood:
     ----------
     layout : of the scores
     reml : restricted likelihood, or the full one
+    y : (n,) the scores in another scale, None for those in units of their standard deviations
 
     Raises
     ------
@@ -76,7 +78,7 @@ class EquationsLikelihood:
         If the terms have more effects than fit.
     """
 
-    def __init__(self, layout: Layout, *, reml: bool) -> None:
+    def __init__(self, layout: Layout, *, reml: bool, y: FloatArray | None = None) -> None:
         from scipy.sparse import csr_array, hstack
 
         self.layout, self.reml = layout, reml
@@ -90,7 +92,7 @@ class EquationsLikelihood:
         self._Z = [self._incidence(t) for t in range(self._k)]
         ones = np.ones(self.n)
         self._X = csr_array((ones, w, np.arange(self.n + 1)), shape=(self.n, v))
-        self._y = layout.y / layout.scale[w]
+        self._y = layout.y / layout.scale[w] if y is None else y
         parts = [self._Z[t] for t in self._others]
         self._Z2 = hstack([*parts, self._X], format="csr")
         self._Z1T, self._Z2T = self._Z[self._first].T.tocsr(), self._Z2.T.tocsr()
@@ -251,28 +253,68 @@ class EquationsLikelihood:
             return np.asarray(np.linalg.solve(S[-1], known.T).T)
         if not (self.linked[-1] & ~np.eye(v, dtype=bool)).any():
             return np.asarray(np.diag(np.diagonal(known) / np.diagonal(S[-1])))
-        return self._trace_by_rows(point, psi)
+        return self._trace_by_units(point, psi)
 
-    def _trace_by_rows(self, point: _Point, psi: FloatArray) -> FloatArray:
+    def _trace_by_units(self, point: _Point, psi: FloatArray) -> FloatArray:
+        """Return the same where units have different variables.
+
+        Their block of P is R_u⁻¹ − R_u⁻¹ C_u R_u⁻¹, and C_u is made of the blocks of the inverse
+        equations that belong to the unit's groups.
+        """
         v = self.layout.n_variables
-        RZ1, U = point.RZ1, (point.RZ2 - point.RZ1 @ point.EB).tocsr()
-        RZ1E = (RZ1 @ block_diagonal(point.E)).tocsr()
+        C = self._covariances_of_units(point, psi)
         found = np.zeros((v, v))
         for pattern in self._patterns:
-            units, s = pattern.rows.shape
             i = pattern.variables
-            found[np.ix_(i, i)] += units * np.linalg.inv(point.S[-1][np.ix_(i, i)])
-            width = max(1, _CHUNK // max(1, psi.shape[0] * s))
-            for part in slices(units, width):
-                rows = pattern.rows[part]
-                mine = [U[rows[:, x]] for x in range(s)]
-                made = [u @ psi for u in mine]
-                for x in range(s):
-                    for z in range(s):
-                        total = mine[z].multiply(made[x]).sum()
-                        total += RZ1E[rows[:, x]].multiply(RZ1[rows[:, z]]).sum()
-                        found[i[x], i[z]] -= total
+            inverse = np.linalg.inv(point.S[-1][np.ix_(i, i)])
+            units = self.layout.scores.unit[pattern.rows[:, 0]]
+            total = C[units].sum(axis=0)[np.ix_(i, i)]
+            found[np.ix_(i, i)] += len(units) * inverse - inverse @ total @ inverse
         return found
+
+    def _covariances_of_units(self, point: _Point, psi: FloatArray) -> FloatArray:
+        """Return the errors of the sums of a unit's effects and means, (units, v, v)."""
+        v = self.layout.n_variables
+        width = psi.shape[0] // v
+        blocks = psi.reshape(width, v, width, v)
+        places = self._places_of_units
+        C = np.zeros((self.layout.scores.n_units, v, v))
+        for x in places:
+            for z in places:
+                C += blocks[x, :, z, :]
+        own = self._first_of_units
+        q = self.layout.sizes[self._first]
+        for part in slices(q, max(1, _CHUNK // (v * psi.shape[0]))):
+            EB = point.EB[part.start * v : part.stop * v].toarray()
+            W = (EB @ psi).reshape(-1, v, psi.shape[0])
+            K = point.E[part] + W @ EB.reshape(W.shape).transpose(0, 2, 1)
+            units = np.flatnonzero((own >= part.start) & (own < part.stop))
+            here = own[units] - part.start
+            C[units] += K[here]
+            by_block = W.reshape(-1, v, width, v)
+            for x in places:
+                mixed = by_block[here, :, x[units], :]
+                C[units] -= mixed + mixed.transpose(0, 2, 1)
+        return C
+
+    @cached_property
+    def _first_of_units(self) -> LongArray:
+        """The group of every unit in the term that is eliminated."""
+        return self._of_units(self._first)
+
+    @cached_property
+    def _places_of_units(self) -> list[LongArray]:
+        """Of every unit the places of its groups in all other terms, and that of the means."""
+        starts = np.cumsum([0, *(self.layout.sizes[t] for t in self._others)])
+        places = [
+            start + self._of_units(t) for start, t in zip(starts[:-1], self._others, strict=True)
+        ]
+        return [*places, np.full(self.layout.scores.n_units, starts[-1])]
+
+    def _of_units(self, t: int) -> LongArray:
+        groups = np.zeros(self.layout.scores.n_units, dtype=np.int64)
+        groups[self.layout.scores.unit] = self.layout.groups[t]
+        return groups
 
     def _squares_of_residual(self, point: _Point) -> FloatArray:
         v = self.layout.n_variables

@@ -15,8 +15,8 @@ from vcomp.exceptions import EstimationError, did_you_mean, warn
 from vcomp.formula import caller_environment
 from vcomp.linalg.dense import solve_positive
 from vcomp.multivariate.analogous import analogous_components, analogous_covariance
+from vcomp.multivariate.axis import AxisLikelihood, find_axis
 from vcomp.multivariate.cone import ConeMaximum, maximise_in_cone
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.equations import EquationsLikelihood
 from vcomp.multivariate.labels import Found, record_of
 from vcomp.multivariate.layout import Layout, lay_out
@@ -24,8 +24,9 @@ from vcomp.multivariate.matrices import Kind, MatrixLikelihood, positive_part
 from vcomp.multivariate.polarised import polarised_components, polarised_covariance
 from vcomp.multivariate.record import Ending
 from vcomp.multivariate.results import MultivariateResults
+from vcomp.multivariate.scaling import element_map, uncorrelated, uncorrelated_strata
 from vcomp.multivariate.scores import read_scores
-from vcomp.multivariate.strata import Strata, StrataLikelihood, find_strata
+from vcomp.multivariate.strata import Strata, StrataLikelihood, check_residual, find_strata
 
 __all__ = ["METHODS", "fit_multivariate"]
 
@@ -166,7 +167,7 @@ def _estimate(
         engine = "closed form: sums of squares of sums and differences of the variables"
     else:
         values = analogous_components(layout)
-        cov, why = analogous_covariance(layout, values)
+        cov, why = analogous_covariance(layout, values, find_axis(layout))
         engine = "closed form: analogous sums of products and their expectations"
     return Found(values, cov, f"Closed form{_indefinite(layout, values)}.{why}", engine)
 
@@ -195,29 +196,36 @@ def _by_likelihood(
     layout: Layout, strata: Strata | None, *, reml: bool, max_iter: int, tol: float
 ) -> Found:
     likelihood: MatrixLikelihood
+    scale = np.diag(layout.scale)
     if strata is not None:
-        likelihood = StrataLikelihood(strata, reml=reml, variables=layout.scores.variables)
+        check_residual(strata, layout.scores.variables)
+        lower, strata = uncorrelated_strata(strata)
+        scale = scale @ lower
+        likelihood = StrataLikelihood(strata, reml=reml)
     else:
         _check_variation(layout)
-        likelihood = EquationsLikelihood(layout, reml=reml)
+        axis = find_axis(layout)
+        if axis is not None:
+            likelihood = AxisLikelihood(axis, layout, reml=reml)
+        else:
+            scale, y = uncorrelated(layout)
+            likelihood = EquationsLikelihood(layout, reml=reml, y=y)
     try:
-        end = maximise_in_cone(likelihood, _start(layout), max_iter=max_iter, tol=tol)
+        start = _start(layout, scale)
+        end = maximise_in_cone(likelihood, start, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _no_maximum(layout) from None
     if _is_singular(end.S[-1]):
         raise _no_maximum(layout)
     kind = likelihood.kinds[0]
-    cov = _covariance(likelihood, end, kind)
-    places = elements(layout.linked)
-    units = np.array([layout.scale[a] * layout.scale[b] for _, a, b in places])
+    back = element_map(layout, scale)
     degrees = np.array([m.nobs - float(reml) for m in layout.scores.models])
-    values = np.where(layout.linked, end.S * np.outer(layout.scale, layout.scale), np.nan)
     return Found(
-        values=values,
-        cov=cov * np.outer(units, units),
+        values=np.where(layout.linked, scale @ end.S @ scale.T, np.nan),
+        cov=_covariance(likelihood, end, kind, back),
         status=_status(layout, end),
         engine=likelihood.reason,
-        llf=end.loglike - float(degrees @ np.log(layout.scale)),
+        llf=end.loglike - float(degrees @ np.log(np.diagonal(scale))),
         converged=end.converged,
         ending=Ending(
             end.ranks, end.decrement, end.kkt_residual, end.iterations, end.evaluations, kind
@@ -248,14 +256,15 @@ def _no_maximum(layout: Layout) -> EstimationError:
     )
 
 
-def _start(layout: Layout) -> FloatArray:
-    """Return positive definite matrices near the closed form, in the variables' scale."""
+def _start(layout: Layout, scale: FloatArray) -> FloatArray:
+    """Return positive definite matrices near the closed form, in the scale of the likelihood."""
     v = layout.n_variables
     try:
-        by = polarised_components if layout.same_rows else _analogous
-        values = by(layout, "anova") / np.outer(layout.scale, layout.scale)
+        values = (polarised_components if layout.same_rows else _analogous)(layout, "anova")
+        inverse = np.linalg.inv(scale)
+        values = inverse @ np.where(layout.linked, values, 0.0) @ inverse.T
     except EstimationError:
-        values = np.broadcast_to(np.eye(v) / len(layout.names), layout.linked.shape)
+        values = np.array([np.eye(v) / len(layout.names)] * len(layout.names))
     values = np.where(layout.linked, values, 0.0)
     starts = [positive_part(S, _START) for S in values]
     starts[-1] = positive_part(values[-1], 10.0 * _START)
@@ -266,27 +275,32 @@ def _analogous(layout: Layout, method: str) -> FloatArray:
     return analogous_components(layout)
 
 
-def _covariance(likelihood: MatrixLikelihood, end: ConeMaximum, kind: Kind) -> FloatArray:
-    """Return the covariance of the elements at given ranks; nan where there is no freedom."""
+def _covariance(
+    likelihood: MatrixLikelihood, end: ConeMaximum, kind: Kind, back: FloatArray
+) -> FloatArray:
+    """Return the covariance of the elements at given ranks; nan where there is no freedom.
+
+    Parameters
+    ----------
+    back : (m, m) the elements on the scale of the data by those of the likelihood
+    """
     J = end.tangent
-    m = J.shape[0]
-    nothing = np.full((m, m), np.nan)
+    nothing = np.full((J.shape[0], J.shape[0]), np.nan)
     if not J.size:
         return nothing
     U, s, _ = np.linalg.svd(J, full_matrices=False)
     U = U[:, s > 1e-9 * s[0]]
-    inside = U.T @ likelihood.information(end.S, kind) @ U
-    try:
-        cov: FloatArray = U @ solve_positive(inside, U.T)
-    except np.linalg.LinAlgError:
+    for choice in dict.fromkeys([kind, "average"]):
+        inside = U.T @ likelihood.information(end.S, choice) @ U
         try:
-            cov = U @ solve_positive(U.T @ likelihood.information(end.S, "average") @ U, U.T)
+            cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
         except np.linalg.LinAlgError:
-            return nothing
-    fixed = np.abs(U).max(axis=1) < 1e-9
-    cov[fixed] = np.nan
-    cov[:, fixed] = np.nan
-    return 0.5 * (cov + cov.T)
+            continue
+        fixed = np.abs(back @ U).max(axis=1) < 1e-9 * np.abs(back).max(axis=1)
+        cov[fixed] = np.nan
+        cov[:, fixed] = np.nan
+        return np.asarray(0.5 * (cov + cov.T))
+    return nothing
 
 
 def _status(layout: Layout, end: ConeMaximum) -> str:

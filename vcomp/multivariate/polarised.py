@@ -32,7 +32,7 @@ from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.layout import Layout
 from vcomp.statistics import Statistics
 
-__all__ = ["polarised_components", "polarised_covariance"]
+__all__ = ["columns_of", "polarised_components", "polarised_covariance"]
 
 Quadratic = Callable[[FloatArray], FloatArray]
 
@@ -52,7 +52,7 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
     """
     stats = layout.scores.models[0].statistics
     estimator = get_estimator(method)
-    Y, scale = _columns(layout), layout.scale
+    Y, scale = columns_of(layout), layout.scale
 
     def q(y: FloatArray) -> FloatArray:
         values: FloatArray = estimator.point(  # type: ignore[attr-defined]
@@ -115,8 +115,8 @@ def covariance_of_forms(tensor: FloatArray, values: FloatArray) -> FloatArray:
     return 0.5 * (matrix + matrix.T)
 
 
-def _columns(layout: Layout) -> FloatArray:
-    """Return the scaled scores, (rows of the first variable, v)."""
+def columns_of(layout: Layout) -> FloatArray:
+    """Return the scores of the same rows in their scale, (rows of the first variable, v)."""
     scores = layout.scores
     rows = scores.unit[scores.of(0)]
     place = np.empty(scores.n_units, dtype=np.int64)

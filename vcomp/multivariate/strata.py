@@ -21,8 +21,9 @@ from vcomp.exceptions import EstimationError
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.layout import Layout
 from vcomp.multivariate.matrices import Derivatives, Kind, pair_traces
+from vcomp.multivariate.polarised import columns_of
 
-__all__ = ["Strata", "StrataLikelihood", "find_strata"]
+__all__ = ["Strata", "StrataLikelihood", "check_residual", "find_strata"]
 
 Facets = frozenset[int]
 
@@ -60,7 +61,7 @@ def find_strata(layout: Layout) -> Strata | None:
     if not all(_orthogonal(codes, s, r) for s, r in combinations(sets, 2)):
         return None
     n = scores.models[0].nobs
-    rest = _matrix(layout)
+    rest = columns_of(layout)
     rest = rest - rest.mean(axis=0)
     facets: list[Facets | None] = []
     df: list[float] = []
@@ -135,18 +136,6 @@ def _orthogonal(codes: dict[Facets, tuple[FloatArray, int]], s: Facets, r: Facet
     return bool(abs((n * n / sizes).sum() - codes[s & r][1]) < 1e-6)
 
 
-def _matrix(layout: Layout) -> FloatArray:
-    """Return the scores in their scale with a column a variable, rows as of the first one."""
-    scores = layout.scores
-    place = np.empty(scores.n_units, dtype=np.int64)
-    rows = scores.unit[scores.of(0)]
-    place[rows] = np.arange(rows.size)
-    Y = np.empty((rows.size, layout.n_variables))
-    for a in range(layout.n_variables):
-        Y[place[scores.unit[scores.of(a)]], a] = layout.y[scores.of(a)] / layout.scale[a]
-    return Y
-
-
 class StrataLikelihood:
     """Restricted or full likelihood of mean products, of scores in their scale.
 
@@ -154,19 +143,13 @@ class StrataLikelihood:
     ----------
     strata : mean products
     reml : restricted likelihood, or the full one
-    variables : names, for messages
-
-    Raises
-    ------
-    EstimationError
-        If the mean products of the residual are singular: the likelihood has no maximum.
     """
 
     kinds: tuple[Kind, ...] = ("observed", "expected", "average")
 
-    def __init__(self, strata: Strata, *, reml: bool, variables: tuple[str, ...]) -> None:
+    def __init__(self, strata: Strata, *, reml: bool) -> None:
         self.strata, self.reml = strata, reml
-        v = len(variables)
+        v = strata.products.shape[1]
         self.n = strata.n * v
         self.linked: BoolArray = np.ones((strata.mean.size, v, v), dtype=bool)
         self._df, self._C, self._M = strata.df, strata.coefficients, strata.products
@@ -175,7 +158,6 @@ class StrataLikelihood:
             self._df = np.append(self._df, 1.0)
             self._C = np.vstack([self._C, strata.mean])
             self._M = np.concatenate([self._M, np.zeros((1, v, v))])
-        _check_residual(strata, variables)
 
     @property
     def reason(self) -> str:
@@ -236,8 +218,19 @@ class StrataLikelihood:
         return float(-0.5 * v * n * np.log(2.0 * np.pi))
 
 
-def _check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
-    """Refuse residuals whose mean products are singular, naming the variables."""
+def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
+    """Refuse residuals whose mean products are singular, as the likelihood has no maximum there.
+
+    Parameters
+    ----------
+    strata : mean products
+    variables : names, for messages
+
+    Raises
+    ------
+    EstimationError
+        Naming the variables whose residuals do not vary, or depend on each other.
+    """
     M, v = strata.products[-1], len(variables)
     if strata.df[-1] < v:
         raise EstimationError(
