@@ -210,7 +210,10 @@ def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
     """Return the truth as an array, its systems in the order of those of `X`."""
     named = _true_means(truth)
     if named is None:
-        matrix = as_score_matrix(truth)  # type: ignore[arg-type]
+        try:
+            matrix = as_score_matrix(truth)  # type: ignore[arg-type]
+        except DataError as error:
+            raise DataError(f"truth: {error}") from error
         values, systems = complete(matrix, "truth"), matrix.systems
     else:
         values, systems = named
@@ -221,7 +224,8 @@ def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...]] | None:
     """Return true means and their systems, or nothing if `truth` is a matrix."""
     import pandas as pd
 
-    if isinstance(truth, ScoreMatrix | pd.DataFrame) or hasattr(truth, "__arrow_c_stream__"):
+    is_table = hasattr(truth, "__arrow_c_stream__") and len(getattr(truth, "shape", ())) == 2
+    if is_table or isinstance(truth, ScoreMatrix | pd.DataFrame):
         return None
     if isinstance(truth, Mapping):
         truth = pd.Series(dict(truth))
@@ -249,8 +253,12 @@ def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
         raise DataError(f"truth has several systems called {twice!r}")
     place = {system: k for k, system in enumerate(systems)}
     numbers = tuple(map(str, range(len(wanted))))
-    if len(systems) == len(wanted) and numbers in (systems, wanted):
-        return list(range(len(wanted))) if systems != wanted else [place[s] for s in wanted]
+    if systems != wanted and (
+        wanted == numbers or systems == tuple(map(str, range(len(systems))))
+    ):
+        if len(systems) != len(wanted):
+            raise DataError(f"truth has {len(systems)} systems, and scores have {len(wanted)}")
+        return list(range(len(wanted)))
     for one, other, where in ((wanted, systems, "truth"), (systems, wanted, "scores")):
         lost = [s for s in one if s not in set(other)]
         if lost:

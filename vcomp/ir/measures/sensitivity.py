@@ -84,8 +84,8 @@ class RelativeSensitivity(MeanMeasure):
 
     Notes
     -----
-    Negative means have no relative differences: the larger mean is then taken in absolute value,
-    and a difference larger than it counts as 100 %. For the rest see :class:`AbsoluteSensitivity`.
+    Where means are negative the divisor is the larger of the two absolute values, and a difference
+    of more than 100 % counts as 100 %. For the rest see :class:`AbsoluteSensitivity`.
 
     References
     ----------

@@ -1,0 +1,186 @@
+"""Measures by name, their options, and what passes for a truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import vcomp.ir
+from vcomp.exceptions import DataError, PlanError
+from vcomp.ir.measures import MeanMeasure, TopicMeasure, available, get
+
+NAMES = [
+    "tau",
+    "tau_ap",
+    "sens_abs",
+    "sens_rel",
+    "power_ratio",
+    "minor_conflicts",
+    "major_conflicts",
+    "rmse",
+    "swap_rate",
+    "p_value",
+    "Erho2",
+    "Phi",
+    "F",
+    "d_rank",
+]
+SCORES = pd.DataFrame(
+    np.random.default_rng(1).uniform(size=(12, 4)) + np.array([0.1, 0.4, 0.2, 0.0]),
+    columns=["bm25", "rm3", "lm", "dfr"],
+)
+OTHER = pd.DataFrame(
+    np.random.default_rng(2).uniform(size=(9, 4)) + np.array([0.1, 0.4, 0.2, 0.0]),
+    columns=["bm25", "rm3", "lm", "dfr"],
+)
+
+
+def test_the_names():
+    assert available() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_measure_keeps_its_promises(name):
+    measure = get(name)
+    assert measure.name == name
+    assert isinstance(measure, MeanMeasure if measure.of_means else TopicMeasure)
+    assert get(measure) is measure
+    assert measure == get(name)
+    value = measure.actual(SCORES, OTHER)
+    low, high = measure.limits
+    assert low <= value <= high
+    assert value == measure.actual_of_scores(SCORES.to_numpy(), OTHER.to_numpy())
+    if measure.has_estimator:
+        estimates = measure.estimate(SCORES, [5, 50, 500])
+        assert estimates.shape == (3,)
+        better = np.diff(estimates) > 0
+        assert (better == measure.larger_is_better).all()
+        assert measure.estimate(SCORES, 50) == estimates[1]
+    else:
+        with pytest.raises(PlanError, match=rf"'{name}' has no estimator .*split_half"):
+            measure.estimate(SCORES, 10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_collection_that_is_the_truth(name):
+    measure = get(name)
+    if name in ("power_ratio", "p_value", "F"):
+        return  # these do not look at the truth
+    value = measure.actual(SCORES, SCORES)
+    best = {"sens_abs": None, "sens_rel": None}.get(name, float(measure.larger_is_better))
+    if best is None:
+        differences = np.diff(np.sort(SCORES.mean()))
+        assert 0 < value <= differences.max()
+    else:
+        assert value == best
+
+
+@pytest.mark.parametrize("name", ["tau", "rmse", "swap_rate", "d_rank"])
+def test_systems_are_matched_by_name(name):
+    measure = get(name)
+    expected = measure.actual(SCORES, OTHER)
+    mixed = OTHER[["lm", "dfr", "bm25", "rm3"]]
+    truth = OTHER.mean()
+    for same in (
+        mixed,
+        vcomp.ir.as_score_matrix(mixed),
+        pl.DataFrame(mixed),
+        OTHER.to_numpy(),
+        mixed.mean(),
+        dict(mixed.mean()),
+        truth.to_numpy(),
+        list(truth),
+        [np.float32(x) for x in truth] if name == "tau" else truth,
+    ):
+        assert measure.actual(SCORES, same) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("taub", {}, r"no measure 'taub' \(did you mean 'tau'\?\); there are tau, tau_ap, "),
+        (None, {}, "no measure None; there are tau"),
+        ("tau", {"tie": "a"}, r"'tau' has no option 'tie' \(did you mean 'ties'\?\); it has ties"),
+        ("rmse", {"ties": "a"}, "'rmse' has no option 'ties'; it has none"),
+        (get("tau"), {"ties": "a"}, "has its options already: leave out ties"),
+        ("tau", {"ties": "c"}, "ties must be 'a' or 'b', not 'c'"),
+        ("tau_ap", {"ties": "c"}, "ties must be 'a', 'b' or 'first', not 'c'"),
+        ("tau_ap", {"ranked_by": "me"}, "ranked_by must be 'truth' or 'collection', not 'me'"),
+        ("tau_ap", {"ties": "b", "ranked_by": "truth"}, "leave ranked_by out"),
+        ("sens_abs", {"rate": 1}, "rate must be at least 0 and less than 1, not 1"),
+        ("sens_rel", {"rate": "5 %"}, "rate must be at least 0 and less than 1, not '5 %'"),
+        ("sens_rel", {"rate": True}, "rate must be"),
+        ("power_ratio", {"alpha": 5}, "alpha lies between 0 and 1, not at 5"),
+        ("minor_conflicts", {"alpha": 0}, "alpha lies between"),
+        ("major_conflicts", {"alpha": None}, "alpha lies between"),
+        ("swap_rate", {"alpha": 2}, "alpha lies between"),
+        ("swap_rate", {"lower": 0.2, "upper": 0.1}, "0 <= lower < upper; they are 0.2 and 0.1"),
+        ("p_value", {"lower": -0.1}, "a bin needs 0 <= lower < upper"),
+        ("p_value", {"lower": float("nan")}, "a bin needs 0 <= lower < upper"),
+        ("p_value", {"lower": "a"}, "lower and upper must be numbers, not 'a'"),
+        ("p_value", {"sides": 3}, "sides must be 1 or 2, not 3"),
+        ("F", {"delta": 0}, "delta must be a positive difference of scores, not 0"),
+        ("F", {"dispersion": "max"}, "dispersion must be one of 'minimum', .* not 'max'"),
+        ("F", {"df": 12}, "df must be 'one-way' or 'two-way', not 12"),
+        ("F", {"alpha": 1.0}, "alpha lies between"),
+        ("d_rank", {"shrinkage": -1}, "shrinkage must be between 0 and 1, not -1"),
+    ],
+)
+def test_names_and_options_are_checked(name, options, message):
+    with pytest.raises(PlanError, match=message):
+        get(name, **options)
+
+
+@pytest.mark.parametrize("name", ["tau", "Phi", "F"])
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        (0, "the number of topics must be positive, not 0"),
+        ([5, -1], "positive, not -1"),
+        ([], "no number of topics is given"),
+        (True, "positive, not True"),
+        (float("nan"), "positive, not nan"),
+        ("ten", "positive, not 't'"),
+    ],
+)
+def test_numbers_of_topics_are_checked(name, n, message):
+    with pytest.raises(PlanError, match=message):
+        get(name).estimate(SCORES, n)
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        (OTHER.rename(columns={"lm": "LM"}), r"no system 'lm' in truth \(did you mean 'LM'\?\)"),
+        (OTHER[["bm25", "rm3"]], "no system 'lm' and 1 more in truth"),
+        (OTHER.assign(new=1.0), "no system 'new' in scores"),
+        (OTHER.mean().drop("lm"), "no system 'lm' in truth"),
+        ([1, 2, 3], "truth has 3 systems, and scores have 4"),
+        (
+            OTHER.where(OTHER > 0.2),
+            r"truth: \d+ of 36 are missing, that of system 'dfr' on topic '0'",
+        ),
+        (["a", "b", "c", "d"], "truth must hold numbers"),
+        ([1, 2, None, 3], "the true mean of system '2' is nan"),
+        ({"bm25": 1, "rm3": 2, "lm": np.inf, "dfr": 1}, "the true mean of system 'lm' is inf"),
+        ([True, False, True, True], "truth must hold numbers; it is bool"),
+        (pd.Series([1, 2, 3, 4], index=["a", "a", "b", "c"]), "several systems called 'a'"),
+        (OTHER.to_numpy()[:1], "truth: scores need at least two topics"),
+        (None, "truth: scores must be a matrix"),
+        (5.0, "truth: scores must be a matrix"),
+    ],
+)
+def test_the_truth_is_checked(truth, message):
+    with pytest.raises(DataError, match=message):
+        get("tau").actual(SCORES, truth)
+
+
+def test_missing_scores_are_named():
+    holes = SCORES.copy()
+    holes.loc[3] = np.nan
+    with pytest.raises(DataError, match=r"scores: 4 of 48 are missing, that of system 'bm25' on "):
+        get("rmse").actual(holes, OTHER)
+    with pytest.raises(DataError, match="with as_score_matrix"):
+        get("Erho2").estimate(holes, 10)

@@ -1,0 +1,85 @@
+"""Swap rates by bins of differences, against a loop over splits, pairs and bins."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vcomp.exceptions import DataError, EstimationError, PlanError
+from vcomp.ir.swap_rates import swap_rates
+
+RNG = np.random.default_rng(1)
+SCORES = (RNG.normal(size=(21, 5)) + np.linspace(0, 1, 5)).round(2)
+BINS = [0.1, 0.3, 0.6, 3]
+
+
+@pytest.mark.parametrize("alpha", [None, 0.1])
+def test_a_loop_over_pairs(alpha):
+    table = swap_rates(SCORES, 7, bins=BINS, alpha=alpha, trials=8, rng=3)
+    generator = np.random.default_rng(3)
+    pairs, swaps, p_values = np.zeros(3), np.zeros(3), np.zeros(3)
+    for _ in range(8):
+        order = generator.permutation(21)
+        X, Y = SCORES[order[:7]], SCORES[order[7:14]]
+        for i, j in combinations(range(5), 2):
+            d, p = X[:, i].mean() - X[:, j].mean(), stats.ttest_rel(X[:, i], X[:, j]).pvalue
+            for b in range(3):
+                inside = BINS[b] - 1e-12 <= abs(d) < BINS[b + 1] - 1e-12
+                if inside and (alpha is None or p < alpha):
+                    pairs[b] += 1
+                    swaps[b] += d * (Y[:, i].mean() - Y[:, j].mean()) < 0
+                    p_values[b] += p
+    assert pairs.min() > 0
+    assert table["low"].tolist() == BINS[:-1]
+    assert table["high"].tolist() == BINS[1:]
+    assert table["n_pairs"].tolist() == pairs.tolist()
+    assert table["n_swaps"].tolist() == swaps.tolist()
+    np.testing.assert_allclose(table["swap_rate"], swaps / pairs, rtol=1e-14)
+    np.testing.assert_allclose(table["p_value"], p_values / pairs, rtol=1e-10)
+
+
+def test_by_default_half_of_the_topics_in_bins_of_a_point():
+    table = swap_rates(SCORES)
+    assert table["low"].tolist() == [k / 100 for k in range(21)]
+    assert table["n_pairs"].sum() == 50 * 10
+    empty = swap_rates(SCORES, bins=[0, 50, np.inf], trials=2)
+    assert empty["n_pairs"].tolist() == [20, 0]
+    assert empty[["swap_rate", "p_value"]].isna().to_numpy().tolist() == [[False] * 2, [True] * 2]
+    assert table.equals(swap_rates(SCORES, rng=0))
+    assert not table.equals(swap_rates(SCORES, rng=1))
+
+
+def test_a_difference_on_a_bound_is_in_the_upper_bin():
+    scores = np.array([[0.3, 0.2]] * 4)  # 0.3 - 0.2 is less than 0.1
+    table = swap_rates(scores, bins=[0, 0.1, 0.2], trials=1)
+    assert table["n_pairs"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_topics": 11}, PlanError, "two sets of 11 topics cannot be had of 21; 10 at most"),
+        ({"n_topics": 1}, PlanError, "at least 2 topics, a whole number, not 1"),
+        ({"n_topics": 5.5}, PlanError, "a whole number, not 5.5"),
+        ({"bins": [0.1]}, PlanError, "two or more bounds"),
+        ({"bins": [0.2, 0.1]}, PlanError, "that increase from zero or more"),
+        ({"bins": [-1, 1]}, PlanError, "that increase from zero or more"),
+        ({"bins": ["a", "b"]}, PlanError, "bins must be numbers"),
+        ({"alpha": 1}, PlanError, "alpha lies between"),
+        ({"trials": 0}, EstimationError, "trials is a whole number from 1 on, not 0"),
+        ({"rng": "x"}, EstimationError, "rng"),
+    ],
+)
+def test_options_are_checked(options, error, message):
+    with pytest.raises(error, match=message):
+        swap_rates(SCORES, **options)
+
+
+def test_missing_scores_are_refused():
+    holes = SCORES.copy()
+    holes[2, 1] = np.nan
+    with pytest.raises(DataError, match="1 of 105 are missing, that of system '1' on topic '2'"):
+        swap_rates(holes)

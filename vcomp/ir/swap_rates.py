@@ -1,0 +1,154 @@
+"""Swap rates by the size of the difference, over many splits of the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import PlanError, check_alpha
+from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.significance import paired_tests, signs
+from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.resampling.streams import check_count, seed_from
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["swap_rates"]
+
+_BINS = (*(k / 100 for k in range(21)), np.inf)
+"""Voorhees and Buckley's: twenty bins of one point, and one for the rest."""
+
+
+def swap_rates(
+    scores: ScoresLike,
+    n_topics: int | None = None,
+    *,
+    bins: Iterable[float] = _BINS,
+    alpha: float | None = None,
+    trials: int = 50,
+    rng: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Tell how often differences between systems are swapped on other topics.
+
+    Topics are split at random into two disjoint sets of `n_topics` topics, `trials` times. Each
+    pair of systems goes into a bin by its difference in the first set; it is swapped if the second
+    set has the two in the other order (Voorhees and Buckley, 2002).
+
+    Parameters
+    ----------
+    scores : topic × system matrix of scores, a row a topic and a column a system
+    n_topics : number of topics of each set; by default half of the topics
+    bins : bounds of the bins of differences, increasing, in the units of the scores; a difference
+        on a bound is in the upper bin. By default 0, 0.01, …, 0.20 and infinity
+    alpha : count differences only if a two-sided paired t-test in the first set is significant at
+        this level (Sanderson and Zobel, 2005); by default all differences count
+    trials : number of random splits
+    rng : seed, or a generator that one is drawn from once; 0 if not given
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a bin with columns ``low`` and ``high``, its bounds; ``n_pairs``, the pairs counted
+        over all splits; ``n_swaps``; ``swap_rate``, the share of these; and ``p_value``, the mean
+        of the two-sided p-values of its differences in the first set (Bodoff and Li, 2007). The
+        last two are missing where no pair is in the bin. Pairs with equal means in the first set
+        are in no bin.
+
+    Raises
+    ------
+    DataError
+        If `scores` is no matrix of scores, or one is missing.
+    PlanError
+        If two sets of `n_topics` cannot be had, `bins` do not increase from zero or more, `alpha`
+        is not between 0 and 1.
+    EstimationError
+        If `trials` is not a whole number from 1 on, or `rng` is neither a seed nor a generator.
+
+    References
+    ----------
+    Voorhees, E. M. and Buckley, C. (2002). The effect of topic set size on retrieval experiment
+    error. *Proc. ACM SIGIR*, 316-323.
+
+    Sanderson, M. and Zobel, J. (2005). Information retrieval system evaluation: effort,
+    sensitivity, and reliability. *Proc. ACM SIGIR*, 162-169.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> scores = rng.normal(size=(40, 8)) + np.linspace(0, 1, 8)
+    >>> swap_rates(scores, 20, bins=[0, 0.3, 0.6, 3])[["low", "high", "swap_rate"]].round(2)
+       low  high  swap_rate
+    0  0.0   0.3       0.29
+    1  0.3   0.6       0.15
+    2  0.6   3.0       0.03
+    """
+    import pandas as pd
+
+    X = complete(as_score_matrix(scores), "scores")
+    n = _set_size(n_topics, len(X))
+    bounds = _bounds(bins)
+    if alpha is not None:
+        check_alpha(alpha)
+    n_trials = check_count(trials, "trials")
+    generator = np.random.default_rng(seed_from(rng))
+    n_bins = bounds.size - 1
+    counts = np.zeros((3, n_bins))
+    for _ in range(n_trials):
+        order = generator.permutation(len(X))
+        counts += _counts(X[order[:n]], X[order[n : 2 * n]], bounds, alpha)
+    pairs, swaps, p_values = counts
+    some = pairs > 0
+    share = np.full((2, n_bins), np.nan)
+    np.divide(counts[1:], pairs, out=share, where=np.broadcast_to(some, share.shape))
+    return pd.DataFrame(
+        {
+            "low": bounds[:-1],
+            "high": bounds[1:],
+            "n_pairs": pairs.astype(int),
+            "n_swaps": swaps.astype(int),
+            "swap_rate": share[0],
+            "p_value": share[1],
+        }
+    )
+
+
+def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | None) -> FloatArray:
+    """Return the number of pairs in each bin, of swapped ones, and the sum of their p-values."""
+    tests = paired_tests(X)
+    size = np.abs(tests.differences)
+    slack = 1e-12 * size.max()
+    place = np.searchsorted(bounds, size + slack, side="right") - 1
+    n_bins = bounds.size - 1
+    counted: BoolArray = (size > 0) & (place >= 0) & (place < n_bins)
+    if alpha is not None:
+        counted &= tests.significant(alpha)
+    swapped = np.sign(tests.differences) * signs(Y) < 0
+    columns = (np.ones(size.size), swapped, tests.p_values)
+    return np.array([np.bincount(place[counted], c[counted], minlength=n_bins) for c in columns])
+
+
+def _set_size(n_topics: int | None, available: int) -> int:
+    n = available // 2 if n_topics is None else n_topics
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
+        raise PlanError(f"each set needs at least 2 topics, a whole number, not {n!r}")
+    if 2 * n > available:
+        raise PlanError(
+            f"two sets of {n} topics cannot be had of {available}; {available // 2} at most"
+        )
+    return int(n)
+
+
+def _bounds(bins: Iterable[float]) -> FloatArray:
+    try:
+        bounds = np.array(list(bins), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"bins must be numbers: {error}") from error
+    if bounds.size < 2 or bounds[0] < 0 or not (np.diff(bounds) > 0).all():
+        raise PlanError(
+            f"bins must be two or more bounds that increase from zero or more, not {bounds}"
+        )
+    return bounds
