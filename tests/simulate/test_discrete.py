@@ -1,0 +1,134 @@
+"""Discrete margins against scipy, R's formulas written out, and brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.simulate.discrete import (
+    beta_binomial_margin,
+    discrete_kernel_margin,
+    places_on,
+    support_of,
+)
+from vcomp.simulate.select import score_margin
+
+RNG = np.random.default_rng(11)
+SUPPORT = support_of("P@10")
+PLACES = RNG.binomial(10, RNG.beta(1.0, 2.0, 70))
+SCORES = SUPPORT[PLACES]
+
+
+def test_supports():
+    np.testing.assert_array_equal(support_of("p10"), np.arange(11) / 10)
+    assert support_of("RR").size == 1001
+    assert support_of("rr@4").tolist() == [0.0, 0.25, 1 / 3, 0.5, 1.0]
+    assert support_of([1.0, 0.0, 0.5, 0.5]).tolist() == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("wrong", ["nDCG", "P@", "P@0", "RR@0", [0.5], [0.0, np.nan], ["a", "b"]])
+def test_what_is_no_support(wrong):
+    with pytest.raises(DataError, match="support"):
+        support_of(wrong)
+
+
+def test_scores_are_found_though_they_were_rounded():
+    support = support_of("RR")
+    scores = np.array([0.0, 1.0, 0.3333, 0.1429, 0.6])
+    np.testing.assert_array_equal(places_on(support, scores), [0, 1000, 998, 994, -1])
+    np.testing.assert_array_equal(places_on(SUPPORT, SCORES), PLACES)
+
+
+def test_beta_binomial_is_that_of_scipy():
+    margin = beta_binomial_margin(PLACES, SUPPORT)
+    a, b = margin.parameters["a"], margin.parameters["b"]
+    found = stats.betabinom(10, a, b)
+    probabilities = np.diff(margin.cumulative, prepend=0.0)
+    np.testing.assert_allclose(probabilities, found.pmf(np.arange(11)), rtol=1e-10)
+    assert margin.log_likelihood == pytest.approx(found.logpmf(PLACES).sum(), rel=1e-12)
+    best = optimize.minimize(
+        lambda at: -stats.betabinom(10, *np.exp(at)).logpmf(PLACES).sum(), [0.0, 0.0]
+    )
+    assert margin.log_likelihood >= -best.fun - 1e-7
+    assert margin.mean == pytest.approx(found.mean() / 10, rel=1e-12)
+    assert margin.variance == pytest.approx(found.var() / 100, rel=1e-10)
+
+
+def test_scores_may_vary_less_than_those_of_one_coin():
+    places = np.array([4, 5, 5, 5, 6, 5, 4, 5])
+    margin = beta_binomial_margin(places, SUPPORT)
+    binomial = stats.binom(10, places.mean() / 10).logpmf(places).sum()
+    assert margin.log_likelihood == pytest.approx(binomial, abs=1e-3)  # its limit
+
+
+def kernel(i, j, h):  # Wang and van Ryzin (1981), eq. 2.2
+    return 1.0 - h if i == j else 0.5 * (1.0 - h) * h ** abs(i - j)
+
+
+def loss(h):
+    n = len(PLACES)
+    p = [np.mean([kernel(i, j, h) for j in PLACES]) for i in range(11)]
+    left_out = [
+        sum(kernel(i, j, h) for at, j in enumerate(PLACES) if at != me) / (n - 1)
+        for me, i in enumerate(PLACES)
+    ]
+    return np.sum(np.square(p)) - 2.0 * np.mean(left_out)
+
+
+def test_discrete_kernels():
+    margin = discrete_kernel_margin(PLACES, SUPPORT)
+    h = margin.parameters["bandwidth"]
+    assert loss(h) <= min(loss(w) for w in np.linspace(0.0, 0.95, 39)) + 1e-12
+    p = np.array([np.mean([kernel(i, j, h) for j in PLACES]) for i in range(11)])
+    p /= p.sum()
+    np.testing.assert_allclose(np.diff(margin.cumulative, prepend=0.0), p, rtol=1e-10)
+    assert margin.log_likelihood == pytest.approx(np.log(p[PLACES]).sum(), rel=1e-12)
+    assert margin.df == pytest.approx(np.mean((1.0 - h) / p[PLACES]), rel=1e-12)
+
+
+def test_wider_kernels():
+    once = discrete_kernel_margin(PLACES, SUPPORT)
+    h = once.parameters["bandwidth"]
+    wider = discrete_kernel_margin(PLACES, SUPPORT, 1.5)
+    assert wider.parameters["bandwidth"] == pytest.approx(1.5 * h, rel=1e-14)
+    with pytest.raises(EstimationError, match="have no end"):
+        discrete_kernel_margin(PLACES, SUPPORT, 2.0 / h)
+
+
+def test_quantiles_are_scores():
+    margin = beta_binomial_margin(PLACES, SUPPORT)
+    u = RNG.random(300)
+    expected = SUPPORT[np.searchsorted(margin.cumulative, u)]
+    np.testing.assert_array_equal(margin.quantile(u), expected)
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.9])
+def test_means_can_be_given(mean):
+    fitted = beta_binomial_margin(PLACES, SUPPORT)
+    moved = fitted.with_mean(mean)
+    assert moved.mean == pytest.approx(mean, abs=1e-12)
+    F = fitted.cumulative
+
+    def cumulative(shape):
+        return F**shape if mean > fitted.mean else 1.0 - (1.0 - F) ** shape
+
+    def excess(shape):
+        return (np.diff(cumulative(shape), prepend=0.0) * SUPPORT).sum() - mean
+
+    np.testing.assert_allclose(
+        moved.cumulative, cumulative(optimize.brentq(excess, 1.0, 100.0)), atol=1e-9
+    )
+
+
+def test_the_best_discrete_margin():
+    best = score_margin(SCORES, "auto", SUPPORT, "bm25")
+    tried = [beta_binomial_margin(PLACES, SUPPORT), discrete_kernel_margin(PLACES, SUPPORT)]
+    assert best.aic <= min(margin.aic for margin in tried)
+    assert best.is_discrete
+
+
+def test_a_score_that_is_not_in_the_support():
+    with pytest.raises(DataError, match=r"system 'rm3' has the score 0.55"):
+        score_margin(np.array([0.1, 0.55]), "auto", SUPPORT, "rm3")
