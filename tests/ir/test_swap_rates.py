@@ -16,12 +16,12 @@ SCORES = (RNG.normal(size=(21, 5)) + np.linspace(0, 1, 5)).round(2)
 BINS = [0.1, 0.3, 0.6, 3]
 
 
-@pytest.mark.parametrize("alpha", [None, 0.1])
+@pytest.mark.parametrize("alpha", [None, 0.5])
 def test_a_loop_over_pairs(alpha):
-    table = swap_rates(SCORES, 7, bins=BINS, alpha=alpha, trials=8, rng=3)
+    table = swap_rates(SCORES, 7, bins=BINS, alpha=alpha, trials=30, rng=3)
     generator = np.random.default_rng(3)
     pairs, swaps, p_values = np.zeros(3), np.zeros(3), np.zeros(3)
-    for _ in range(8):
+    for _ in range(30):
         order = generator.permutation(21)
         X, Y = SCORES[order[:7]], SCORES[order[7:14]]
         for i, j in combinations(range(5), 2):

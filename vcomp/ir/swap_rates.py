@@ -100,7 +100,7 @@ def swap_rates(
     for _ in range(n_trials):
         order = generator.permutation(len(X))
         counts += _counts(X[order[:n]], X[order[n : 2 * n]], bounds, alpha)
-    pairs, swaps, p_values = counts
+    pairs, swaps, _ = counts
     some = pairs > 0
     share = np.full((2, n_bins), np.nan)
     np.divide(counts[1:], pairs, out=share, where=np.broadcast_to(some, share.shape))
