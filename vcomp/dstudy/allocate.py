@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +135,10 @@ def design_of(alternative: Alternative) -> str:
 
 
 def _read_aim(budget: float | None, target: float | None, coefficient: str) -> Aim:
-    if coefficient not in QUANTITIES:
+    if not isinstance(coefficient, str) or coefficient not in QUANTITIES:
         raise PlanError(
             f"coefficient is one of {', '.join(map(repr, QUANTITIES))}, not {coefficient!r}"
-            f"{did_you_mean(coefficient, QUANTITIES)}"
+            f"{did_you_mean(coefficient, QUANTITIES) if isinstance(coefficient, str) else ''}"
         )
     if (budget is None) == (target is None):
         given = "both are" if budget is not None else "neither is"
@@ -168,6 +168,8 @@ def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPla
     own = study.plan
     if designs is None:
         return [own]
+    if not isinstance(designs, (str, Iterable)):
+        raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
     texts = [designs] if isinstance(designs, str) else list(designs)
     if not texts:
         raise PlanError("designs is empty: leave it out, or name designs such as 'p x (a:i)'")

@@ -310,7 +310,7 @@ def read_cost(given: Any) -> Cost | CostFunction:
         return CostFunction(given, name, list(_parameters(given) or ()) != ["sizes"])
     raise PlanError(
         f"a cost is a mapping {_EXAMPLE}, a text such as '50*topic + 2*topic:judge', a Cost or a "
-        f"function of the sizes, not {given!r}"
+        f"function of the sizes, not {type(given).__name__}"
     )
 
 

@@ -136,6 +136,12 @@ def make_problem(
             error[mask, c] = math.prod(1.0 / sizes[f] for f in facets_of if f not in facets)
             spared[c] = everything
     lo, hi = (np.array([limits[f][end] for f in facets], dtype=float) for end in (0, 1))
+    counted = isinstance(cost, Cost) and any(f & plan.objects for _, f in cost.terms(plan.design))
+    if n_objects is not None and not counted:
+        raise PlanError(
+            f"n_objects={n_objects!r} is given, and the cost ({cost}) has no price per "
+            f"{plan.object}: leave it out, or add one"
+        )
     if isinstance(cost, CostFunction):
         cost.check_facets(plan.facets)
         return SizeProblem(plan, facets, lo, hi, error, spared, universe, cost)
@@ -269,6 +275,12 @@ def _objects(
         numbers: Any = {f: components.sizes.get(f) for f in part}
     elif isinstance(given, Mapping):
         numbers = given
+        strange = [f for f in given if f not in plan.objects]
+        if strange:
+            raise PlanError(
+                f"n_objects has {strange[0]!r}, which is no part of the object of measurement "
+                f"{plan.object}"
+            )
     elif plan.objects == part:
         numbers = {next(iter(part)): given} | dict.fromkeys(list(part)[1:], 1)
     else:

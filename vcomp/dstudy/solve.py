@@ -18,10 +18,10 @@ __all__ = ["ROOM", "Goal", "Solution", "continuous_sizes", "first_that_reaches",
 ROOM = 1e-10
 """A budget or a target counts as kept within this share of it: what rounding may take away."""
 
-_MOST_WORK = 200_000_000
+_MOST_WORK = 50_000_000
 """Sizes that are tried before a search is given up: some seconds."""
 
-_LARGEST = 2.0**53
+_LARGEST = 2.0**52
 _MOST_DOUBLINGS = 60
 
 
@@ -139,6 +139,11 @@ def solve(
     else:
         free_sizes, work = _search(reduced, goal, top, near, ceiling)
         rows = reduced.rows(free_sizes)
+    if rows.size and rows[0].max() >= _LARGEST:
+        raise PlanError(
+            "the best design has more levels of a facet than can be counted: are budget and "
+            "prices in the same money? Else give bounds="
+        )
     return Solution(rows, evaluate(error, 1.0 / rows), evaluate(cost, rows), work)
 
 
@@ -262,9 +267,7 @@ def _reach(
         elif price > 0.0:
             more = (most - least) / price * (1.0 + ROOM)
             reach[j] = min(hi[j], lo[j] + (math.floor(more) if whole else more))
-        if reach[j] > _LARGEST:
-            return None if goal.budget is None else np.minimum(reach, _LARGEST)
-    return reach
+    return np.minimum(reach, _LARGEST)
 
 
 def first_that_reaches(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.dstudy.problem import SizeProblem, evaluate
 from vcomp.dstudy.solve import ROOM, Goal, Solution, first_that_reaches
 from vcomp.exceptions import PlanError
@@ -20,6 +20,8 @@ _MOST_ROWS = 4_000_000
 
 _CHUNK = 1 << 18
 _LARGEST = 2.0**40
+_TIE = 1e-11
+
 _SAMPLE, _FIRST = 500, 10.0
 
 
@@ -205,15 +207,10 @@ def _best(
     return Solution(rows[places], errors[places], costs[places], work)
 
 
-def _ranked(values: FloatArray) -> LongArray:
-    """Return the ranks of values; those that differ by rounding alone are the same."""
-    order = np.argsort(values, kind="stable")
-    ascending = values[order]
-    ranks = np.empty(len(values), dtype=np.int64)
-    ranks[order] = np.concatenate(
-        [[0], np.cumsum(np.diff(ascending) > 1e-12 * np.abs(ascending[1:]))]
-    )
-    return ranks
+def _ranked(values: FloatArray) -> FloatArray:
+    """Return classes of values, ascending; those that differ by rounding alone are in one."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.floor(np.log(values) / _TIE))
 
 
 def _is_undominated(

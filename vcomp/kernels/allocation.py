@@ -23,8 +23,9 @@ from vcomp._typing import FloatArray, LongArray
 
 __all__ = ["relaxed", "search", "value_at"]
 
-_TIE = 1e-12
-"""Values that differ by less, relatively, are the same."""
+_TIE = 1e-11
+"""Relative width of the classes within which values count as the same. Classes, since a series of
+designs that are each hardly worse than the one before would lead anywhere."""
 
 _SLACK = 1e-8
 """How much worse a bound has to be than what was found, as it is not quite at its optimum."""
@@ -396,15 +397,20 @@ def _is_undominated(
 
 
 @njit(cache=True, nogil=True)
+def _class(value: float) -> float:
+    return math.floor(math.log(value) / _TIE) if value > 0.0 else -math.inf
+
+
+@njit(cache=True, nogil=True)
 def _comes_before(
     value: float, other: float, sizes: FloatArray, than: Any, its: float, order: LongArray
 ) -> bool:
     """Return whether a design is better than another, or as good and cheaper, or smaller."""
     if math.isinf(than[0]):
         return True
-    if abs(value - than[0]) > _TIE * than[0]:
+    if _class(value) != _class(than[0]):
         return bool(value < than[0])
-    if abs(other - its) > _TIE * its:
+    if _class(other) != _class(its):
         return other < its
     for j in order:
         if sizes[j] != than[1 + j]:
@@ -454,6 +460,7 @@ def _pair(
     order: LongArray,
     found: FloatArray,
     others: FloatArray,
+    most: int,
 ) -> int:
     """Try the sizes of the last two facets, and return how many were tried.
 
@@ -461,6 +468,7 @@ def _pair(
     ----------
     sizes : (F,) the others' are there already
     whole : the constraint's coefficients, and the limits of all facets
+    most : after which it is given up
     """
     constraint, all_lo, all_hi = whole
     low, high = _ends(c, limit, lo, hi, budget)
@@ -474,7 +482,7 @@ def _pair(
     if above <= high:
         at_above = _pair_bound(o, c, limit, lo, hi, budget, above)
     tried = 0
-    while min(at_below, at_above) < math.inf:
+    while min(at_below, at_above) < math.inf and tried <= most:
         if min(at_below, at_above) > _threshold(found, near, ceiling):
             break
         tried += 1
@@ -550,7 +558,7 @@ def search(
         if m == 2:
             work += _COST_OF_PAIR + _pair(
                 o[level], c[level], limit, rest_lo, rest_hi, budget, near, ceiling, sizes,
-                (constraint, lo, hi), order, found, others,
+                (constraint, lo, hi), order, found, others, most - work,
             )  # fmt: skip
             level, fresh = level - 1, False
             continue
