@@ -121,3 +121,14 @@ def test_a_target_that_is_only_approached():
         {"p": 0.9, "i": 0.0, "a": 0.0, "pi": 0.3, "pa": 0.7, "ia": 0.0, "pia": 0.2}
     )
     assert g.dstudy(i=3, a=2).required(0.9, facet="a").n == np.inf
+
+
+def test_a_whole_universe_is_not_required():
+    g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
+    study = g.dstudy(i=3, universe={"i": 6})
+    found = study.required(0.99, "Phi")
+    assert found.n == np.inf
+    assert "with all of them nothing is left to generalize over" in str(found)
+    most = study.required(0.93, "Phi").n
+    assert most < 6
+    assert g.dstudy(i=most, universe={"i": 6}).table["Phi"].iloc[0] >= 0.93

@@ -121,6 +121,11 @@ def read_claim(
 
 def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]:
     """Return the column of every facet of the design."""
+    if facets is not None and not isinstance(facets, Mapping):
+        raise PlanError(
+            "facets is a mapping from the names of the design to columns, such as "
+            f"{{'p': 'person'}}, not {facets!r}"
+        )
     given = dict(facets or {})
     for name, column in given.items():
         if name not in design.facets:

@@ -153,6 +153,14 @@ def required_size(
     largest = plan.universe.sizes.get(facet, math.inf)
     if n > largest and not why:
         why = f"not even all {display.count(largest)} levels of {facet} are enough."
+    elif n == largest and plan.universe.holds_all(plan.facets, facet):
+        n, why = (
+            math.inf,
+            (
+                f"fewer than all {display.count(largest)} levels of {facet} are not enough, and with "
+                "all of them nothing is left to generalize over."
+            ),
+        )
     # What is more than there are cannot be had.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
     return Requirement(coefficient, target, facet, n, low, high, alpha, held, method, why)

@@ -41,6 +41,16 @@ class Universe:
     sizes: Mapping[str, float] = field(default_factory=dict)
     within: frozenset[str] = frozenset()
 
+    def holds_all(self, facets: Iterable[str], finite: str) -> bool:
+        """Return whether all `facets` but `finite` are fixed: all its levels are all there is.
+
+        Examples
+        --------
+        >>> Universe(frozenset({"o"}), {"i": 20}).holds_all(["i", "o"], "i")
+        True
+        """
+        return all(f in self.fixed for f in facets if f != finite)
+
     @property
     def is_infinite(self) -> bool:
         """Whether all facets are random, and objects are compared without restriction."""
