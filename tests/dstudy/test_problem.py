@@ -77,8 +77,9 @@ def test_sums_of_products(coefficients, n):
 )
 def test_costs(design, per, expected):
     plan = make_plans(TREC5, design, "p", {"i": 1, "a": 1})
+    n = 20 if "p" in per else None
     problem = make_problem(
-        TREC5, plan, Cost(per, setup=11), {"a": (1, 50)}, relative=True, n_objects=20
+        TREC5, plan, Cost(per, setup=11), {"a": (1, 50)}, relative=True, n_objects=n
     )
     rng = np.random.default_rng(1)
     rows = rng.integers(1, 50, (20, 2)).astype(float)
@@ -104,6 +105,17 @@ def test_objects_are_counted():
     assert problem.costs(np.array([[3.0]])) == 13
     with pytest.raises(PlanError, match="levels of 'doctor'"):
         make_problem(COMPOSITE, plan, doctors, {}, relative=True, n_objects=50)
+
+
+def test_objects_that_are_not_counted():
+    plan = make_plans(TREC5, None, "p", {"i": 1, "a": 1})
+    for cost in (Cost({"i": 1, "a": 1}), read_cost(lambda i, a: i * a)):
+        with pytest.raises(
+            PlanError, match=r"n_objects=20 is given, and the cost .* no price per p"
+        ):
+            make_problem(TREC5, plan, cost, {}, relative=True, n_objects=20)
+    with pytest.raises(PlanError, match="n_objects has 'q', which is no part of"):
+        make_problem(TREC5, plan, Cost({"p:i": 1}), {}, relative=True, n_objects={"q": 3})
 
 
 def test_bounds_are_read():

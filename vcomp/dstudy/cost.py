@@ -355,9 +355,9 @@ def money(value: float) -> str:
     >>> money(1250000.0), money(43983.3333), money(0.0125)
     ('1,250,000', '43,983.33', '0.0125')
     """
-    value = float(value)
-    whole = value.is_integer() or value >= _LARGE
-    return display.count(value) if whole else display.number(value, 6)
+    hundredths = round(float(value), 2)
+    whole = hundredths.is_integer() and hundredths > 0.0
+    return display.count(hundredths) if whole or value >= _LARGE else display.number(value, 6)
 
 
 def _amount(value: float) -> str:

@@ -9,6 +9,8 @@ In x = log n the logarithms of both are convex (Boyd and Vandenberghe 2004, Conv
 sec. 4.5). What the best design costs at a given size of one facet, when the others need not be
 whole numbers, therefore falls and then rises with that size: sizes are tried from the bottom of
 the valley outwards, until that bound is worse than what was found.
+
+All is in one file, as numba's cache sees changes in one file alone.
 """
 
 from __future__ import annotations
