@@ -17,6 +17,7 @@ __all__ = [
     "ResidualBlocks",
     "block_diagonal",
     "block_quadratic",
+    "by_block",
     "diagonal_blocks",
     "patterns_of",
     "root",
@@ -127,3 +128,16 @@ def block_quadratic(A: Any, psi: FloatArray, v: int) -> FloatArray:
             for z in range(v):
                 found[x, z] += rows[z::v].multiply(made[x::v]).sum()
     return found
+
+
+def by_block(blocks: FloatArray, x: FloatArray) -> FloatArray:
+    """Return the product of a block diagonal matrix and a vector or columns.
+
+    Parameters
+    ----------
+    blocks : (q, v, v)
+    x : (q v,) or (q v, m)
+    """
+    q, v, _ = blocks.shape
+    made = blocks @ x.reshape(q, v, -1)
+    return np.asarray(made.reshape(x.shape))

@@ -96,13 +96,14 @@ def maximise_in_cone(
         here, previous = climb.truncated(here), decrement
         H, g = climb.system(here, newton=decrement < _NEWTON_BELOW)
         decrement = _decrement(H, g)
-        ended = decrement <= tol or (decrement <= _ROUNDING and decrement > 0.5 * previous)
-        done = ended and climb.residual(here) <= _NEAR
+        residual = climb.residual(here)
+        stalled = decrement <= _ROUNDING and decrement > 0.5 * previous
+        done = (decrement <= tol and residual <= _NEAR) or (stalled and residual <= _ROUNDING)
         if done or steps >= max_iter:
             break
         moved, damping = climb.move(here, H, g, damping)
         if moved is None:
-            done = decrement <= _STUCK and climb.residual(here) <= _STUCK
+            done = decrement <= _STUCK and residual <= _STUCK
             break
         here, steps = moved, steps + 1
     return ConeMaximum(

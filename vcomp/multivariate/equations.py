@@ -25,6 +25,7 @@ from vcomp.multivariate.blocks import (
     ResidualBlocks,
     block_diagonal,
     block_quadratic,
+    by_block,
     diagonal_blocks,
     patterns_of,
     root,
@@ -40,6 +41,9 @@ _DENSE_ROWS = 1000
 
 _MOST_EFFECTS = 5000
 """Effects of all terms but the largest."""
+
+_MOST_VARIABLES = 60
+"""What was observed together is one number, with a bit for each variable."""
 
 _CHUNK = 4_000_000
 
@@ -89,7 +93,7 @@ class EquationsLikelihood:
         self._first, self._others = order[-1], sorted(order[:-1])
         self._check_size()
         w = layout.scores.variable
-        self._Z = [self._incidence(t) for t in range(self._k)]
+        self._Z = [layout.incidence(t) for t in range(self._k)]
         ones = np.ones(self.n)
         self._X = csr_array((ones, w, np.arange(self.n + 1)), shape=(self.n, v))
         self._y = layout.y / layout.scale[w] if y is None else y
@@ -178,7 +182,7 @@ class EquationsLikelihood:
         E = L @ np.linalg.solve(A, np.broadcast_to(L.T, A.shape))
         B = (self._Z1T @ RZ2).tocsr()
         EB = (block_diagonal(E) @ B).tocsr()
-        Vy = Ry - RZ1 @ _by_block(E, self._Z1T @ Ry)
+        Vy = Ry - RZ1 @ by_block(E, self._Z1T @ Ry)
         omega = (self._Z2T @ RZ2 - B.T.tocsr() @ EB).toarray()
         omega = 0.5 * (omega + omega.T)
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
@@ -332,7 +336,7 @@ class EquationsLikelihood:
         RF = point.R_inverse @ F
         Z1RF = self._Z1T @ RF
         UF = self._Z2T @ RF - point.EB.T @ Z1RF
-        between = Z1RF.T @ _by_block(point.E, Z1RF)
+        between = Z1RF.T @ by_block(point.E, Z1RF)
         found: FloatArray = F.T @ RF - between - UF.T @ (point.psi @ UF)
         return 0.25 * (found + found.T)
 
@@ -355,7 +359,7 @@ class EquationsLikelihood:
         RZ1 = point.RZ1.toarray()
         U = point.RZ2.toarray() - RZ1 @ point.EB.toarray()
         psi = point.psi if self.reml else point.psi_v
-        P = point.R_inverse.toarray() - RZ1 @ _by_block(point.E, RZ1.T) - U @ psi @ U.T
+        P = point.R_inverse.toarray() - RZ1 @ by_block(point.E, RZ1.T) - U @ psi @ U.T
         w, layout = self.layout.scores.variable, self.layout
         products = []
         for t, a, b in elements(self.linked):
@@ -373,6 +377,11 @@ class EquationsLikelihood:
 
     def _check_size(self) -> None:
         layout, v = self.layout, self.layout.n_variables
+        if v > _MOST_VARIABLES:
+            raise EstimationError(
+                f"there are {v} variables, and up to {_MOST_VARIABLES} are fitted by their "
+                "likelihood; use method='anova'"
+            )
         effects = sum(layout.sizes[t] for t in self._others) * v
         needed = 6.0 * 8.0 * float(effects) ** 2
         if effects > _MOST_EFFECTS or needed > 0.8 * available_bytes():
@@ -381,19 +390,3 @@ class EquationsLikelihood:
                 f"variables, whose equations need {gib(needed)}; up to {_MOST_EFFECTS:,} are "
                 "solved. Use method='anova', which has no such limit"
             )
-
-    def _incidence(self, t: int) -> Any:
-        """Return the (n, q v) incidence of a term's groups in every variable."""
-        from scipy.sparse import csr_array
-
-        v = self.layout.n_variables
-        columns = self.layout.groups[t].astype(np.int64) * v + self.layout.scores.variable
-        shape = (self.n, self.layout.sizes[t] * v)
-        return csr_array((np.ones(self.n), columns, np.arange(self.n + 1)), shape=shape)
-
-
-def _by_block(blocks: FloatArray, x: FloatArray) -> FloatArray:
-    """Return the product of a block diagonal matrix and a vector or columns."""
-    q, v, _ = blocks.shape
-    made = blocks @ x.reshape(q, v, -1)
-    return np.asarray(made.reshape(x.shape))

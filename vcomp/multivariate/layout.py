@@ -89,6 +89,14 @@ class Layout:
         shape = (groups.size, self.sizes[term])
         return csr_array((np.ones(groups.size), groups, np.arange(groups.size + 1)), shape=shape)
 
+    def incidence(self, term: int) -> Any:
+        """Return the (n, q v) incidence of a term's groups in every variable."""
+        from scipy.sparse import csr_array
+
+        v, n = self.n_variables, self.scores.n
+        columns = self.groups[term].astype(np.int64) * v + self.scores.variable
+        return csr_array((np.ones(n), columns, np.arange(n + 1)), shape=(n, self.sizes[term] * v))
+
     def table(self, t: int, u: int, variable: int) -> Any:
         """Return how many scores of a variable each pair of groups of two terms shares."""
         key = (t, u, variable)

@@ -15,6 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design.combine import number_combinations
 from vcomp.exceptions import EstimationError
@@ -234,7 +235,7 @@ def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
     M, v = strata.products[-1], len(variables)
     if strata.df[-1] < v:
         raise EstimationError(
-            f"the residual has {strata.df[-1]:.0f} degrees of freedom, too few for the "
+            f"the residual has {display.count(strata.df[-1])} degrees of freedom, too few for the "
             f"{v} variables; use method='anova'"
         )
     spread = np.sqrt(np.diagonal(M))
