@@ -153,7 +153,7 @@ def required_size(
     largest = plan.universe.sizes.get(facet, math.inf)
     if n > largest and not why:
         why = f"not even all {display.count(largest)} levels of {facet} are enough."
-    elif n == largest and plan.universe.holds_all(plan.facets, facet):
+    elif n == largest < math.inf and plan.universe.holds_all(plan.facets, facet):
         n, why = (
             math.inf,
             (
