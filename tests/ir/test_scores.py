@@ -117,3 +117,98 @@ class TestDropWorst:
     def test_a_system_without_scores_is_named(self):
         with pytest.raises(DataError, match="system 'bm25' has no score"):
             as_score_matrix(WIDE.assign(bm25=np.nan)).drop_worst(0.1)
+
+
+LONG = pd.DataFrame(
+    {
+        "run": ["rm3", "rm3", "bm25", "bm25", "rm3"],
+        "qid": [402, 401, 401, 403, 403],
+        "map": [0.5, 0.4, 0.1, 0.3, np.nan],
+    }
+)
+COLUMNS = {"system": "run", "topic": "qid", "score": "map"}
+FROM_LONG = np.array([[0.5, np.nan], [0.4, 0.1], [np.nan, 0.3]])
+
+
+def test_long_tables(tmp_path):
+    LONG.to_csv(tmp_path / "long.csv", index=False)
+    LONG.to_parquet(tmp_path / "long.parquet")
+    polars = pytest.importorskip("polars")
+    for data in (
+        LONG,
+        LONG.astype({"run": "category", "qid": "string"}),
+        LONG.set_index(np.arange(5) * 7),
+        {name: LONG[name].to_numpy() for name in LONG},
+        polars.DataFrame(LONG),
+        str(tmp_path / "long.csv"),
+        tmp_path / "long.parquet",
+    ):
+        matrix = ScoreMatrix.from_long(data, **COLUMNS)
+        assert matrix.topics == ("402", "401", "403")
+        assert matrix.systems == ("rm3", "bm25")
+        np.testing.assert_array_equal(matrix.scores, FROM_LONG)
+
+
+def test_long_and_wide_and_back():
+    matrix = ScoreMatrix.from_long(LONG, **COLUMNS)
+    again = ScoreMatrix.from_long(matrix.to_long())
+    assert again.to_frame().equals(matrix.to_frame().loc[["402", "401", "403"]])
+    assert as_score_matrix(matrix.to_frame()).to_frame().equals(matrix.to_frame())
+    assert matrix.to_long()["score"].tolist() == [0.5, 0.4, 0.1, 0.3]
+    frame = matrix.to_frame()
+    frame.iloc[0, 0] = 9.0
+    assert matrix.scores[0, 0] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("data", "columns", "message"),
+    [
+        (LONG, {}, r"there is no column 'system' in the data.*the columns are 'run', 'qid'"),
+        (LONG, {**COLUMNS, "score": "mapp"}, r"no column 'mapp' in the data \(did you mean 'map'"),
+        (LONG, {**COLUMNS, "score": "run"}, "are three columns, not"),
+        (LONG.assign(map=list("abcde")), COLUMNS, "column 'map' does not hold numbers; it is"),
+        (LONG.assign(map=1j), COLUMNS, "column 'map' does not hold numbers; it is complex"),
+        (LONG.assign(run=["a", None, "a", "b", "c"]), COLUMNS, "'run' is missing in row 1"),
+        (LONG.assign(qid=[1, 2, np.nan, 4, 5]), COLUMNS, "'qid' is missing in row 2"),
+        (LONG.assign(qid=1), COLUMNS, "system 'rm3' has several scores on topic '1'; average"),
+        (LONG.assign(map=np.inf), COLUMNS, "score of system 'rm3' on topic '402' is infinite"),
+        (LONG[:2], COLUMNS, r"two systems \(columns\); there are 2 × 1"),
+        (LONG[:0], COLUMNS, "there are 0 × 0"),
+    ],
+)
+def test_long_tables_are_checked(data, columns, message):
+    with pytest.raises(DataError, match=message):
+        ScoreMatrix.from_long(data, **columns)
+
+
+def test_selecting_and_common_topics():
+    matrix = as_score_matrix(WIDE)
+    some = matrix.select(systems=["rm3", "bm25"], topics=[403, "401"])
+    np.testing.assert_array_equal(some.scores, VALUES[[2, 0]][:, [1, 0]])
+    assert (some.topics, some.systems) == (("403", "401"), ("rm3", "bm25"))
+    common = matrix.common_topics()
+    np.testing.assert_array_equal(common.scores, VALUES[[0, 2]])
+    assert common.topics == ("401", "403")
+    assert repr(matrix) == "ScoreMatrix(3 topics × 2 systems, 1 missing)"
+    assert repr(common) == "ScoreMatrix(2 topics × 2 systems)"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"systems": ["bm25", "rm"]}, r"there is no system 'rm' \(did you mean 'rm3'\?\)"),
+        ({"topics": [401, 404]}, "there is no topic '404'"),
+        ({"systems": "bm25"}, "systems are given as a list of names, not 'bm25'"),
+        ({"systems": ["rm3", "rm3"]}, "system 'rm3' is given twice"),
+        ({"topics": [401]}, r"at least two topics .* there are 1 × 2"),
+    ],
+)
+def test_names_to_select_are_checked(names, message):
+    with pytest.raises(DataError, match=message):
+        as_score_matrix(WIDE).select(**names)
+
+
+def test_no_topics_in_common():
+    scores = [[1, np.nan], [2, np.nan], [3, 4], [np.nan, 5]]
+    with pytest.raises(DataError, match=r"1 topics in common, .*; system '1' lacks most, 2 of 4"):
+        as_score_matrix(scores).common_topics()

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy.paired import PairedDifferences
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, did_you_mean
+from vcomp.ir.long_table import read_cells
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ScoreMatrix", "ScoresLike", "as_score_matrix", "paired_differences"]
+__all__ = ["ScoreMatrix", "ScoresLike", "as_score_matrix", "check_matrix"]
 
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
 """A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
@@ -25,7 +25,7 @@ _NOT_SYSTEMS = frozenset({"topic", "topics", "query", "qid"})
 """Columns that no one means as a system; numbered topics would pass for scores."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScoreMatrix:
     """Scores of systems on topics.
 
@@ -37,13 +37,54 @@ class ScoreMatrix:
 
     Examples
     --------
-    >>> ScoreMatrix(np.array([[0.1, 0.4], [0.2, 0.5]]), ("401", "402"), ("a", "b")).n_systems
-    2
+    >>> ScoreMatrix(np.array([[0.1, 0.4], [0.2, 0.5]]), ("401", "402"), ("a", "b"))
+    ScoreMatrix(2 topics × 2 systems)
     """
 
     scores: FloatArray
     topics: tuple[str, ...]
     systems: tuple[str, ...]
+
+    @classmethod
+    def from_long(
+        cls, data: Any, *, system: str = "system", topic: str = "topic", score: str = "score"
+    ) -> ScoreMatrix:
+        """Read a long table: a row a score.
+
+        Parameters
+        ----------
+        data : pandas or polars frame, pyarrow table, dict of arrays, or the path of a CSV or
+            Parquet file
+        system, topic, score : names of its columns
+
+        Returns
+        -------
+        ScoreMatrix
+            Systems and topics in the order in which they first come; cells without a row, or with
+            a missing score, are missing.
+
+        Raises
+        ------
+        DataError
+            If a column is not there, scores are not numbers or infinite, a system or topic has no
+            name, a system has several scores on a topic, or there are fewer than two systems or
+            two topics.
+
+        Examples
+        --------
+        >>> long = {"run": ["a", "a", "b"], "qid": [401, 402, 402], "map": [0.1, 0.2, 0.5]}
+        >>> ScoreMatrix.from_long(long, system="run", topic="qid", score="map").to_frame()
+        system    a    b
+        topic
+        401     0.1  NaN
+        402     0.2  0.5
+        """
+        return check_matrix(cls(*read_cells(data, system, topic, score)))
+
+    def __repr__(self) -> str:
+        missing = int(np.isnan(self.scores).sum())
+        holes = f", {missing:,} missing" if missing else ""
+        return f"ScoreMatrix({self.n_topics:,} topics × {self.n_systems:,} systems{holes})"
 
     @property
     def n_topics(self) -> int:
@@ -92,6 +133,115 @@ class ScoreMatrix:
         keep = means >= np.quantile(means, fraction) - slack
         systems = tuple(s for s, kept in zip(self.systems, keep, strict=True) if kept)
         return ScoreMatrix(self.scores[:, keep], self.topics, systems)
+
+    def select(
+        self,
+        *,
+        systems: Iterable[object] | None = None,
+        topics: Iterable[object] | None = None,
+    ) -> ScoreMatrix:
+        """Return some of the systems and topics, in the order asked for.
+
+        Parameters
+        ----------
+        systems, topics : names; all of them by default
+
+        Returns
+        -------
+        ScoreMatrix
+
+        Raises
+        ------
+        DataError
+            If a name is not there or given twice, or fewer than two systems or topics are left.
+
+        Examples
+        --------
+        >>> matrix = as_score_matrix([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+        >>> matrix.select(systems=[2, 0], topics=["1", "2"]).scores.tolist()
+        [[6.0, 4.0], [9.0, 7.0]]
+        """
+        rows = _places(self.topics, topics, "topic")
+        columns = _places(self.systems, systems, "system")
+        return check_matrix(
+            ScoreMatrix(
+                self.scores[np.ix_(rows, columns)],
+                tuple(self.topics[row] for row in rows),
+                tuple(self.systems[column] for column in columns),
+            )
+        )
+
+    def common_topics(self) -> ScoreMatrix:
+        """Return the topics that all systems have a score on.
+
+        Returns
+        -------
+        ScoreMatrix
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two.
+
+        Examples
+        --------
+        >>> as_score_matrix([[1, 2], [3, None], [5, 6]]).common_topics().topics
+        ('0', '2')
+        """
+        missing = np.isnan(self.scores)
+        keep = np.flatnonzero(~missing.any(axis=1))
+        if keep.size < 2:
+            lacking = missing.sum(axis=0)
+            worst = int(lacking.argmax())
+            raise DataError(
+                f"the systems have {keep.size} topics in common, and two are needed; system "
+                f"{self.systems[worst]!r} lacks most, {lacking[worst]:,} of {self.n_topics:,}"
+            )
+        return ScoreMatrix(self.scores[keep], tuple(self.topics[k] for k in keep), self.systems)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a wide frame: topics in the index, a column a system; nan where there is none.
+
+        Examples
+        --------
+        >>> as_score_matrix([[1, 2], [3, 4]]).to_frame()
+        system    0    1
+        topic
+        0       1.0  2.0
+        1       3.0  4.0
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            self.scores.copy(),
+            index=pd.Index(self.topics, name="topic", dtype=object),
+            columns=pd.Index(self.systems, name="system", dtype=object),
+        )
+
+    def to_long(self) -> pd.DataFrame:
+        """Return a long frame with columns ``system``, ``topic`` and ``score``: a row a score.
+
+        Missing cells have no row. What :func:`vcomp.fit` reads:
+        ``vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())``.
+
+        Examples
+        --------
+        >>> as_score_matrix([[1, 2], [3, None]]).to_long()
+          system topic  score
+        0      0     0    1.0
+        1      0     1    3.0
+        2      1     0    2.0
+        """
+        import pandas as pd
+
+        column, row = np.nonzero(~np.isnan(self.scores.T))
+        return pd.DataFrame(
+            {
+                "system": np.array(self.systems, dtype=object)[column],
+                "topic": np.array(self.topics, dtype=object)[row],
+                "score": self.scores[row, column],
+            }
+        )
 
 
 ScoresLike: TypeAlias = "ArrayLike | pd.DataFrame | ScoreMatrix"
@@ -143,29 +293,7 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
         matrix = _from_frame(_through_arrow(scores))
     else:
         matrix = _from_array(scores)
-    _check(matrix)
-    return matrix
-
-
-def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDifferences:
-    """Return the differences between every two systems, which rank accuracy is estimated from.
-
-    Parameters
-    ----------
-    scores : see :func:`as_score_matrix`
-    drop_worst : see :meth:`ScoreMatrix.drop_worst`
-
-    Returns
-    -------
-    PairedDifferences
-
-    Raises
-    ------
-    DataError
-        If the scores cannot be read, or two systems have fewer than two topics in common.
-    """
-    kept = as_score_matrix(scores).drop_worst(drop_worst)
-    return PairedDifferences.from_scores(kept.scores, kept.systems)
+    return check_matrix(matrix)
 
 
 def _through_arrow(table: Any) -> pd.DataFrame:
@@ -187,11 +315,28 @@ def _from_frame(frame: pd.DataFrame) -> ScoreMatrix:
         if not numeric or str(name).lower() in _NOT_SYSTEMS:
             raise DataError(
                 f"column {str(name)!r} is not a system's scores: set it as the index of a pandas "
-                "frame, or drop it. (A long frame, a row a score, is to be pivoted first: topics "
-                "down, systems across.)"
+                "frame, or drop it. (ScoreMatrix.from_long reads a long frame, a row a score.)"
             )
     values = frame.to_numpy(dtype=float, na_value=np.nan)
     return ScoreMatrix(values, _names(frame.index), _names(frame.columns))
+
+
+def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) -> list[int]:
+    """Return where the wanted names are."""
+    if wanted is None:
+        return list(range(len(names)))
+    if isinstance(wanted, str):
+        raise DataError(f"{what}s are given as a list of names, not {wanted!r}")
+    place = {name: k for k, name in enumerate(names)}
+    places = []
+    for name in _names(wanted):
+        if name not in place:
+            raise DataError(f"there is no {what} {name!r}{did_you_mean(name, names)}")
+        places.append(place[name])
+    if len(set(places)) < len(places):
+        twice = next(names[k] for k in places if places.count(k) > 1)
+        raise DataError(f"{what} {twice!r} is given twice")
+    return places
 
 
 def _names(labels: Iterable[object]) -> tuple[str, ...]:
@@ -217,7 +362,15 @@ def _from_array(scores: object) -> ScoreMatrix:
     return ScoreMatrix(values, _names(range(n_topics)), _names(range(n_systems)))
 
 
-def _check(matrix: ScoreMatrix) -> None:
+def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
+    """Refuse what measures cannot start from, and return the rest.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two topics or two systems, two systems of one name, or an infinite
+        score.
+    """
     n_topics, n_systems = matrix.scores.shape
     if n_topics < 2 or n_systems < 2:
         raise DataError(
@@ -234,3 +387,4 @@ def _check(matrix: ScoreMatrix) -> None:
             f"the score of system {matrix.systems[system]!r} on topic {matrix.topics[topic]!r} "
             "is infinite"
         )
+    return matrix

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vcomp.dstudy import rank_accuracy
-from vcomp.ir.scores import ScoresLike, paired_differences
+from vcomp.ir.differences import paired_differences
+from vcomp.ir.scores import ScoresLike
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,10 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.dstudy import rank_accuracy
 from vcomp.exceptions import PlanError
+from vcomp.ir.differences import paired_differences
 from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
 from vcomp.ir.measures.rows import rows_of
-from vcomp.ir.scores import ScoresLike, paired_differences
+from vcomp.ir.scores import ScoresLike
 from vcomp.kernels.rank_agreement import pair_agreement
 
 __all__ = ["Tau"]

@@ -1,0 +1,217 @@
+"""Scores from the output of trec_eval, and from runs and judgements through ir_measures."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.exceptions import DataError, VcompError
+from vcomp.ir.read import read_trec_eval, score_runs
+
+BM25 = """runid                 \tall\tbm25
+num_q                 \tall\t2
+map                   \t401\t0.2500
+P_10                  \t401\t0.3000
+map                   \t402\t0.1250
+
+map                   \tall\t0.1875
+"""
+RM3 = "map 402 0.5\nmap 401 1e-1\nmap 403 0\nmap all 0.2\nP_10 401 0.1\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.eval").write_text(BM25)
+    (tmp_path / "input.rm3").write_text(RM3)
+    (tmp_path / ".hidden").write_text("not to be read")
+    (tmp_path / "more").mkdir()
+    return tmp_path
+
+
+def test_a_folder(folder):
+    matrix = read_trec_eval(folder)
+    assert matrix.systems == ("bm25", "input")
+    assert matrix.topics == ("401", "402", "403")
+    np.testing.assert_array_equal(matrix.scores, [[0.25, 0.1], [0.125, 0.5], [np.nan, 0]])
+    assert repr(matrix) == "ScoreMatrix(3 topics × 2 systems, 1 missing)"
+
+
+def test_all_the_ways_to_name_files(folder):
+    one, other = folder / "a.eval", folder / "input.rm3"
+    expected = read_trec_eval(folder, fill=0).scores
+    for paths in ([one, str(other)], f"{folder}/*.*", {"x": one, "y": str(other)}, folder):
+        np.testing.assert_array_equal(read_trec_eval(paths, fill=0).scores, expected)
+    assert read_trec_eval({"x": one, "y": other}).systems == ("x", "y")
+    assert read_trec_eval(folder, name_by="file").systems == ("a.eval", "input.rm3")
+    assert read_trec_eval([other, one]).topics == ("402", "401", "403")
+    with gzip.open(folder / "b.txt.gz", "wt") as file:
+        file.write(RM3)
+    packed = read_trec_eval([one, folder / "b.txt.gz"], fill=0)
+    assert packed.systems == ("bm25", "b")
+    np.testing.assert_array_equal(packed.scores, expected)
+
+
+def test_other_measures_and_what_is_not_retrieved(folder):
+    (folder / "input.rm3").write_text(RM3 + "P_10 402 0.7\n")
+    matrix = read_trec_eval(folder, "P_10", fill=0.0)
+    np.testing.assert_array_equal(matrix.scores, [[0.3, 0.1], [0.0, 0.7]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("map 401 0.1\nmap 402\n", r"line 2: 'map 402'; trec_eval -q prints a measure, a topic"),
+        ("map 401 0.1\n\nmap 402 x\n", "line 3: 'map 402 x'; 'x' is not a number"),
+        ("map 401 nan\n", "line 1: 'map 401 nan'; 'nan' is not a number"),
+        ("map 401 0.1\nmap 401 0.2\n", "line 2: 'map 401 0.2'; topic '401' has a map already"),
+        ("map all 0.2\n", "has only the summary of map; use trec_eval -q"),
+        ("mAP 401 0.2\n", r"has no measure 'map' \(did you mean 'mAP'\?\); it has mAP"),
+        ("", "has no measure 'map'; it is empty"),
+        ("map 1 0.1\n" + "x" * 100, "line 2: 'x{80} …'; trec_eval -q prints"),
+    ],
+)
+def test_lines_that_cannot_be_read(folder, text, message):
+    (folder / "z").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_trec_eval(folder)
+
+
+def test_files_that_cannot_be_read(folder):
+    with pytest.raises(DataError, match=r"the file '.*none' is not there"):
+        read_trec_eval(folder / "none")
+    with pytest.raises(DataError, match=r"no file matches the pattern '.*\*\.txt'"):
+        read_trec_eval(f"{folder}/*.txt")
+    with pytest.raises(DataError, match="no files in the folder"):
+        read_trec_eval(folder / "more")
+    with pytest.raises(DataError, match="no files are given"):
+        read_trec_eval([])
+    with pytest.raises(DataError, match="is given twice"):
+        read_trec_eval([folder, folder / "a.eval"])
+    with pytest.raises(DataError, match="a path is text, not 5"):
+        read_trec_eval([5])
+    with pytest.raises(DataError, match=r"more' is a folder"):
+        read_trec_eval({"a": folder / "more"})
+    (folder / "b").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="is not a text file in UTF-8"):
+        read_trec_eval(folder)
+    (folder / "c.gz").write_text("map 401 0.1")
+    with pytest.raises(DataError, match=r"c\.gz' cannot be read"):
+        read_trec_eval(folder / "c.gz")
+
+
+def test_runs_of_one_name(folder):
+    (folder / "b.eval").write_text(BM25)
+    with pytest.raises(DataError, match=r"b.eval' is the second run called 'bm25'; .*name_by"):
+        read_trec_eval(folder)
+    assert read_trec_eval(folder, name_by="file").n_systems == 3
+
+
+def test_options_are_checked(folder):
+    with pytest.raises(DataError, match="name_by must be 'runid' or 'file', not 'tag'"):
+        read_trec_eval(folder, name_by="tag")
+    for fill in (np.nan, True, np.inf):
+        with pytest.raises(DataError, match="fill must be a score"):
+            read_trec_eval(folder, fill=fill)
+    with pytest.raises(DataError, match=r"at least two topics .rows. and two systems"):
+        read_trec_eval(folder / "a.eval")
+
+
+# Average precision by hand: 401 has relevant d1 and d3, 402 has d2, 403 has d9.
+QRELS = "401 0 d1 1\n401 0 d2 0\n401 0 d3 1\n402 0 d2 2\n403 0 d9 1\n"
+RUNS = {
+    "one": "401 Q0 d1 1 9.0 one\n401 Q0 d2 2 8.0 one\n401 Q0 d3 3 7.0 one\n402 Q0 d1 1 2 one\n"
+    "402 Q0 d2 2 1 one\n",
+    "two": "401 Q0 d2 1 9.0 two\n401 Q0 d3 2 8.0 two\n402 Q0 d2 1 2 two\n403 Q0 d9 1 1 two\n",
+}
+AP = [[(1 + 2 / 3) / 2, 0.5 / 2], [0.5, 1.0], [0.0, 1.0]]
+
+
+@pytest.fixture
+def track(tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name, text in RUNS.items():
+        (runs / f"input.{name}").write_text(text)
+    (tmp_path / "qrels.txt").write_text(QRELS)
+    return runs, tmp_path / "qrels.txt"
+
+
+def test_runs_and_judgements(track):
+    import ir_measures
+
+    runs, qrels = track
+    matrix = score_runs(runs, qrels)
+    assert matrix.systems == ("one", "two")
+    assert matrix.topics == ("401", "402", "403")
+    np.testing.assert_allclose(matrix.scores, AP, rtol=1e-12)
+    assert score_runs(runs, qrels, name_by="file").systems == ("input.one", "input.two")
+    listed = {name: list(ir_measures.read_trec_run(text)) for name, text in RUNS.items()}
+    judged = list(ir_measures.read_trec_qrels(QRELS))
+    for same_runs, same_qrels in [
+        (f"{runs}/*", str(qrels)),
+        ({"one": runs / "input.one", "two": str(runs / "input.two")}, qrels),
+        (listed, judged),
+        ({name: pd.DataFrame(run) for name, run in listed.items()}, pd.DataFrame(judged)),
+    ]:
+        np.testing.assert_array_equal(score_runs(same_runs, same_qrels).scores, matrix.scores)
+    p1 = score_runs(runs, qrels, ir_measures.P @ 1)
+    assert p1.scores.tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert score_runs(runs, qrels, "P@1").scores.tolist() == p1.scores.tolist()
+
+
+def test_what_is_wrong_with_runs_is_said(track):
+    runs, qrels = track
+    with pytest.raises(DataError, match="does not know the measure 'AQ@10': measure not found"):
+        score_runs(runs, qrels, "AQ@10")
+    with pytest.raises(DataError, match="name_by must be"):
+        score_runs(runs, qrels, name_by="tag")
+    (runs / "input.three").write_text(RUNS["one"])
+    with pytest.raises(DataError, match=r"several runs called 'one'; .*name_by='file'"):
+        score_runs(runs, qrels)
+    for text, message in [
+        ("401 Q0 d1 1 9.0\n", "line 1: '401 Q0 d1 1 9.0'; a run has topic, Q0, document"),
+        ("401 Q0 d1 1 high x\n", "line 1: '401 Q0 d1 1 high'; 'high' is not a number"),
+        ("", "the run '.*input.three' is empty"),
+    ]:
+        (runs / "input.three").write_text(text)
+        with pytest.raises(DataError, match=message):
+            score_runs(runs, qrels)
+    (runs / "input.three").unlink()
+    with pytest.raises(DataError, match="is 2 files; a run is one"):
+        score_runs({"one": str(runs)}, qrels)
+    for text, message in [
+        ("401 0 d1 1\n401 0 d2 yes\n", "line 2: '401 0 d2 yes'; the relevance 'yes' is no whole"),
+        ("401 d1 1\n", "line 1: '401 d1 1'; judgements have topic, iteration, document"),
+        ("", "the judgements '.*qrels.txt' are empty"),
+    ]:
+        qrels.write_text(text)
+        with pytest.raises(DataError, match=message):
+            score_runs(runs, qrels)
+
+
+def test_without_ir_measures(track, monkeypatch):
+    imported = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "ir_measures":
+            raise ImportError(name)
+        return imported(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(VcompError, match=r"is not installed: pip install vcomp\[ir\]"):
+        score_runs(*track)
+
+
+def test_from_trec_eval_to_a_fit(folder):
+    for name, factor in [("a.eval", 0.05), ("input.rm3", 0.02)]:
+        rows = [f"map {t} {0.1 * t + factor * (t % 3)}" for t in range(1, 7)]
+        (folder / name).write_text("\n".join(rows))
+    (folder / "input.rm3").write_text((folder / "input.rm3").read_text().replace("map 2", "map 7"))
+    matrix = read_trec_eval(folder)
+    res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.common_topics().to_long())
+    assert res.nobs == 10

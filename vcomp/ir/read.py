@@ -1,0 +1,278 @@
+"""Score matrices from what retrieval evaluations leave behind: trec_eval output, or runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, VcompError, did_you_mean
+from vcomp.io.trec import PathsLike, fields_of, find_files, wrong_line
+from vcomp.ir.scores import ScoreMatrix, check_matrix
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["read_trec_eval", "score_runs"]
+
+_SUMMARY = "all"
+"""The topic of the lines that sum up a run."""
+
+
+def read_trec_eval(
+    paths: PathsLike,
+    measure: str = "map",
+    *,
+    name_by: Literal["runid", "file"] = "runid",
+    fill: float | None = None,
+) -> ScoreMatrix:
+    r"""Read the scores that ``trec_eval -q`` printed, a file a run.
+
+    Lines hold a measure, a topic and a value. Lines that sum up a run (topic ``all``) are skipped,
+    as are other measures.
+
+    Parameters
+    ----------
+    paths : a file, a folder, a pattern such as ``"eval/*.txt"``, several of these, or a dict with
+        a file for the name of each system; also compressed (``.gz``). Those of a folder or pattern
+        are read in the order of their names
+    measure : as trec_eval prints it
+    name_by : where systems are not named by a dict, they are called by the ``runid`` line of the
+        file, or by its name without the suffix where there is none; ``"file"`` takes the full name
+        of the file, as for runs that share a runid
+    fill : score of a topic that other runs have and a run has not. By default it is missing, as
+        trec_eval leaves topics out for which a run retrieved nothing, unless told ``-c``; TREC
+        scores them 0
+
+    Returns
+    -------
+    ScoreMatrix
+        Topics in the order in which they first come.
+
+    Raises
+    ------
+    DataError
+        If a file is missing, a line cannot be read (the message has its number), a run has no
+        line of `measure`, only summaries, or a topic twice, two runs have one name, `name_by` or
+        `fill` are out of range, or there are fewer than two topics or two runs.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for run, first, second in [("bm25", 0.2, 0.3), ("rm3", 0.3, 0.5)]:
+    ...     lines = f"runid all {run}", f"map 401 {first}", f"map 402 {second}", "map all 0.9"
+    ...     _ = (folder / f"{run}.eval").write_text("\n".join(lines))
+    >>> read_trec_eval(folder).to_frame()
+    system  bm25  rm3
+    topic
+    401      0.2  0.3
+    402      0.3  0.5
+    """
+    if name_by not in ("runid", "file"):
+        raise DataError(f"name_by must be 'runid' or 'file', not {name_by!r}")
+    scores: dict[str, dict[str, float]] = {}
+    for given, path in find_files(paths):
+        runid, of_topic = _read_eval(path, measure)
+        name = given or (path.name if name_by == "file" else runid or _stem(path))
+        if name in scores:
+            raise DataError(
+                f"{str(path)!r} is the second run called {name!r}; name systems by their files, "
+                "with name_by='file', or by a dict"
+            )
+        scores[name] = of_topic
+    return _matrix(scores, fill)
+
+
+def score_runs(
+    runs: PathsLike | Mapping[str, Any],
+    qrels: str | os.PathLike[str] | Any,
+    measure: str | Any = "AP",
+    *,
+    name_by: Literal["runid", "file"] = "runid",
+) -> ScoreMatrix:
+    """Score runs against relevance judgements, by the package ir_measures.
+
+    ir_measures computes the scores and is to be installed as well: ``pip install vcomp[ir]``. A
+    topic that is judged and for which a run retrieved nothing scores what it says, 0 as a rule;
+    topics that are not judged have no score.
+
+    Parameters
+    ----------
+    runs : files as TREC has them (topic, ``Q0``, document, rank, score, runid), given as for
+        :func:`read_trec_eval`; or a dict of runs by system, each of them a file or what
+        ir_measures reads: a list of its ``ScoredDoc``, nested dicts, or a frame
+    qrels : file as TREC has them (topic, iteration, document, relevance), or what ir_measures
+        reads
+    measure : as ir_measures writes it, such as ``"AP"``, ``"nDCG@10"`` or ``"P(rel=2)@5"``, or one
+        of its measures
+    name_by : see :func:`read_trec_eval`
+
+    Returns
+    -------
+    ScoreMatrix
+        Topics in the order in which the judgements have them.
+
+    Raises
+    ------
+    VcompError
+        If ir_measures is not installed.
+    DataError
+        If a file is missing, a line cannot be read (the message has its number), ir_measures does
+        not know `measure`, two runs have one name, or there are fewer than two topics or two runs.
+
+    Examples
+    --------
+    >>> qrels = {"401": {"d1": 1, "d2": 0}, "402": {"d1": 0, "d3": 2}}
+    >>> runs = {
+    ...     "bm25": {"401": {"d1": 2.0, "d2": 1.0}, "402": {"d1": 2.0, "d3": 1.0}},
+    ...     "rm3": {"401": {"d2": 2.0, "d1": 1.0}, "402": {"d3": 2.0}},
+    ... }
+    >>> score_runs(runs, qrels, "AP").scores.tolist()
+    [[1.0, 0.5], [0.5, 1.0]]
+    """
+    ir_measures = _ir_measures()
+    if name_by not in ("runid", "file"):
+        raise DataError(f"name_by must be 'runid' or 'file', not {name_by!r}")
+    parsed = _parse(ir_measures, measure)
+    judged = _read_qrels(ir_measures, qrels) if _is_path(qrels) else qrels
+    evaluator = ir_measures.evaluator([parsed], judged)
+    scores: dict[str, dict[str, float]] = {}
+    for name, run in _named_runs(ir_measures, runs, name_by):
+        if name in scores:
+            raise DataError(
+                f"there are several runs called {name!r}; name systems by their files, with "
+                "name_by='file', or by a dict"
+            )
+        scores[name] = {m.query_id: float(m.value) for m in evaluator.iter_calc(run)}
+    return _matrix(scores, None)
+
+
+def _read_eval(path: Path, measure: str) -> tuple[str | None, dict[str, float]]:
+    """Return the runid, if there is one, and the score of each topic."""
+    runid, of_topic = None, {}
+    measures: dict[str, None] = {}
+    summed_up = False
+    for number, fields in fields_of(path):
+        if len(fields) != 3:
+            wrong_line(path, number, fields, "trec_eval -q prints a measure, a topic and a value")
+        name, topic, text = fields
+        measures[name] = None
+        if name == "runid":
+            runid = text
+        if name != measure or topic == _SUMMARY:
+            summed_up |= name == measure
+            continue
+        if topic in of_topic:
+            wrong_line(path, number, fields, f"topic {topic!r} has a {measure} already")
+        of_topic[topic] = _number(path, number, fields)
+    if not of_topic and summed_up:
+        raise DataError(f"{str(path)!r} has only the summary of {measure}; use trec_eval -q")
+    if not of_topic:
+        known = [m for m in measures if m != "runid"]
+        shown = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
+        has = f"it has {shown}" if known else "it is empty"
+        raise DataError(
+            f"{str(path)!r} has no measure {measure!r}{did_you_mean(measure, known)}; {has}"
+        )
+    return runid, of_topic
+
+
+def _number(path: Path, number: int, fields: list[str]) -> float:
+    try:
+        value = float(fields[-1])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        wrong_line(path, number, fields, f"{fields[-1]!r} is not a number")
+    return value
+
+
+def _stem(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).stem
+
+
+def _matrix(scores: Mapping[str, Mapping[str, float]], fill: float | None) -> ScoreMatrix:
+    if fill is not None and (isinstance(fill, bool) or not math.isfinite(fill)):
+        raise DataError(f"fill must be a score, not {fill!r}")
+    topics = {topic: None for of_topic in scores.values() for topic in of_topic}
+    gap = np.nan if fill is None else fill
+    values: FloatArray = np.array(
+        [[of_topic.get(topic, gap) for of_topic in scores.values()] for topic in topics],
+        dtype=float,
+    ).reshape(len(topics), len(scores))
+    return check_matrix(ScoreMatrix(values, tuple(topics), tuple(scores)))
+
+
+def _ir_measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise VcompError(
+            "runs are scored by the package ir_measures, which is not installed: "
+            "pip install vcomp[ir]"
+        ) from error
+    return ir_measures
+
+
+def _parse(ir_measures: Any, measure: Any) -> Any:
+    if not isinstance(measure, str):
+        return measure
+    try:
+        return ir_measures.parse_measure(measure)
+    except (NameError, ValueError) as error:
+        raise DataError(f"ir_measures does not know the measure {measure!r}: {error}") from error
+
+
+def _is_path(source: object) -> bool:
+    return isinstance(source, str) or hasattr(source, "__fspath__")
+
+
+def _named_runs(ir_measures: Any, runs: Any, name_by: str) -> Iterable[tuple[str, Any]]:
+    if isinstance(runs, Mapping):
+        for name, run in runs.items():
+            yield str(name), _read_run(ir_measures, _only(run))[1] if _is_path(run) else run
+        return
+    for _, path in find_files(runs):
+        runid, run = _read_run(ir_measures, path)
+        yield (path.name if name_by == "file" else runid), run
+
+
+def _only(run: str) -> Path:
+    (_, path), *more = find_files(run)
+    if more:
+        raise DataError(f"{run!r} is {len(more) + 1} files; a run is one")
+    return path
+
+
+def _read_run(ir_measures: Any, path: Path) -> tuple[str, list[Any]]:
+    run, runid = [], _stem(path)
+    for number, fields in fields_of(path):
+        if len(fields) != 6:
+            wrong_line(path, number, fields, "a run has topic, Q0, document, rank, score, runid")
+        topic, _, document, _, _, runid = fields
+        score = _number(path, number, fields[:5])
+        run.append(ir_measures.ScoredDoc(topic, document, score))
+    if not run:
+        raise DataError(f"the run {str(path)!r} is empty")
+    return runid, run
+
+
+def _read_qrels(ir_measures: Any, source: Any) -> list[Any]:
+    path, judged = _only(source), []
+    for number, fields in fields_of(path):
+        if len(fields) != 4:
+            wanted = "judgements have topic, iteration, document and relevance"
+            wrong_line(path, number, fields, wanted)
+        topic, iteration, document, relevance = fields
+        try:
+            judged.append(ir_measures.Qrel(topic, document, int(relevance), iteration))
+        except ValueError:
+            wrong_line(path, number, fields, f"the relevance {relevance!r} is no whole number")
+    if not judged:
+        raise DataError(f"the judgements {str(path)!r} are empty")
+    return judged
