@@ -15,6 +15,7 @@ from vcomp.plots.extrapolation import accuracy_curves
 from vcomp.plots.frontier import frontier
 from vcomp.plots.histogram import replicates
 from vcomp.plots.items import items
+from vcomp.plots.mapping import reliability_map
 from vcomp.plots.subsampling import subsets
 from vcomp.plots.zeta import profile
 
@@ -30,6 +31,7 @@ __all__ = [
     "measures",
     "profile",
     "pyplot",
+    "reliability_map",
     "replicates",
     "subsets",
 ]

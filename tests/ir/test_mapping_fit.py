@@ -1,0 +1,232 @@
+"""Curves of one's own: the points, the fit, what is printed and drawn, bad input."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+import vcomp
+from vcomp.exceptions import DataError, EstimationError, PlanError
+from vcomp.ir import fit_mapping, map_reliability, measures
+from vcomp.ir.mapping import PUBLISHED
+from vcomp.ir.mapping_fit import _coefficients, fit_exponent
+
+
+@pytest.fixture(scope="module")
+def collections():
+    rng = np.random.default_rng(7)
+    spreads = {"first": 0.10, "second": 0.14, "third": 0.18}
+    return {
+        name: np.clip(
+            0.5 + spread * rng.normal(size=16) + 0.1 * rng.normal(size=(44, 1))
+            + 0.15 * rng.normal(size=(44, 16)), 0.0, 1.0,
+        )
+        for name, spread in spreads.items()
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(collections):
+    return fit_mapping(collections, ["tau", "rmse", "power_ratio"], trials=10, rng=3)
+
+
+def test_points_are_halves_of_the_published_sizes(study):
+    points = study.points
+    assert list(points) == ["collection", "n", "trial", "Erho2", "Phi", "tau", "rmse",
+                            "power_ratio"]  # fmt: skip
+    sizes = points.groupby(["collection", "n"]).size()
+    assert sizes.eq(20).all()  # two halves of ten splits
+    assert sorted(set(points["n"])) == [10, 20]
+    # τ and ε do not depend on which of the halves is the truth; Eρ² and β are of one half.
+    for _, pair in points.groupby(["collection", "n", "trial"]):
+        assert np.ptp(pair["tau"]) == 0.0
+        assert np.ptp(pair["Erho2"]) > 0.0
+
+
+def test_coefficients_of_points_are_those_of_a_dstudy(collections):
+    X = collections["second"][:8]
+    frame = pd.DataFrame(X).rename_axis("t").reset_index().melt("t", var_name="s")
+    table = vcomp.fit("value ~ (1|s) + (1|t)", frame, method="anova").dstudy(t=8).table
+    assert _coefficients(X) == pytest.approx((table["Erho2"][0], table["Phi"][0]), rel=1e-10)
+
+
+def test_the_curve_is_the_least_squares_one(study):
+    """The derivative of the sum of squares is zero at the exponent, and nowhere below."""
+    points = study.points
+    for name, x, base in (
+        ("tau", "Erho2", lambda x: x),
+        ("power_ratio", "Erho2", lambda x: x),
+        ("rmse", "Phi", lambda x: 1.0 - x),
+    ):
+        curve = study.maps[name]
+        used = points[points[x] >= {"Erho2": 0.8, "Phi": 0.5}[x]]
+        assert curve.nobs == len(used)
+        b, y = base(used[x].to_numpy()), used[name].to_numpy()
+
+        def slope(a, b=b, y=y):
+            return np.sum((b**a - y) * b**a * np.log(b))
+
+        assert curve.exponent == pytest.approx(brentq(slope, 0.05, 50.0), rel=1e-7)
+        residual = b**curve.exponent - y
+        assert curve.resid_sd == pytest.approx(np.sqrt(residual @ residual / (len(y) - 1)))
+
+
+def test_standard_errors_take_collections_as_independent(study):
+    points, curve = study.points, study.maps["tau"]
+    used = points[points["Erho2"] >= 0.8]
+    x = used["Erho2"].to_numpy()
+    slope = x**curve.exponent * np.log(x)
+    score = slope * (used["tau"].to_numpy() - x**curve.exponent)
+    names = used["collection"].unique()
+    totals = [score[used["collection"] == name].sum() for name in names]
+    k = len(names)
+    assert curve.n_collections == k >= 2
+    sandwich = k / (k - 1) * np.square(totals).sum() / (slope @ slope) ** 2
+    assert curve.bse == pytest.approx(np.sqrt(sandwich), rel=1e-9)
+
+
+def test_one_collection(collections):
+    study = fit_mapping([collections["third"]], "tau", trials=10, rng=3)
+    curve = study.maps["tau"]
+    used = study.points[study.points["Erho2"] >= 0.8]
+    x = used["Erho2"].to_numpy()
+    slope = x**curve.exponent * np.log(x)
+    assert curve.bse == pytest.approx(curve.resid_sd / np.sqrt(slope @ slope), rel=1e-9)
+    assert list(curve.by_collection) == ["1"]
+    assert curve.by_collection["1"] == pytest.approx(curve.exponent)
+    assert "they are too small" in " ".join(str(study).split())
+
+
+def test_each_collection_by_itself(study):
+    curve, points = study.maps["tau"], study.points
+    for name, exponent in curve.by_collection.items():
+        used = points[(points["Erho2"] >= 0.8) & (points["collection"] == name)]
+        assert exponent == pytest.approx(
+            fit_exponent(used["Erho2"].to_numpy(), used["tau"].to_numpy())
+        )
+    assert min(curve.by_collection.values()) <= curve.exponent <= max(curve.by_collection.values())
+
+
+@given(st.floats(0.05, 12.0), st.integers(0, 2**32))
+def test_exact_points_give_their_exponent(a, seed):
+    x = np.random.default_rng(seed).uniform(0.3, 0.99, 6)
+    assert fit_exponent(x, x**a) == pytest.approx(a, rel=1e-6)
+
+
+def test_values_below_zero_and_at_the_ends_are_fitted():
+    x = np.array([0.5, 0.6, 0.8, 1.0])
+    y = np.array([-0.1, 0.2, 0.5, 1.0])
+
+    def slope(a):
+        return np.sum((x[:3] ** a - y[:3]) * x[:3] ** a * np.log(x[:3]))
+
+    assert fit_exponent(x, y) == pytest.approx(brentq(slope, 0.5, 20.0), rel=1e-7)
+    assert fit_exponent(x, np.array([0.0, 0.0, 0.0, 1.0])) > 20
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_change_nothing(study, collections, workers):
+    again = fit_mapping(
+        collections, ["tau", "rmse", "power_ratio"], trials=10, rng=3, workers=workers
+    )
+    pd.testing.assert_frame_equal(again.points, study.points, check_exact=True)
+    other = fit_mapping(collections, "tau", trials=10, rng=4)
+    assert not np.array_equal(other.points["tau"], study.points["tau"])
+
+
+def test_curves_are_used_as_the_published_ones(study):
+    own = map_reliability("tau", Erho2=0.9, mapping=study.maps)
+    assert own == pytest.approx(0.9 ** study.maps["tau"].exponent)
+    table = study.table.set_index("indicator")
+    assert table.loc["tau", "exponent"] == study.maps["tau"].exponent
+    assert table.loc["tau", "published"] == PUBLISHED["tau"].exponent
+    assert table.loc["rmse", "coefficient"] == "Phi"
+
+
+def test_trec_collections_lie_near_the_published_curve(shared_data):
+    """Three of the 43 collections of the paper: their τ is within its single collections."""
+    names = ["adhoc3", "enterprise2006", "genomics2004"]
+    few = {name: pd.read_csv(shared_data(f"{name}.csv")) for name in names}
+    study = fit_mapping(few, ["tau", "power_ratio"], trials=20, rng=1)
+    for name, curve in study.maps.items():
+        published = PUBLISHED[name].exponent
+        # Figure 2 of the paper: single collections are some 20 % to either side.
+        assert curve.exponent == pytest.approx(published, rel=0.2), name
+        inside = study.points[study.points["Erho2"] >= 0.8]
+        frame = curve.predict(inside["Erho2"].to_numpy())
+        y = inside[name].to_numpy()
+        covered = ((frame["obs_low"] <= y) & (y <= frame["obs_high"])).mean()
+        assert 0.9 < covered <= 1.0
+
+
+def test_summary(study):
+    text = str(study)
+    for piece in (
+        "What Eρ² and Φ mean, from halves of 3 collections",
+        "x^exponent for tau, power_ratio; (1 − x)^exponent for rmse",
+        "Points with Eρ² ≥ 0.8 and Φ ≥ 0.5.",
+        "Single ones: smallest and largest exponent",
+    ):
+        assert piece in " ".join(text.split()), piece
+    assert max(map(len, text.splitlines())) <= 100
+    assert "<table" in study._repr_html_()
+    assert repr(study) == "<MappingStudy: tau, rmse, power_ratio from 120 points of 3 collections>"
+
+
+def test_picture(study):
+    plt.switch_backend("Agg")
+    ax = study.plot("rmse")
+    points, curve = ax.lines
+    used = study.points[study.points["Phi"] >= 0.5]
+    np.testing.assert_array_equal(points.get_xdata(), used["Phi"])
+    np.testing.assert_array_equal(points.get_ydata(), used["rmse"])
+    np.testing.assert_allclose(curve.get_ydata(), study.maps["rmse"].at(curve.get_xdata()))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Φ", measures.get("rmse").symbol)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "95 % of pairs", "90 % of pairs", "curve",
+    ]  # fmt: skip
+    with pytest.raises(PlanError, match=r"no curve for 'taus' \(did you mean 'tau'"):
+        study.plot("taus")
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"indicators": "tua"}, PlanError, "no measure 'tua'"),
+        ({"indicators": []}, PlanError, "no indicator is given"),
+        ({"indicators": [measures.get("tau"), measures.get("tau", ties="a")]}, PlanError, "twice"),
+        ({"sizes": 1}, EstimationError, "whole numbers from 2 on, not 1"),
+        ({"sizes": []}, EstimationError, "sizes is empty"),
+        ({"sizes": [5.5]}, EstimationError, "not 5.5"),
+        ({"sizes": 23}, DataError, "'first' has 44 topics, and the smallest halves need 46"),
+        ({"trials": 0}, EstimationError, "trials is a whole number"),
+        ({"smallest": {"Rho": 0.1}}, PlanError, "'Erho2' and 'Phi', not 'Rho'"),
+        ({"smallest": {"Phi": 1.0}}, PlanError, "at least 0 and less than 1, not 1.0"),
+        ({"smallest": {"Erho2": 0.999}}, EstimationError, "'tau' has 0 points with Erho2"),
+        ({"drop_worst": 2}, DataError, "drop_worst must be"),
+    ],
+)
+def test_bad_options(collections, options, error, message):
+    with pytest.raises(error, match=message):
+        fit_mapping(collections, **{"indicators": "tau", "trials": 5, **options})
+
+
+def test_bad_collections(collections):
+    with pytest.raises(DataError, match="no collection is given"):
+        fit_mapping([])
+    with pytest.raises(DataError, match="put a single one in a list"):
+        fit_mapping(pd.DataFrame(collections["first"]))
+    with pytest.raises(DataError, match="put a single one in a list"):
+        fit_mapping(collections["first"])
+    holes = collections["first"].copy()
+    holes[3, 4] = np.nan
+    with pytest.raises(DataError, match="collection 'b': scores: 1 of"):
+        fit_mapping({"a": collections["first"], "b": holes}, drop_worst=0.0)
+    with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= takes smaller"):
+        fit_mapping({"a": collections["first"][:10]})
