@@ -222,7 +222,8 @@ def _from_margins(
 
 def _read(scores: ArrayLike, systems: Sequence[str] | None) -> tuple[FloatArray, tuple[str, ...]]:
     try:
-        X = np.array(scores, dtype=float)
+        # In rows whatever frame it came from: sums in another order differ in the last bit.
+        X = np.array(scores, dtype=float, order="C")
     except (TypeError, ValueError) as error:
         raise DataError(f"scores must be a topic × system matrix of numbers: {error}") from error
     if X.ndim != 2:

@@ -1,0 +1,190 @@
+"""The nine indicators, loop by loop; and what simulated collections have to show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+import vcomp
+from vcomp.exceptions import DataError, VcompWarning
+from vcomp.ir.diagnosis import INDICATORS, indicators
+from vcomp.simulate.bandwidth import cdf_bandwidth
+
+
+def collection(n_topics, n_systems, seed):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n_topics, 1)) + rng.normal(size=(n_topics, 2)) @ rng.normal(
+        size=(2, n_systems)
+    )
+    logits += rng.normal(size=(n_topics, n_systems)) * np.linspace(0.3, 1.0, n_systems)
+    return 1.0 / (1.0 + np.exp(-logits - np.linspace(-1.0, 0.3, n_systems)))
+
+
+def effects(X):
+    mean = X.mean()
+    nu_s, nu_t = X.mean(axis=0) - mean, X.mean(axis=1) - mean
+    return nu_s, nu_t, X - mean - nu_s - nu_t[:, None]
+
+
+def shares(X):  # g.study of the paper's code
+    n_t, n_s = X.shape
+    nu_s, nu_t, E = effects(X)
+    ms_s, ms_t = n_t * (nu_s**2).sum() / (n_s - 1), n_s * (nu_t**2).sum() / (n_t - 1)
+    ms_e = (E**2).sum() / ((n_s - 1) * (n_t - 1))
+    components = np.maximum([(ms_s - ms_e) / n_t, (ms_t - ms_e) / n_s, ms_e], 0)
+    return components / components.sum()
+
+
+def omega2(original, simulated):
+    h = cdf_bandwidth(original)
+
+    def F(t):
+        G = [ndtr((end - original) / h).mean() for end in (-1.0, t, 1.0)]
+        return (G[1] - G[0]) / (G[2] - G[0])
+
+    where = original if len(original) > len(simulated) else simulated
+    return np.mean([(F(t) - np.mean(simulated <= t)) ** 2 for t in where])
+
+
+def tau_ap(means, truth):  # Urbano (2016), eq. 6, systems without ties
+    order = np.argsort(-truth)
+    total = 0.0
+    for i in range(1, len(order)):
+        total += np.mean([means[order[j]] > means[order[i]] for j in range(i)])
+    return 2.0 * total / (len(order) - 1) - 1.0
+
+
+def one_by_one(X, Y):
+    nu_t, E = effects(X)[1:]
+    new_t, new_E = effects(Y)[1:]
+    pairs = np.triu_indices(X.shape[1], 1)
+    R, new_R = np.corrcoef(E.T)[pairs], np.corrcoef(new_E.T)[pairs]
+    return [
+        Y.mean() - X.mean(),
+        tau_ap(Y.mean(axis=0), X.mean(axis=0)),
+        omega2(nu_t, new_t),
+        np.mean([omega2(E[:, s], new_E[:, s]) for s in range(X.shape[1])]),
+        *(shares(Y) - shares(X)),
+        new_E.var(axis=0, ddof=1).std(ddof=1) - E.var(axis=0, ddof=1).std(ddof=1),
+        np.corrcoef(R, new_R)[0, 1],
+    ]
+
+
+@pytest.mark.parametrize("n_topics", [2, 12, 30, 45])
+def test_indicators_loop_by_loop(n_topics):
+    X = collection(30, 6, seed=1)
+    Y = np.stack([collection(n_topics, 6, seed) for seed in (2, 3, 4)])
+    found = indicators(X, Y)
+    expected = np.array([one_by_one(X, one) for one in Y])
+    exact = [0, 1, 4, 5, 6, 7, 8]
+    np.testing.assert_allclose(found[:, exact], expected[:, exact], rtol=1e-9, atol=1e-12)
+    # Distributions are tabulated at 1025 points, on straight lines between them.
+    np.testing.assert_allclose(found[:, 2:4], expected[:, 2:4], rtol=1e-3, atol=1e-6)
+
+
+def test_a_collection_is_like_itself():
+    X = collection(40, 5, seed=2)
+    row = vcomp.ir.diagnose(X, X).table.iloc[0]
+    assert list(row.index) == list(INDICATORS)
+    zeros = row[["mu_s", "var_s", "var_t", "var_st", "sd_var"]]
+    np.testing.assert_allclose(zeros, 0.0, atol=1e-12)
+    np.testing.assert_allclose(row[["tau_ap", "cor"]], 1.0, rtol=1e-12)
+    assert row["w2_t"] < 0.002  # the kernel estimate is not the sample
+
+
+def diagnosed(X, n_topics=200, size=60, **options):
+    simulator = vcomp.ir.fit_collection(X, **options)
+    return vcomp.ir.diagnose(simulator, simulator.simulate(n_topics, size, rng=8)).table
+
+
+@pytest.fixture(params=["enterprise2006", "genomics2004", "robust2003", "web2004"])
+def trec(request, shared_data):
+    scores = pd.read_csv(shared_data(f"{request.param}.csv"))
+    return vcomp.ir.as_score_matrix(scores).drop_worst(0.25)
+
+
+def test_simulated_trec_collections(trec):
+    """Urbano (2016), figs. 4 and 5, right under the realistic assumptions."""
+    table = diagnosed(trec)
+    # Means are unbiased: five standard errors.
+    error = table["mu_s"].std() / np.sqrt(len(table))
+    assert abs(table["mu_s"].mean()) < 5 * error
+    # The rest as far as the boxes of the figures reach: kernels are wider than the residuals.
+    assert table["tau_ap"].mean() > 0.7
+    assert table["w2_t"].mean() < 0.005
+    assert table["w2_E"].mean() < 0.005
+    assert table[["var_s", "var_t", "var_st"]].mean().abs().max() < 0.04
+    assert abs(table["sd_var"].mean()) < 0.007
+    assert table["cor"].mean() > 0.85
+
+
+def test_more_topics_are_nearer_to_the_original():
+    X = collection(60, 10, seed=5)
+    few, many = diagnosed(X, 20), diagnosed(X, 500)
+    assert many["tau_ap"].mean() > few["tau_ap"].mean()
+    assert many["cor"].mean() > few["cor"].mean()
+    for name in ("w2_t", "w2_E"):
+        assert many[name].mean() < few[name].mean()
+    assert many["mu_s"].std() < few["mu_s"].std()
+
+
+def test_normal_residuals_without_kernels_keep_components_and_variances():
+    # Nothing is smoothed but topic effects: σ²(system:topic) and its spread stay what they are.
+    X = collection(50, 8, seed=6)
+    table = diagnosed(X, 2_000, 40, margins="normal")
+    assert abs(table["sd_var"].mean()) < 5 * table["sd_var"].std() / np.sqrt(40) + 1e-4
+    assert table["cor"].mean() > 0.99
+
+
+def test_switches_show_where_they_should():
+    X = collection(60, 10, seed=5)
+    as_it_is = diagnosed(X, margins="normal")
+    lost = diagnosed(X, margins="normal", uncorrelated=True)["cor"]
+    # Centring alone leaves the correlations of independent residuals: next to none are kept.
+    assert abs(lost.mean()) < 0.35 < 0.9 < as_it_is["cor"].mean()
+    alike = diagnosed(X, margins="normal", homoscedastic=True)
+    spread = effects(X)[2].var(axis=0, ddof=1).std(ddof=1)
+    # All that is left of the spread is that of variances of 200 normal residuals.
+    left = effects(X)[2].var(axis=0, ddof=1).mean() * np.sqrt(2 / 199)
+    assert alike["sd_var"].mean() == pytest.approx(left - spread, abs=0.5 * left)
+    uneven = diagnosed(X, random_sampling=False)
+    assert uneven["mu_s"].std() > 3 * diagnosed(X)["mu_s"].std()
+    assert uneven["var_t"].mean() < -0.05  # "negative deviation"
+    assert uneven["w2_t"].mean() > 3 * as_it_is["w2_t"].mean()
+
+
+def test_summary_and_errors():
+    X = collection(30, 4, seed=2)
+    simulator = vcomp.ir.fit_collection(X)
+    diagnosis = vcomp.ir.diagnose(X, simulator.simulate(20, 5))
+    text = str(diagnosis.summary())
+    assert "5 simulated collections of 20 topics; 30 in the original" in text
+    assert all(name in text for name in INDICATORS)
+    assert "nan" not in str(vcomp.ir.diagnose(X, X).summary())  # one collection has no error
+    with pytest.raises(DataError, match="have 3 systems, the original has 4"):
+        vcomp.ir.diagnose(X, X[:, :3])
+    with pytest.raises(DataError, match="at least two topics"):
+        vcomp.ir.diagnose(X, X[:1])
+    with pytest.raises(DataError, match="missing or infinite"):
+        vcomp.ir.diagnose(X, np.full((5, 4), np.nan))
+    with pytest.raises(DataError, match="the original has missing scores"):
+        vcomp.ir.diagnose(np.where(X > 0.9, np.nan, X), X)
+    with pytest.warns(VcompWarning, match="cor is undefined for 1 of 1"):
+        vcomp.ir.diagnose(X[:, :2], X[:, :2])
+
+
+def test_frames_are_read():
+    X = collection(30, 5, seed=2)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    simulator = vcomp.ir.fit_collection(frame, drop_worst=0.25)
+    assert len(simulator.systems) == 4
+    assert set(simulator.systems) < set("abcde")
+    other = vcomp.ir.fit_collection(X)
+    np.testing.assert_array_equal(
+        vcomp.ir.fit_collection(frame).simulate(9, rng=1).scores, other.simulate(9, rng=1).scores
+    )
+    frame.loc[3, "b"] = np.nan
+    with pytest.raises(DataError, match="system 'b' on topic number 4 is missing"):
+        vcomp.ir.fit_collection(frame)

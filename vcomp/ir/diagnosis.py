@@ -1,0 +1,301 @@
+"""How like the original are simulated collections? Nine indicators (Urbano, 2016, sec. 5.4).
+
+References
+----------
+Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Figures 4 and 5, Table 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, warn
+from vcomp.ir.measures.tau_ap import TauAP
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.linalg.memory import slices
+from vcomp.simulate import CollectionSimulator, SimulatedCollections
+from vcomp.simulate.bandwidth import cdf_bandwidth
+from vcomp.simulate.decompose import decompose
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["INDICATORS", "Diagnosis", "diagnose", "indicators"]
+
+INDICATORS = {
+    "mu_s": "mean of simulated less mean of original scores",
+    "tau_ap": "τ_AP of the ranking of systems with the original one",
+    "w2_t": "ω² between topic effects and their distribution",
+    "w2_E": "ω² between residuals and their distributions, mean over systems",
+    "var_s": "share of σ²(system), less that of the original",
+    "var_t": "share of σ²(topic), less that of the original",
+    "var_st": "share of σ²(system:topic), less that of the original",
+    "sd_var": "s.d. over systems of residual variances, less that of the original",
+    "cor": "correlation between residual correlations and those of the original",
+}
+"""The indicators, by the names that the paper's code has for them."""
+
+_POINTS = 1025
+_BATCH = 2**22
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Diagnosis:
+    """Indicators of simulated collections, made by :func:`diagnose`.
+
+    Attributes
+    ----------
+    values : (size, 9) indicators of each collection, in the order of :data:`INDICATORS`
+    n_topics : topics of each collection
+    n_topics_original : topics of the collection that was simulated from
+    """
+
+    values: FloatArray
+    n_topics: int
+    n_topics_original: int
+
+    def __repr__(self) -> str:
+        return f"<diagnosis of {len(self.values):,} simulated collections>"
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a collection, a column an indicator."""
+        import pandas as pd
+
+        index = pd.RangeIndex(len(self.values), name="collection")
+        return pd.DataFrame(self.values, index=index, columns=list(INDICATORS))
+
+    def summary(self) -> Any:
+        """Return the mean of each indicator, its standard error, and where nine in ten lie."""
+        size = len(self.values)
+        rows = []
+        for column in self.values.T:
+            known = column[~np.isnan(column)]
+            error = known.std(ddof=1) / np.sqrt(known.size) if known.size > 1 else float("nan")
+            mean = float(known.mean()) if known.size else float("nan")
+            ends = np.quantile(known, [0.05, 0.95]) if known.size else [float("nan")] * 2
+            cells = display.fixed([mean, float(error), *map(float, ends)], decimals=5)
+            rows.append(cells)
+        table = display.simple_table(
+            rows,
+            ["mean", "std. err.", "5 %", "95 %"],
+            title=f"{size:,} simulated collections of {self.n_topics:,} topics; "
+            f"{self.n_topics_original:,} in the original",
+            stubs=list(INDICATORS),
+        )
+        notes = [f"{name}: {what}." for name, what in INDICATORS.items()]
+        return display.summary([table], notes)
+
+
+def diagnose(
+    original: ScoresLike | CollectionSimulator, simulated: SimulatedCollections | ArrayLike
+) -> Diagnosis:
+    """Compare simulated collections with the one that they were simulated from.
+
+    Parameters
+    ----------
+    original : topic × system matrix, or the simulator that was fitted to it
+    simulated : what the simulator simulated, or an array of (size, n_topics, n_systems) scores of
+        the same systems; a matrix is one collection
+
+    Returns
+    -------
+    Diagnosis
+        with ``table`` and ``summary()``. The indicators are
+
+        ``mu_s``
+            mean score less that of the original: 0 on average
+        ``tau_ap``
+            τ_AP of the two rankings of systems: nearer to 1 the more topics there are
+        ``w2_t``, ``w2_E``
+            Cramér and von Mises's ω² between effects and a kernel estimate of those of the
+            original, over the effects of the larger collection: nearer to 0 the more topics
+        ``var_s``, ``var_t``, ``var_st``
+            shares of the variance components, less those of the original: about 0 with random
+            sampling (negative components count as zero)
+        ``sd_var``
+            standard deviation over systems of their residual variances, less that of the original:
+            about 0, negative if residuals were made homoscedastic
+        ``cor``
+            correlation between the correlations of residuals of every two systems and those of
+            the original: nearer to 1 the more topics, about 0 if effects were uncorrelated
+
+    Raises
+    ------
+    DataError
+        If scores are missing, or the systems are not as many as in the original.
+
+    Notes
+    -----
+    Effects are those of the scores, not of their logits, as in the paper's code. ``cor`` is not
+    defined with two systems, or where a system has no residuals; a warning says so.
+
+    References
+    ----------
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 5.4.1.
+
+    Examples
+    --------
+    >>> from vcomp.ir import diagnose, fit_collection
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+    >>> simulator = fit_collection(scores)
+    >>> diagnosis = diagnose(simulator, simulator.simulate(100, size=50, rng=1))
+    >>> diagnosis.table[["mu_s", "tau_ap"]].mean().abs().round(1).to_dict()
+    {'mu_s': 0.0, 'tau_ap': 1.0}
+    """
+    X = original.scores if isinstance(original, CollectionSimulator) else _scores(original)
+    Y = simulated.scores if isinstance(simulated, SimulatedCollections) else _array(simulated)
+    if Y.shape[2] != X.shape[1]:
+        raise DataError(
+            f"simulated collections have {Y.shape[2]} systems, the original has {X.shape[1]}"
+        )
+    values = indicators(X, Y)
+    undefined = int(np.isnan(values[:, -1]).sum())
+    if undefined:
+        warn(
+            f"cor is undefined for {undefined:,} of {len(values):,} collections: it needs three "
+            "systems whose residuals vary"
+        )
+    return Diagnosis(values, Y.shape[1], X.shape[0])
+
+
+def indicators(X: FloatArray, Y: FloatArray) -> FloatArray:
+    """Return the nine indicators of collections, (size, 9), unchecked.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores of the original
+    Y : (size, n_new_topics, n_systems) scores of simulated collections
+    """
+    original = _Original(X)
+    step = max(1, _BATCH // (Y.shape[1] * Y.shape[2]))
+    return np.concatenate([original.compare(Y[part]) for part in slices(len(Y), step)])
+
+
+class _Original:
+    """What indicators need to know of the original, computed once."""
+
+    def __init__(self, X: FloatArray) -> None:
+        effects = decompose(X)
+        self.mean, self.means = float(X.mean()), X.mean(axis=0)
+        self.topics = _Distribution(effects.topics)
+        self.residuals = [_Distribution(e) for e in effects.residuals.T]
+        self.shares = _shares(X[None])[0]
+        variances, correlations = _second_moments(effects.residuals[None])
+        self.spread = float(variances[0].std(ddof=1))
+        self.correlations = correlations[0]
+
+    def compare(self, Y: FloatArray) -> FloatArray:
+        means = Y.mean(axis=1)
+        mean = means.mean(axis=1)
+        rest = Y - means[:, None, :]
+        topics = rest.mean(axis=2)
+        residuals = rest - topics[:, :, None]
+        tau_ap = TauAP(ties="first").actual_of_means(means, self.means)
+        by_system = [F.distances(residuals[:, :, s]) for s, F in enumerate(self.residuals)]
+        variances, correlations = _second_moments(residuals)
+        return np.column_stack(
+            [
+                mean - self.mean,
+                tau_ap,
+                self.topics.distances(topics),
+                np.mean(by_system, axis=0),
+                _shares(Y) - self.shares,
+                variances.std(axis=1, ddof=1) - self.spread,
+                _row_correlations(correlations, self.correlations),
+            ]
+        )
+
+
+class _Distribution:
+    """Kernel estimate of the distribution of effects, tabulated."""
+
+    def __init__(self, effects: FloatArray) -> None:
+        from scipy.special import ndtr
+
+        self.points = np.sort(effects)
+        self.low = min(-1.0, float(self.points[0]))
+        self.high = max(1.0, float(self.points[-1]))
+        is_constant = self.points[-1] == self.points[0]
+        h = float(np.finfo(float).tiny) if is_constant else cdf_bandwidth(effects)
+        at = np.linspace(self.low, self.high, _POINTS)
+        F = ndtr((at[:, None] - self.points) / h).mean(axis=1)
+        self.table = (F - F[0]) / (F[-1] - F[0])
+
+    def distances(self, effects: FloatArray) -> FloatArray:
+        """Return ω² of samples, one a row."""
+        from vcomp.kernels.margins import distances
+
+        values = np.ascontiguousarray(np.sort(effects, axis=1))
+        found: FloatArray = distances(values, self.points, self.table, self.low, self.high)
+        return found
+
+
+def _shares(Y: FloatArray) -> FloatArray:
+    """Return the shares of the components of systems, topics and both, (size, 3).
+
+    They are those of mean squares, negative ones as zero.
+    """
+    _, n_t, n_s = Y.shape
+    mean = Y.mean(axis=(1, 2), keepdims=True)
+    systems = Y.mean(axis=1, keepdims=True) - mean
+    topics = Y.mean(axis=2, keepdims=True) - mean
+    ms_s = n_t * (systems**2).sum(axis=(1, 2)) / (n_s - 1)
+    ms_t = n_s * (topics**2).sum(axis=(1, 2)) / (n_t - 1)
+    ms_e = ((Y - mean - systems - topics) ** 2).sum(axis=(1, 2)) / ((n_s - 1) * (n_t - 1))
+    components = np.column_stack([(ms_s - ms_e) / n_t, (ms_t - ms_e) / n_s, ms_e])
+    components = np.maximum(components, 0.0)
+    return np.asarray(components / components.sum(axis=1, keepdims=True))
+
+
+def _second_moments(residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (size, n_systems) variances and (size, pairs) correlations of every two systems."""
+    n_t, n_s = residuals.shape[1:]
+    covariances = residuals.transpose(0, 2, 1) @ residuals / (n_t - 1)
+    i, j = np.triu_indices(n_s, 1)
+    variances = np.ascontiguousarray(np.diagonal(covariances, axis1=1, axis2=2))
+    scale = np.sqrt(variances[:, i] * variances[:, j])
+    unknown = np.full(scale.shape, np.nan)
+    return variances, np.divide(covariances[:, i, j], scale, out=unknown, where=scale > 0)
+
+
+def _row_correlations(rows: FloatArray, with_: FloatArray) -> FloatArray:
+    """Return the correlation of each row with a vector; nan where one of them is constant."""
+    both = ~np.isnan(rows) & ~np.isnan(with_)
+    n = np.maximum(both.sum(axis=1, keepdims=True), 1)
+    x, y = np.where(both, rows, 0.0), np.where(both, with_, 0.0)
+    x = np.where(both, x - x.sum(axis=1, keepdims=True) / n, 0.0)
+    y = np.where(both, y - y.sum(axis=1, keepdims=True) / n, 0.0)
+    scale = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    unknown = np.full(len(rows), np.nan)
+    return np.asarray(np.divide((x * y).sum(axis=1), scale, out=unknown, where=scale > 1e-14))
+
+
+def _scores(original: ScoresLike) -> FloatArray:
+    matrix: ScoreMatrix = as_score_matrix(original)
+    if np.isnan(matrix.scores).any():
+        raise DataError("the original has missing scores; keep the topics that all systems have")
+    return matrix.scores
+
+
+def _array(simulated: ArrayLike) -> FloatArray:
+    try:
+        Y = np.asarray(simulated, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"simulated collections must hold numbers: {error}") from error
+    if Y.ndim == 2:
+        Y = Y[None]
+    if Y.ndim != 3 or Y.shape[0] < 1 or Y.shape[1] < 2:
+        raise DataError(
+            "simulated collections are (size, n_topics, n_systems) scores with at least two "
+            f"topics; these are {' × '.join(map(str, Y.shape))}"
+        )
+    if not np.isfinite(Y).all():
+        raise DataError("simulated collections have scores that are missing or infinite")
+    return Y
