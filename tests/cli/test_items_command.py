@@ -81,6 +81,7 @@ def test_table_and_picture(matrix, tmp_path):
         (["--dataset", "bodoff2007_alpha"], "a data set is long"),
         (["--dataset", "bodoff2007_alpha", *LONG, "--transpose"], "--transpose is of a matrix"),
         (["--dataset", "bodoff2007_alpha", "--missing", "some"], "'some' is not one of"),
+        (["--dataset", "bodoff2007_alpha", *LONG, "--show", "-1"], "-1 is not in the range x>=1"),
     ],
 )
 def test_mistakes_of_usage(arguments, message):

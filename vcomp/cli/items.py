@@ -38,7 +38,13 @@ Examples:
     help="Use all cells that are there, or leave objects out, or stop.",
 )
 @click.option("--low", default=0.2, show_default=True, help="Flag lower item-rest correlations.")
-@click.option("--show", default=25, show_default=True, help="Items to show at most.")
+@click.option(
+    "--show",
+    type=click.IntRange(min=1),
+    default=25,
+    show_default=True,
+    help="Items to show at most.",
+)
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - for the screen.")
 @click.option("--plot", "picture", metavar="FILE", help="Draw items as FILE.png, .svg or .pdf.")
