@@ -178,7 +178,7 @@ def crossed_study():
         ({"indicator": "tau", "Erho2": 0.9, "Phi": 0.9}, PlanError, "alone"),
         ({"indicator": "tau", "Erho2": 93}, DataError, "Eρ² lies between 0 and 1, not at 93"),
         ({"indicator": "tau", "Erho2": [0.5, -0.1]}, DataError, "not at -0.1"),
-        ({"indicator": "rmse", "Phi": np.inf}, DataError, "Φ lies between 0 and 1, not at inf"),
+        ({"indicator": "rmse", "Phi": np.inf}, DataError, "Φ lies between 0 and 1, not at ∞"),
         ({"indicator": "tau", "Erho2": "0.9"}, DataError, "must be a number between 0 and 1"),
         ({"indicator": "tau", "Erho2": True}, DataError, "must be a number"),
         ({"indicator": "tau", "Erho2": ["a", None]}, DataError, "must be a number"),

@@ -148,7 +148,7 @@ class Distance(MeanMeasure):
 
 
 def test_measures_without_a_scale_are_observed_but_not_extrapolated(scores):
-    with pytest.warns(VcompWarning, match="D goes from 0 to inf"):
+    with pytest.warns(VcompWarning, match="D goes from 0 to ∞"):
         study = split_half(scores, Distance(), models="exp1")
     assert (study.frame["distance"] > 2.0).all()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.ir.curve import (
@@ -113,8 +114,8 @@ def _observations(
     outside = (y < low - NO_ERROR) | (y > 1.0 + NO_ERROR)
     if outside.any():
         raise DataError(
-            f"an accuracy is {y[outside][0]:.6g}, outside of [{low:.0f}, 1], where those of scale "
-            f"{scale!r} lie"
+            f"an accuracy is {display.number(y[outside][0])}, outside of "
+            f"[{display.number(low)}, 1], where those of scale {scale!r} lie"
         )
     e = to_error(y, scale)
     e = np.where(e < NO_ERROR, 0.0, np.minimum(e, 1.0))

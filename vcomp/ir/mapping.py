@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.dstudy import DStudy
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
@@ -302,5 +303,7 @@ def _shares(values: ArrayLike, what: str) -> FloatArray:
         raise DataError(f"{what} must be a number between 0 and 1, not {values!r}")
     outside = (x < 0.0) | (x > 1.0)
     if outside.any():
-        raise DataError(f"{what} lies between 0 and 1, not at {float(x[outside].flat[0]):g}")
+        raise DataError(
+            f"{what} lies between 0 and 1, not at {display.number(x[outside].flat[0])}"
+        )
     return x[()]

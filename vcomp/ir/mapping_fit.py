@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
@@ -193,8 +194,8 @@ def _map(
     if inside.sum() < _FEWEST_POINTS:
         raise EstimationError(
             f"{measure.name!r} has {int(inside.sum())} points with {coefficient} of at least "
-            f"{smallest[coefficient]:g}, and a curve needs {_FEWEST_POINTS}; collections with "
-            "more topics, or a smaller value in smallest=, have more"
+            f"{display.number(smallest[coefficient])}, and a curve needs {_FEWEST_POINTS}; "
+            "collections with more topics, or a smaller value in smallest=, have more"
         )
     a = fit_exponent(base, y)
     residual = y - base**a

@@ -79,7 +79,7 @@ class MappingStudy:
         """
         rows = [_row(curve) for curve in self.maps.values()]
         n = self.points["collection"].nunique()
-        at = " or ".join(f"{_SYMBOLS[c]} = {x:g}" for c, x in _EXAMPLES.items())
+        at = " or ".join(f"{_SYMBOLS[c]} = {display.number(x)}" for c, x in _EXAMPLES.items())
         table = display.simple_table(
             rows,
             ["points", "exponent", "std. err.", "single ones", f"at {at}"],
@@ -161,7 +161,7 @@ def _notes(study: MappingStudy) -> list[str]:
         words.append(f"x^exponent for {', '.join(rising)}")
     if falling:
         words.append(f"(1 − x)^exponent for {', '.join(falling)}")
-    least = " and ".join(f"{_SYMBOLS[c]} ≥ {v:g}" for c, v in study.smallest.items())
+    least = " and ".join(f"{_SYMBOLS[c]} ≥ {display.number(v)}" for c, v in study.smallest.items())
     notes = [
         f"Curves: {'; '.join(words)}. Points with {least}.",
         "In brackets: where 95 % of pairs of halves of these collections lie.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import (
     EstimationError,
@@ -305,5 +306,5 @@ def _scale(measure: Measure) -> Scale:
         return "share"
     raise EstimationError(
         f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
-        f"{low:g} to {high:g}"
+        f"{display.number(low)} to {display.number(high)}"
     )
