@@ -58,3 +58,42 @@ def lower_limit(x, G, H, opposite, same, related):
         away = plus * G - minus * H
         V += away @ related @ away
     return x.sum() - np.sqrt(max(V, 0.0))
+
+
+def signs(row, tolerance):
+    """Return the k × k signs of row[j] - row[i], zero within the tolerance."""
+    d = row[None, :] - row[:, None]
+    return np.where(np.abs(d) <= tolerance, 0, np.sign(d)).astype(int)
+
+
+def pair_agreement(x, y, ex, ey):
+    """Count concordant less discordant pairs, and those untied in each of two rankings."""
+    sx, sy = signs(x, ex), signs(y, ey)
+    upper = np.triu_indices(x.size, 1)
+    return [(sx * sy)[upper].sum(), np.abs(sx)[upper].sum(), np.abs(sy)[upper].sum()]
+
+
+def above_in_both(x, y, ex, ey):
+    """Count systems above in y, tied there, above in both, and above in y and tied in x."""
+    sx, sy = signs(x, ex), signs(y, ey)
+    above = sy > 0
+    return [
+        above.sum(axis=1),
+        (sy == 0).sum(axis=1),
+        (above & (sx > 0)).sum(axis=1),
+        (above & (sx == 0)).sum(axis=1),
+    ]
+
+
+def smallest_safe_difference(x, y, ex, ey, rate, relative):
+    """Return the smallest difference at which pairs so far apart are seldom swapped."""
+    i, j = np.triu_indices(x.size, 1)
+    sx, sy = signs(x, ex)[i, j], signs(y, ey)[i, j]
+    d = np.abs(x[i] - x[j])
+    if relative:
+        d = np.minimum(1.0, d / np.maximum(np.maximum(np.abs(x[i]), np.abs(x[j])), 1e-300))
+    untied = sx * sy != 0
+    d, swapped = d[untied], (sx != sy)[untied]
+    slack = 1e-10 * d.max(initial=0.0)
+    fine = [delta for delta in d if swapped[d >= delta - slack].mean() <= rate]
+    return min(fine, default=np.nan)

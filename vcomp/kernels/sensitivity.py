@@ -12,10 +12,15 @@ __all__ = ["smallest_safe_difference"]
 _GRID = 2.0**36
 """Differences whose ratio to the largest agrees to 36 bits are one threshold: they are ties."""
 
-_SHIFT = 28
-"""The highest bits of a place on the grid are the number of its bin."""
+_SHIFT = 29
+"""The highest bits of a code are the number of its bin."""
 
 _BINS = 2**8 + 1
+
+_HALF = 32
+"""A tally counts pairs in its lower half, and swapped pairs in its upper half."""
+
+_LOW = 2**_HALF - 1
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -48,38 +53,34 @@ def smallest_safe_difference(
     m, k = means.shape
     n_pairs = k * (k - 1) // 2
     delta = np.full(m, np.nan)
-    size = np.empty(n_pairs)
-    code = np.empty(n_pairs, np.int64)
-    swapped = np.empty(n_pairs, np.int64)
-    members = np.empty(n_pairs, np.int64)
+    size, code = np.empty(n_pairs), np.empty(n_pairs, np.int64)
+    tally = np.empty(_BINS, np.int64)
     for row in range(m):
-        count, largest = _untied_pairs(
-            means[row], truth[row], tolerances[row], truth_tolerances[row], relative, size, swapped
+        x = means[row]
+        tally[:] = 0
+        scale = _GRID if relative else _GRID / max(x.max() - x.min(), _TINY)
+        count = _untied_pairs(
+            x,
+            truth[row],
+            tolerances[row],
+            truth_tolerances[row],
+            relative,
+            scale,
+            size,
+            code,
+            tally,
         )
-        if count == 0:
-            continue
-        pairs, unsafe = np.zeros(_BINS + 1, np.int64), np.zeros(_BINS, np.int64)
-        scale = _GRID / largest
-        for p in range(count):
-            code[p] = np.int64(size[p] * scale + 0.5)
-            b = code[p] >> _SHIFT
-            pairs[b + 1] += 1
-            unsafe[b] += swapped[p]
-        n_unsafe = int(unsafe.sum())
-        start = np.cumsum(pairs)
-        fill = start[:-1].copy()
-        for p in range(count):
-            b = code[p] >> _SHIFT
-            members[fill[b]] = p
-            fill[b] += 1
+        n_above, n_unsafe = count, np.int64((tally >> _HALF).sum())
         for b in range(_BINS):
-            here = members[start[b] : start[b + 1]]
-            n_unsafe -= unsafe[b]
-            n_above = count - start[b + 1]
-            most_safe = n_above + here.size - unsafe[b]
-            if most_safe == 0 or here.size == 0 or n_unsafe / most_safe > rate:
+            n_here, n_unsafe_here = tally[b] & _LOW, tally[b] >> _HALF
+            most_safe = n_above - n_unsafe_here
+            n_above -= n_here
+            n_unsafe -= n_unsafe_here
+            if n_here == 0 or most_safe == 0 or n_unsafe / most_safe > rate:
                 continue
-            p = _last_safe(here, code, swapped, n_above, n_unsafe, rate)
+            p = _last_safe(
+                np.flatnonzero(code[:count] >> _SHIFT == b), code, n_above, n_unsafe, rate
+            )
             if p >= 0:
                 delta[row] = size[p]
                 break
@@ -93,40 +94,41 @@ def _untied_pairs(
     ex: float,
     ey: float,
     relative: bool,
+    scale: float,
     size: FloatArray,
-    swapped: LongArray,
-) -> tuple[int, float]:
-    """Fill in the difference of each pair and whether it is swapped; return their number."""
-    count, largest = 0, 0.0
+    code: LongArray,
+    tally: LongArray,
+) -> int:
+    """Fill in differences and codes of untied pairs, and count those of each bin; return how many.
+
+    A code is a place on the grid, doubled, and one more if the pair is swapped.
+    """
+    count = 0
     for i in range(x.size):
         for j in range(i):
             dx, dy = x[j] - x[i], y[j] - y[i]
             d = abs(dx)
             if relative:
                 d = min(1.0, d / max(abs(x[i]), abs(x[j]), _TINY))
+            swapped = np.int64((dx > 0) != (dy > 0))
+            untied = int((abs(dx) > ex) & (abs(dy) > ey))
             size[count] = d
-            swapped[count] = np.int64((dx > 0) != (dy > 0))
-            untied = (abs(dx) > ex) & (abs(dy) > ey)
-            largest = max(largest, d) if untied else largest
-            count += int(untied)
-    return count, largest
+            code[count] = np.int64(d * scale + 0.5) << 1 | swapped
+            tally[code[count] >> _SHIFT] += untied * (1 + (swapped << _HALF))
+            count += untied
+    return count
 
 
 @njit(cache=True, nogil=True)
 def _last_safe(
-    here: LongArray,
-    code: LongArray,
-    swapped: LongArray,
-    n_above: int,
-    n_unsafe: int,
-    rate: float,
+    here: LongArray, code: LongArray, n_above: int, n_unsafe: int, rate: float
 ) -> np.int64:
     """Return the pair of a bin at the smallest difference that will do, or -1."""
     order = here[np.argsort(-code[here])]
     found = np.int64(-1)
     for q in range(order.size):
-        n_unsafe += swapped[order[q]]
-        last_of_tie = q + 1 == order.size or code[order[q + 1]] != code[order[q]]
+        n_unsafe += code[order[q]] & 1
+        last_of_tie = q + 1 == order.size or code[order[q + 1]] >> 1 != code[order[q]] >> 1
         if last_of_tie and n_unsafe / (n_above + q + 1) <= rate:
             found = order[q]
     return found

@@ -1,0 +1,78 @@
+"""Agreement of rankings, many at a time, against matrices of signs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import above_in_both as above_by_signs
+from reference import pair_agreement as agreement_by_signs
+from reference import smallest_safe_difference as smallest_by_search
+
+from vcomp.kernels.rank_agreement import above_in_both, ordinal_ranks, pair_agreement
+from vcomp.kernels.sensitivity import smallest_safe_difference
+
+cases = st.tuples(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 12), st.booleans())
+
+
+def rankings(case):
+    seed, m, k, coarse = case
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(m, k))
+    means = truth + 0.7 * rng.normal(size=(m, k))
+    if coarse:
+        means, truth = means.round(), truth.round()
+    tolerances = rng.choice([0.0, 0.25], size=(2, m))
+    return means, truth, *tolerances
+
+
+@settings(deadline=None)
+@given(cases)
+def test_counts_of_pairs(case):
+    x, y, ex, ey = rankings(case)
+    expected = [agreement_by_signs(*row) for row in zip(x, y, ex, ey, strict=True)]
+    assert pair_agreement(x, y, ex, ey).tolist() == np.array(expected).tolist()
+
+
+@settings(deadline=None)
+@given(cases)
+def test_counts_of_systems_above(case):
+    x, y, ex, ey = rankings(case)
+    expected = [above_by_signs(*row) for row in zip(x, y, ex, ey, strict=True)]
+    got = above_in_both(x, y, ex, ey).transpose(1, 0, 2)
+    assert got.tolist() == np.array(expected).tolist()
+
+
+@settings(deadline=None)
+@given(cases)
+def test_ordinal_ranks(case):
+    x, *_ = rankings(case)
+    got = ordinal_ranks(x, np.zeros(len(x)))
+    order = np.argsort(-x, axis=1, kind="stable")
+    np.testing.assert_array_equal(np.argsort(got, axis=1), order)
+    assert (np.sort(got, axis=1) == np.arange(1, x.shape[1] + 1)).all()
+
+
+@settings(deadline=None, max_examples=200)
+@given(cases, st.sampled_from([0.0, 0.05, 0.3, 0.6]), st.booleans())
+def test_smallest_safe_difference(case, rate, relative):
+    x, y, ex, ey = rankings(case)
+    got = smallest_safe_difference(x, y, ex, ey, rate, relative)
+    expected = [smallest_by_search(*row, rate, relative) for row in zip(x, y, ex, ey, strict=True)]
+    np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("k", [60, 150])
+@pytest.mark.parametrize("relative", [False, True])
+def test_many_pairs_share_few_bins(k, relative):
+    rng = np.random.default_rng(k)
+    truth = rng.uniform(0.1, 0.5, k)
+    x = truth + 0.03 * rng.normal(size=(3, k))
+    x[2] = x[2].round(2)
+    y = np.broadcast_to(truth, x.shape).copy()
+    tolerances = np.full(3, 1e-12)
+    got = smallest_safe_difference(x, y, tolerances, tolerances, 0.05, relative)
+    expected = [smallest_by_search(row, truth, 1e-12, 1e-12, 0.05, relative) for row in x]
+    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    assert np.isfinite(got).all()
