@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from vcomp.model import VarianceComponentsModel
     from vcomp.multivariate import MultivariateResults, fit_multivariate
     from vcomp.results import VarianceComponentsResults
-    from vcomp.studies import compare_measures, subsample_study
+    from vcomp.studies import compare_measures, per_document_study, subsample_study
 
 __version__ = "0.1.0"
 
@@ -66,6 +66,7 @@ _HOME = {
     "gstudy": "vcomp.api",
     "icc": "vcomp.ctt",
     "item_analysis": "vcomp.ctt",
+    "per_document_study": "vcomp.studies",
     "reliability": "vcomp.ctt",
     "spearman_brown": "vcomp.ctt",
     "spearman_brown_factor": "vcomp.ctt",
@@ -101,6 +102,7 @@ __all__ = [
     "icc",
     "ir",
     "item_analysis",
+    "per_document_study",
     "reliability",
     "spearman_brown",
     "spearman_brown_factor",

@@ -3,6 +3,7 @@
 from vcomp.studies.compare import compare_measures
 from vcomp.studies.comparison import MeasureComparison
 from vcomp.studies.differences import MeasureDifferences
+from vcomp.studies.per_document import per_document_study
 from vcomp.studies.subsample import subsample_study
 from vcomp.studies.subsample_result import SubsampleStudy
 
@@ -11,5 +12,6 @@ __all__ = [
     "MeasureDifferences",
     "SubsampleStudy",
     "compare_measures",
+    "per_document_study",
     "subsample_study",
 ]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["summary"]
 
+_MOST_ACROSS = 9
+"""Columns beside the names of the measures; more of them go down, with the measures across."""
+
 
 def summary(compared: MeasureComparison) -> Any:
     """Return a summary: what every measure's variance is made of, and what a test is worth.
@@ -36,16 +39,19 @@ def summary(compared: MeasureComparison) -> Any:
 def _components(compared: MeasureComparison, table: pd.DataFrame) -> Any:
     once = table.drop_duplicates("measure")
     cells = {"scores": [display.count(n) for n in once["nobs"]]}
-    for column in [c for c in table.columns if c.startswith("share(")]:
+    columns = sorted(
+        (c for c in table.columns if c.startswith("share(")), key="share(Residual)".__eq__
+    )
+    for column in columns:
         name = column.removeprefix("share(").removesuffix(")")
         cells[name] = [display.percent(share) for share in once[column]]
     by = ", ".join(dict.fromkeys(r.method.upper() for r in compared.results.values()))
-    return display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        list(cells),
-        title=f"{len(once)} measures by {by}: shares of variance",
-        stubs=list(once["measure"]),
-    )
+    title = f"{len(once)} measures by {by}: shares of variance"
+    if len(cells) > _MOST_ACROSS:
+        down = list(cells.values())
+        return display.simple_table(down, list(once["measure"]), title=title, stubs=list(cells))
+    across = list(zip(*cells.values(), strict=True))
+    return display.simple_table(across, list(cells), title=title, stubs=list(once["measure"]))
 
 
 def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:

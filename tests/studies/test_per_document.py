@@ -1,0 +1,213 @@
+"""Set-based measures and document scores side by side: each is what its own G-study says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import vcomp
+from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
+from vcomp.ir import document_universe, novelty_like_track
+
+
+@pytest.fixture(scope="module")
+def track():
+    return novelty_like_track(n_systems=6, n_topics=8, n_documents=30, rng=2)
+
+
+@pytest.fixture(scope="module")
+def universe(track):
+    return document_universe(track.retrieved, track.judgements)
+
+
+SIZES = {"topic": [20, 50], "assessor": [1, 3]}
+
+
+@pytest.fixture(scope="module")
+def compared(universe):
+    return vcomp.per_document_study(universe, **SIZES, document=100)
+
+
+def by_facets(components):
+    return {frozenset(name.split(":")): value for name, value in components.items()}
+
+
+@pytest.mark.parametrize("method", ["reml", "anova"])
+def test_each_is_what_its_g_study_says(universe, method):
+    compared = vcomp.per_document_study(universe, method=method, **SIZES, document=100)
+    assert list(compared.results) == ["F", "utility", "normalized_utility", "per document"]
+    sets = universe.set_measures()
+    for name in ("F", "utility", "normalized_utility"):
+        own = vcomp.gstudy(sets, "system x assessor x topic", name, method=method)
+        found = by_facets(compared.results[name].vcomp)
+        for term, value in by_facets(own.vcomp).items():
+            assert_allclose(found[term], value, rtol=1e-6, atol=1e-12)
+        plan = own.dstudy("system x assessor x topic", **SIZES).table
+        mine = compared.studies[name].table
+        assert_allclose(mine[["Erho2", "Phi"]], plan[["Erho2", "Phi"]], rtol=1e-6)
+    design = "system x assessor x (document:topic)"
+    own = vcomp.gstudy(universe.scores(), design, "score", method=method)
+    found = by_facets(compared.results["per document"].vcomp)
+    for term, value in by_facets(own.vcomp).items():
+        assert_allclose(found[term], value, rtol=1e-6, atol=1e-12)
+    plan = own.dstudy(design, **SIZES, document=100).table
+    mine = compared.studies["per document"].table
+    assert_allclose(mine[["Erho2", "Phi"]], plan[["Erho2", "Phi"]], rtol=1e-6)
+
+
+def test_error_variances_by_the_formulas(compared):
+    """Bodoff's (2008) p × a × (d:i): every component over the sizes of its facets but p."""
+    v = by_facets(compared.results["per document"].vcomp.clip(lower=0))
+    for row in compared.studies["per document"].table.to_dict("records"):
+        n = {"topic": row["topic"], "assessor": row["assessor"], "document": row["document"]}
+        relative = absolute = 0.0
+        for term, value in v.items():
+            facets = term if "Residual" not in term else {"system", "assessor", "document"}
+            if facets == {"system"}:
+                continue
+            # Documents are nested in topics, so that there are n_i n_d of them.
+            over = set(facets) - {"system"} | ({"topic"} if "document" in facets else set())
+            share = value / np.prod([n[f] for f in over])
+            absolute += share
+            relative += share if "system" in facets else 0.0
+        assert_allclose([row["rel_err_var"], row["abs_err_var"]], [relative, absolute], rtol=1e-12)
+
+
+def test_a_table_of_both(compared):
+    table = compared.table
+    assert table["measure"].tolist() == [m for m in compared.results for _ in range(4)]
+    sets = table["measure"] != "per document"
+    assert table.loc[sets, "document"].isna().all()
+    assert (table.loc[~sets, "document"] == 100).all()
+    assert table.loc[sets, "nobs"].eq(6 * 8 * 2).all()
+    components = compared.components.set_index("measure")
+    assert len(components.loc["F"]) == 7
+    assert len(components.loc["per document"]) == 11
+
+
+def test_the_page_fits(compared):
+    page = str(compared)
+    assert max(map(len, page.splitlines())) < 120
+    assert page.index("system:topic:document") < page.index("Residual")
+    assert "per document" in page
+
+
+def test_one_measure_and_other_scores(universe):
+    found = vcomp.per_document_study(universe, measures="precision", scores="accuracy")
+    assert list(found.results) == ["precision", "per document"]
+    own = vcomp.gstudy(
+        universe.scores("accuracy"), "system x assessor x (document:topic)", "score"
+    )
+    assert_allclose(found.results["per document"].vcomp.sum(), own.vcomp.sum(), rtol=1e-6)
+    none = vcomp.per_document_study(universe, measures=[])
+    assert list(none.results) == ["per document"]
+
+
+def test_documents_that_differ_between_assessors(track):
+    few = track.retrieved[track.retrieved["system"].isin(["S1", "S2", "S3"])]
+    few = few.assign(system=few["system"].astype(str))
+    universe = document_universe(few, track.judgements, universe="assessor")
+    rows = universe.scores()
+    assert len(rows) < 3 * 2 * len(universe.documents)
+    found = vcomp.per_document_study(universe, measures="F", topic=50, document=30)
+    own = vcomp.gstudy(rows, "system x assessor x (document:topic)", "score")
+    mine = by_facets(found.results["per document"].vcomp)
+    for term, value in by_facets(own.vcomp).items():
+        assert_allclose(mine[term], value, rtol=1e-5, atol=1e-9)
+
+
+def test_assessors_nested_in_topics(track):
+    judged = track.judgements.astype({"topic": str, "assessor": str})
+    judged = judged.assign(assessor=judged["topic"] + judged["assessor"])
+    universe = document_universe(track.retrieved.astype({"topic": str}), judged)
+    found = vcomp.per_document_study(universe, measures="F", topic=50, assessor=2, document=30)
+    assert str(found.studies["F"].plan.design) == "system x (assessor:topic)"
+    own = vcomp.gstudy(universe.set_measures(), "system x (assessor:topic)", "F")
+    mine = by_facets(found.results["F"].vcomp)
+    for term, value in by_facets(own.vcomp).items():
+        assert_allclose(mine[term], value, rtol=1e-6, atol=1e-12)
+    per_document = found.results["per document"]
+    assert {frozenset(t.split(":")) for t in per_document.vcomp.index} == {
+        frozenset(t.split()) for t in (
+            "system", "topic", "topic assessor", "topic document", "system topic",
+            "system topic assessor", "system topic document", "topic assessor document",
+            "Residual",
+        )
+    }  # fmt: skip
+    # The same when it is asked for, of assessors who judged all topics.
+    crossed = document_universe(track.retrieved, track.judgements)
+    asked = vcomp.per_document_study(
+        crossed, measures="F", assessors="nested", topic=50, assessor=2, document=30
+    )
+    assert_allclose(asked.table["Erho2"], found.table["Erho2"], rtol=1e-6)
+
+
+def test_one_assessor_a_topic(track):
+    judged = track.judgements[track.judgements["assessor"] == "A1"]
+    universe = document_universe(track.retrieved, judged)
+    found = vcomp.per_document_study(universe, measures="F", topic=50, document=30)
+    own = vcomp.gstudy(universe.scores(), "system x (document:topic)", "score")
+    table = own.dstudy(topic=50, document=30).table
+    assert_allclose(found.table["Erho2"].iloc[1], table["Erho2"].item(), rtol=1e-6)
+    assert "assessor" not in found.table
+    with pytest.raises(PlanError, match="'assessor' has no size here, with one assessor a topic"):
+        vcomp.per_document_study(universe, assessor=2)
+    for given in ("crossed", "nested"):
+        with pytest.raises(PlanError, match="needs several assessors for some topic"):
+            vcomp.per_document_study(universe, assessors=given)
+
+
+def test_what_is_not_normalised_is_told_where_it_matters():
+    track = novelty_like_track(n_systems=4, n_topics=6, n_documents=30, rng=2)
+    judged = track.judgements
+    nothing = (judged["topic"] == "T1") & (judged["assessor"] == "A1")
+    universe = document_universe(track.retrieved, judged.assign(
+        relevant=judged["relevant"] & ~nothing
+    ))  # fmt: skip
+    vcomp.per_document_study(universe, measures=["F", "utility"])
+    with pytest.warns(VcompWarning) as heard:
+        vcomp.per_document_study(universe, measures="scaled_utility")
+    words = " ".join(str(w.message) for w in heard)
+    assert "nothing is relevant by 1 of the 12 judgements" in words
+    assert "4 of 48 rows" in words
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"measures": "FF"}, DataError, "'FF' is no set-based measure"),
+        ({"measures": ["utilty"]}, DataError, "did you mean 'utility'"),
+        ({"measures": ["F", "F"]}, DataError, "named twice"),
+        ({"topics": 50}, PlanError, "did you mean 'topic'"),
+        ({"topic": 0}, PlanError, "measure 'F'"),
+        ({"facet": "query"}, PlanError, "measure 'F'"),
+        ({"target": 2}, PlanError, "measure 'F'"),
+        ({"assessors": "cross"}, PlanError, "did you mean 'crossed'"),
+        ({"assessors": "none"}, PlanError, "needs one assessor a topic"),
+        ({"alpha": 5}, PlanError, "alpha lies between 0 and 1"),
+        ({"beta": 0}, DataError, "beta is positive"),
+        ({"scores": "f"}, DataError, "scores='f' is not known"),
+        ({"method": "mle"}, EstimationError, "measure 'F'"),
+    ],
+)
+def test_bad_options(universe, options, error, message):
+    with pytest.raises(error, match=message):
+        vcomp.per_document_study(universe, **options)
+
+
+def test_bad_universes(track, universe):
+    with pytest.raises(DataError, match=r"takes a universe, .* not DataFrame"):
+        vcomp.per_document_study(track.retrieved)
+    one = track.retrieved[track.retrieved["topic"] == "T1"]
+    judged = track.judgements[track.judgements["topic"] == "T1"]
+    with pytest.raises(DataError, match="two systems and two topics or more; there are 6 and 1"):
+        vcomp.per_document_study(document_universe(one, judged))
+    runs = pd.DataFrame(
+        [(s, t, d) for s in "abc" for t in (1, 2, 3) for d in (1, 2)],
+        columns=["system", "topic", "document"],
+    )
+    judged = runs[runs["system"] == "a"].drop(columns="system").assign(assessor="J", relevant=1)
+    with pytest.raises(EstimationError, match=r"measure 'F': .*do not vary"):
+        vcomp.per_document_study(document_universe(runs, judged))

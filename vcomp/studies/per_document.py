@@ -1,0 +1,292 @@
+"""Set-based measures and a score for every document: how reliable a test is by each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from vcomp.dstudy import DStudy
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    VcompError,
+    check_alpha,
+    did_you_mean,
+)
+from vcomp.ir.documents import DocumentUniverse
+from vcomp.ir.perdoc_sets import NORMALIZED, SET_MEASURES, measured_sets, set_measures
+from vcomp.model import VarianceComponentsModel
+from vcomp.results.results import VarianceComponentsResults
+from vcomp.studies.comparison import MeasureComparison
+from vcomp.studies.plans import required_facet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PER_DOCUMENT", "per_document_study"]
+
+PER_DOCUMENT = "per document"
+"""The name of the measure that has a score for every document."""
+
+Assessors = Literal["crossed", "nested", "none"]
+
+_TERMS = {
+    "crossed": (
+        "system assessor topic system:assessor system:topic assessor:topic",
+        "topic:document system:topic:document assessor:topic:document system:assessor:topic",
+        "system x assessor x (document:topic)",
+        "system x assessor x topic",
+    ),
+    "nested": (
+        "system topic topic:assessor system:topic",
+        "topic:document system:topic:assessor system:topic:document topic:assessor:document",
+        "system x ((assessor x document):topic)",
+        "system x (assessor:topic)",
+    ),
+    "none": ("system topic", "system:topic topic:document", "system x (document:topic)",
+             "system x topic"),
+}  # fmt: skip
+"""Terms of a model of sets, those that documents add, and both designs."""
+
+
+def per_document_study(
+    universe: DocumentUniverse,
+    *,
+    measures: str | Sequence[str] = ("F", "utility", "normalized_utility"),
+    scores: Any = "utility",
+    beta: float = 1.0,
+    assessors: Assessors | None = None,
+    method: str = "reml",
+    options: Mapping[str, Any] | None = None,
+    target: float = 0.95,
+    facet: str | None = "topic",
+    alpha: float = 0.05,
+    **n: Any,
+) -> MeasureComparison:
+    """Compare how reliable a test is by set-based measures and by a score for every document.
+
+    Set-based measures have one score of a system for a topic and an assessor: a G-study p × a × i.
+    With a score for every document it is p × a × (d:i), and reliability depends on the number of
+    documents as well. Which of them means what is to be known is another question, which
+    statistics cannot answer.
+
+    Parameters
+    ----------
+    universe : of :func:`vcomp.ir.document_universe`
+    measures : of the set, columns of :func:`vcomp.ir.set_measures`
+    scores : what the four cases of a document are worth, see :func:`vcomp.ir.score_table`
+    beta : of F
+    assessors : ``"crossed"``: one of them judged several topics, and is the same in all;
+        ``"nested"``: those of different topics are different ones, or taken to be; ``"none"``:
+        there is one for each topic, and no such facet. If None, as the judgements are
+    method, options : how components are estimated, as for :func:`vcomp.fit`
+    target : of the coefficients in required sizes
+    facet : whose size is required; None for none
+    alpha : intervals have confidence 1 − alpha
+    **n : sizes of ``topic``, ``assessor`` and ``document`` (in a topic), each one or several. A
+        facet without a size has that of the data; of set-based measures, ``document`` is not asked
+
+    Returns
+    -------
+    MeasureComparison
+        The set-based measures and ``"per document"``, with ``table``, ``components``, ``results``,
+        ``studies``, ``differences()``, ``best()`` and ``plot()``; ``print`` it for reading
+
+    Raises
+    ------
+    DataError
+        If `universe` is none, a measure is unknown, the scores of all documents do not fit into
+        memory, or there are fewer than two systems or topics.
+    EstimationError, DesignError
+        If a measure cannot be fitted; the message names it.
+    PlanError
+        If a size is of no facet, or not one that can be; or `assessors` does not fit the
+        judgements.
+
+    Warns
+    -----
+    VcompWarning
+        As :func:`vcomp.ir.set_measures` and :func:`vcomp.fit` do.
+
+    Notes
+    -----
+    The number of documents of a topic is no choice of who plans a test: it is what systems
+    retrieve, and what is relevant (Bodoff, 2008, sec. 5.3, who takes its average).
+
+    The most that both kinds share are the systems: their universe scores have different units and
+    meanings, and only coefficients compare.
+
+    References
+    ----------
+    Bodoff, D. (2008). Test theory for evaluating reliability of IR test collections. *Information
+    Processing & Management*, 44(3), 1117-1145. Section 5, tables 9 to 16, on data that are not
+    public.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> track = vcomp.ir.novelty_like_track(n_systems=20, n_topics=10, n_documents=30, rng=1)
+    >>> universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
+    >>> compared = vcomp.per_document_study(
+    ...     universe, measures="utility", topic=50, assessor=[1, 2], document=30
+    ... )
+    >>> compared.table[["measure", "assessor", "topic", "document", "Erho2"]].round(3)
+            measure  assessor  topic  document  Erho2
+    0       utility         1     50       NaN  0.844
+    1       utility         2     50       NaN  0.872
+    2  per document         1     50      30.0  0.858
+    3  per document         2     50      30.0  0.888
+    """
+    if not isinstance(universe, DocumentUniverse):
+        raise DataError(
+            "per_document_study() takes a universe, such as vcomp.ir.document_universe() returns, "
+            f"not {type(universe).__name__}"
+        )
+    check_alpha(alpha)
+    names = _measure_names(measures)
+    kind = _kind_of_assessors(universe, assessors)
+    _check_sizes(n, kind)
+    # What cannot be normalised is told where it matters.
+    measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
+    sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
+    documents = _labelled(universe.scores(scores), kind)
+    asked = _Asked(method, dict(options or {}), target, facet, alpha)
+    terms, more, by_document, by_set = _TERMS[kind]
+    results, studies = {}, {}
+    of_sets = {name: sizes for name, sizes in n.items() if name != "document"}
+    for name in names:
+        made = _fit(name, name, terms, sets, by_set, of_sets, asked)
+        results[name], studies[name] = made
+    made = _fit(PER_DOCUMENT, "score", f"{terms} {more}", documents, by_document, n, asked)
+    results[PER_DOCUMENT], studies[PER_DOCUMENT] = made
+    return MeasureComparison(
+        results=results,
+        studies=studies,
+        labels={name: {} for name in results},
+        failures={},
+        target=target,
+        facet=facet,
+        alpha=alpha,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What is done for every measure."""
+
+    method: str
+    options: Mapping[str, Any]
+    target: float
+    facet: str | None
+    alpha: float
+
+
+def _fit(
+    name: str,
+    response: str,
+    terms: str,
+    frame: pd.DataFrame,
+    design: str,
+    n: Mapping[str, Any],
+    asked: _Asked,
+) -> tuple[VarianceComponentsResults, DStudy]:
+    """Return the fit and D-study of one measure."""
+    formula = " + ".join([f"{response} ~ (1|system)", *(f"(1|{t})" for t in terms.split()[1:])])
+    try:
+        res = VarianceComponentsModel(formula, frame).fit(asked.method, **asked.options)
+    except VcompError as error:
+        raise type(error)(f"measure {name!r}: {error}") from None
+    if not res.vcomp.any():
+        raise EstimationError(f"measure {name!r}: the scores do not vary")
+    try:
+        # The design is said where it is planned, or else it is the data's, with effective sizes.
+        study = res.dstudy(design if n else None, object="system", alpha=asked.alpha, **n)
+        required_facet(study, asked.target, asked.facet)
+    except PlanError as error:
+        raise PlanError(f"measure {name!r}: {error}") from None
+    return res, study
+
+
+def _measure_names(measures: str | Sequence[str]) -> list[str]:
+    names = [measures] if isinstance(measures, str) else list(measures)
+    for name in names:
+        if name not in SET_MEASURES:
+            raise DataError(
+                f"{name!r} is no set-based measure{did_you_mean(name, SET_MEASURES)}; there are "
+                f"{', '.join(SET_MEASURES)}"
+            )
+        if names.count(name) > 1:
+            raise DataError(f"measure {name!r} is named twice")
+    return names
+
+
+def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> Assessors:
+    """Return how assessors stand to topics, as given or as the judgements are."""
+    if len(universe.systems) < 2 or len(universe.topics) < 2:
+        raise DataError(
+            "a G-study needs two systems and two topics or more; there are "
+            f"{len(universe.systems)} and {len(universe.topics)}"
+        )
+    of_a_topic = np.diff(universe.judged_starts)
+    topics_of = np.bincount(universe.judged_assessors, minlength=len(universe.assessors))
+    alone, strangers = bool((of_a_topic == 1).all()), bool((topics_of == 1).all())
+    if given is None:
+        return "none" if alone else "nested" if strangers else "crossed"
+    if given not in get_args(Assessors):
+        known = get_args(Assessors)
+        raise PlanError(
+            f"assessors={given!r} is not known{did_you_mean(given, known)}; it is 'crossed', "
+            "'nested' or 'none'"
+        )
+    if given == "none" and not alone:
+        raise PlanError(
+            "assessors='none' needs one assessor a topic, and there are up to "
+            f"{int(of_a_topic.max())}: every document has as many scores. Choose one for each "
+            "topic, as vcomp.ir.assessor_layouts() does"
+        )
+    if given != "none" and alone:
+        raise PlanError(
+            f"assessors={given!r} needs several assessors for some topic, and each has one: "
+            "what is theirs is the topic's. Leave assessors= out"
+        )
+    if given == "crossed" and strangers:
+        raise PlanError(
+            "assessors='crossed' needs assessors that judged several topics, and none did: they "
+            "are nested in topics"
+        )
+    return given
+
+
+def _check_sizes(n: Mapping[str, Any], kind: Assessors) -> None:
+    facets = ("topic", "document") if kind == "none" else ("topic", "assessor", "document")
+    for name in n:
+        if name not in facets:
+            why = ", with one assessor a topic" if name == "assessor" else ""
+            raise PlanError(
+                f"{name!r} has no size here{why}{did_you_mean(name, facets)}; sizes are of "
+                f"{', '.join(facets)}"
+            )
+
+
+def _labelled(frame: pd.DataFrame, kind: Assessors) -> pd.DataFrame:
+    """Return the rows with assessors of different names in different topics where nested."""
+    import pandas as pd
+
+    if kind == "none":
+        return frame.drop(columns="assessor")
+    if kind == "crossed":
+        return frame
+    topics, assessors = frame["topic"].cat, frame["assessor"].cat
+    n_assessors = len(assessors.categories)
+    both = topics.codes.to_numpy().astype(np.int64) * n_assessors + assessors.codes.to_numpy()
+    keys = np.unique(both)
+    names = [
+        f"{topics.categories[k // n_assessors]}/{assessors.categories[k % n_assessors]}"
+        for k in keys
+    ]
+    codes = np.searchsorted(keys, both)
+    return frame.assign(assessor=pd.Categorical.from_codes(codes, categories=pd.Index(names)))
