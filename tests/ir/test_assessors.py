@@ -1,0 +1,263 @@
+"""Layouts of roles and individuals: by hand, against enumeration, and as G-studies take them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import vcomp
+from vcomp.exceptions import DataError, PlanError
+from vcomp.ir import assessor_layouts
+from vcomp.ir.assessors_crossed import largest_crossed
+
+# One author and two second assessors a topic, as in Voorhees' data (Bodoff, 2008, table 4).
+JUDGES = {202: "AMC", 206: "CAM", 209: "AMD", 214: "MAC", 222: "DAM", 226: "AMC"}
+ASSIGNED = pd.DataFrame(
+    [
+        (t, role, a)
+        for t, judges in JUDGES.items()
+        for role, a in zip(["author", "second", "second"], judges, strict=True)
+    ],
+    columns=["topic", "role", "assessor"],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    return assessor_layouts(ASSIGNED)
+
+
+@pytest.fixture(scope="module")
+def scores():
+    rng = np.random.default_rng(1)
+    cells = ASSIGNED.merge(pd.DataFrame({"system": list("wxyz")}), "cross")
+    return cells.assign(F=rng.normal(size=len(cells))).sample(frac=1, random_state=2)
+
+
+def chosen(layout):
+    return set(layout.assignments.itertuples(index=False, name=None))
+
+
+def test_what_is_possible(layouts):
+    assert list(layouts) == [
+        "roles", "individuals", "individuals in second", "crossed", "crossed in second",
+        "one to one",
+    ]  # fmt: skip
+    assert set(layouts.impossible) == {
+        "individuals in author", "crossed in author", "roles x individuals",
+        "individuals in roles",
+    }  # fmt: skip
+    assert len(layouts) == 6
+    assert "one to one" in layouts
+    assert "roles x individuals" not in layouts
+
+
+def test_roles_take_the_first_of_several(layouts):
+    layout = layouts["roles"]
+    assert layout.design == "system x role x topic"
+    first = ASSIGNED.drop_duplicates(["topic", "role"])
+    assert chosen(layout) == set(first.itertuples(index=False, name=None))
+    assert "the first is taken" in layout.confounds
+
+
+def test_all_opinions(layouts):
+    assert chosen(layouts["individuals"]) == set(ASSIGNED.itertuples(index=False, name=None))
+    second = ASSIGNED[ASSIGNED["role"] == "second"]
+    assert chosen(layouts["individuals in second"]) == set(
+        second.itertuples(index=False, name=None)
+    )
+
+
+def test_individuals_that_judged_the_same_topics(layouts):
+    # A and M are in all six topics (12 cells); A, C and M in four (12 as well): ties go to the
+    # first in order, which is A, C, M before A, M.
+    layout = layouts["crossed"]
+    cells = layout.assignments
+    assert len(cells) == 12
+    assert set(cells["assessor"]) in ({"A", "M"}, {"A", "C", "M"})
+    assert layout.design == "system x assessor x topic"
+    # As second assessors A and M are together in 206 and 222 (table 17 has such a pair).
+    both = layouts["crossed in second"].assignments
+    assert set(both["topic"]) in ({206, 222}, {202, 226}, {206, 222, 226})
+    assert len(both) == 4
+    assert set(both["role"]) == {"second"}
+
+
+def test_one_to_one(layouts):
+    # A is author and M second in 202, 209 and 226: table 18.
+    assert chosen(layouts["one to one"]) == {
+        (t, role, a) for t in (202, 209, 226) for role, a in (("author", "A"), ("second", "M"))
+    }
+
+
+def test_individuals_in_roles_and_everyone():
+    cells = [(t, r, f"{r}{t}{k}") for t in (1, 2, 3) for r in "xy" for k in (0, 1)]
+    layouts = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))
+    assert layouts["individuals in roles"].design == "system x (assessor:(role x topic))"
+    assert len(layouts["individuals in roles"].assignments) == 12
+    assert "crossed" in layouts.impossible
+    every = [(t, r, a) for t in (1, 2) for r in "xy" for a in "AB"]
+    layouts = assessor_layouts(pd.DataFrame(every, columns=["topic", "role", "assessor"]))
+    assert len(layouts["roles x individuals"].assignments) == 8
+
+
+def test_one_judge_a_topic_allows_nothing():
+    layouts = assessor_layouts({"topic": [1, 2], "role": ["x", "x"], "assessor": ["A", "B"]})
+    assert len(layouts) == 0
+    assert repr(layouts) == "<AssessorLayouts: none>"
+    assert "not possible" in str(layouts)
+    assert len(layouts.table) == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_is_ready_for_a_g_study(layouts, scores):
+    for name in layouts:
+        layout = layouts[name]
+        rows = layout.rows(scores)
+        assert len(rows) == 4 * len(layout.assignments)
+        keys = ["topic", "role", "assessor"]
+        assert set(rows[keys].itertuples(index=False, name=None)) == chosen(layout)
+        merged = rows.astype(dict.fromkeys(keys, object)).merge(scores, on=["system", *keys])
+        assert_allclose(merged["F_x"], merged["F_y"])
+        assert len(merged) == len(rows)
+        res = vcomp.gstudy(rows, layout.design, "F", method="anova")
+        assert res.nobs == len(rows)
+
+
+def test_roles_are_the_analysis_of_the_pivoted_table(layouts, scores):
+    """The mean squares of system × role × topic, from the table itself."""
+    rows = layouts["roles"].rows(scores)
+    keys = ["system", "role", "topic"]
+    y = rows.astype(dict.fromkeys(keys, str)).sort_values(keys)["F"].to_numpy().reshape(4, 2, 6)
+    within = y - y.mean(axis=1, keepdims=True) - y.mean(axis=2, keepdims=True)
+    within = within - y.mean(axis=0) + y.mean(axis=(1, 2), keepdims=True)
+    within = within + y.mean(axis=(0, 2))[None, :, None] + y.mean(axis=(0, 1)) - y.mean()
+    res = vcomp.gstudy(rows, "system x role x topic", "F", method="anova")
+    assert_allclose(res.vcomp["Residual"], (within**2).sum() / (3 * 1 * 5), rtol=1e-10)
+
+
+def test_scores_without_roles(layouts, scores):
+    plain = scores.drop(columns="role").rename(columns={"assessor": "judge", "topic": "qid"})
+    found = layouts["one to one"].rows(plain, topic="qid", assessor="judge")
+    expected = layouts["one to one"].rows(scores)
+    assert_allclose(found["F"], expected["F"])
+    assert list(found) == ["system", "topic", "role", "assessor", "F"]
+    both = pd.DataFrame(
+        [(t, r, a) for t in (1, 2) for r in "xy" for a in "AB"],
+        columns=["topic", "role", "assessor"],
+    )
+    everyone = assessor_layouts(both)["roles x individuals"]
+    with pytest.raises(DataError, match=r"'A' has several roles in topic 1.* a column 'role'"):
+        everyone.rows(both.drop(columns="role").assign(F=1.0))
+
+
+def test_bad_scores(layouts, scores):
+    layout = layouts["roles"]
+    with pytest.raises(DataError, match="no column 'assessor'"):
+        layout.rows(scores.drop(columns="assessor"))
+    with pytest.raises(
+        DataError, match=r"no score belongs to the layout 'roles'.* of topic 202; .* '2\d\d'"
+    ):
+        layout.rows(scores.astype({"topic": str}))
+    with pytest.raises(DataError, match=r"no score belongs .* there are none"):
+        layout.rows(scores[:0])
+
+
+def test_unknown_layouts(layouts):
+    with pytest.raises(PlanError, match="did you mean 'crossed'"):
+        layouts["croosed"]
+    with pytest.raises(PlanError, match="is not possible: not everyone had every role"):
+        layouts["roles x individuals"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.drop(columns="role"), "no column 'role'"),
+        (lambda f: f.replace({"assessor": {"A": None}}), "6 rows .* have no value in 'assessor'"),
+        (lambda f: pd.concat([f, f[:1]]), "'A' is twice in role 'author' of topic 202"),
+        (lambda f: f[:3], "two topics or more, and there are 1"),
+        (lambda f: f[:0], "two topics or more, and there are 0"),
+        (lambda f: f["role"], "one column, not a table"),
+    ],
+)
+def test_bad_assignments(change, message):
+    with pytest.raises(DataError, match=message):
+        assessor_layouts(change(ASSIGNED))
+
+
+def test_columns_of_other_names_and_containers(layouts):
+    polars = pytest.importorskip("polars")
+    renamed = ASSIGNED.rename(columns={"topic": "qid", "assessor": "judge"})
+    found = assessor_layouts(polars.from_pandas(renamed), topic="qid", assessor="judge")
+    pd.testing.assert_frame_equal(found.table, layouts.table)
+
+
+def test_the_page_says_what_is_confounded(layouts):
+    page = str(layouts)
+    assert "system × role × topic" in page
+    assert "roles x individuals is not possible" in page
+    assert "wash out" in " ".join(page.split())
+
+
+# Largest complete sub-tables --------------------------------------------------------------------
+
+TABLES = st.lists(st.frozensets(st.integers(0, 5), max_size=5), min_size=1, max_size=8)
+
+
+def area_by_enumeration(table, least_rows, least_columns):
+    """Return the most cells over all sets of columns."""
+    columns = sorted(set().union(*table))
+    best = 0
+    for size in range(least_columns, len(columns) + 1):
+        for some in combinations(columns, size):
+            n_rows = sum(set(some) <= row for row in table)
+            if n_rows >= least_rows:
+                best = max(best, size * n_rows)
+    return best
+
+
+@settings(max_examples=300, deadline=None)
+@given(table=TABLES, least_rows=st.integers(1, 3), least_columns=st.integers(1, 3))
+def test_no_larger_one_exists(table, least_rows, least_columns):
+    found = largest_crossed(table, least_rows=least_rows, least_columns=least_columns)
+    area = area_by_enumeration(table, least_rows, least_columns)
+    if found is None:
+        assert area == 0
+        return
+    assert found.exact
+    assert len(found.rows) * len(found.columns) == area
+    assert all(set(found.columns) <= table[r] for r in found.rows)
+    assert len(found.rows) >= least_rows
+    assert len(found.columns) >= least_columns
+
+
+@settings(max_examples=200, deadline=None)
+@given(table=TABLES)
+def test_greedy_ones_are_complete(table):
+    found = largest_crossed(table, most_sets=0)
+    if not any(len(row) >= 2 for row in table):
+        assert found is None
+    elif found is not None:
+        assert not found.exact
+        assert all(set(found.columns) <= table[r] for r in found.rows)
+        assert len(found.rows) >= 2
+        assert len(found.columns) >= 2
+        assert len(found.rows) * len(found.columns) <= area_by_enumeration(table, 2, 2)
+
+
+def test_a_greedy_one_is_told():
+    rng = np.random.default_rng(1)
+    cells = [(t, "x", a) for t in range(60) for a in range(40) if rng.random() < 0.7 or a < 3]
+    layouts = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))
+    layout = layouts["crossed"]
+    assert not layout.exact
+    rows = layout.assignments
+    assert len(rows) == rows["topic"].nunique() * rows["assessor"].nunique()
+    assert "greedily" in " ".join(str(layouts).split())
