@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -168,6 +169,44 @@ class AccuracyCurve:
             ]
             columns[f"{name}low"], columns[f"{name}high"] = np.sort(ends, axis=0)
         return pd.DataFrame(columns)
+
+    def needed(self, accuracy: float) -> float:
+        """Return the number of topics of the smallest test that is expected to be so accurate.
+
+        Parameters
+        ----------
+        accuracy : τ = 0.9, say; for an ``"error"`` the largest that will do
+
+        Returns
+        -------
+        float
+            A whole number; infinite where errors of the curve do not fall with more topics.
+
+        Raises
+        ------
+        PlanError
+            If the accuracy is not inside of its scale, where some test may have it.
+
+        Examples
+        --------
+        >>> from vcomp.ir import fit_curve
+        >>> fit_curve([5, 10, 20, 40], [0.5, 0.64, 0.76, 0.83], "logit").needed(0.9)
+        97.0
+        """
+        is_number = isinstance(accuracy, Real) and not isinstance(accuracy, bool)
+        e = float(to_error(np.array(float(accuracy)), self.scale)) if is_number else np.nan
+        if not 0.0 < e < 1.0:
+            low = "-1" if self.scale == "correlation" else "0"
+            raise PlanError(f"accuracy lies between {low} and 1, not at {accuracy!r}")
+        a, b = self.params
+        if b >= 0.0:
+            return np.inf
+        line = np.log(e / (1.0 - e)) if self.model == "logit" else np.log(e)
+        x = (line - a) / b
+        with np.errstate(over="ignore"):
+            n = x if self.model == "exp2" else np.exp(x)
+        # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70.
+        return float(max(1.0, np.ceil(n * (1.0 - 1e-9))))
 
 
 def axis(model: Model, n: FloatArray) -> FloatArray:

@@ -166,8 +166,15 @@ def _notes(study: MappingStudy) -> list[str]:
         f"Curves: {'; '.join(words)}. Points with {least}.",
         "In brackets: where 95 % of pairs of halves of these collections lie.",
     ]
-    single = len(study.points["collection"].unique()) == 1
-    if single:
+    n = study.points["collection"].nunique()
+    fewer = [name for name, curve in study.maps.items() if curve.n_collections < n]
+    if fewer:
+        notes.append(
+            "Not every collection has such points: there are "
+            + ", ".join(f"{study.maps[name].n_collections} for {name}" for name in fewer)
+            + "."
+        )
+    if n == 1:
         notes.append(
             "From one collection standard errors take its halves as independent, which they are "
             "not: they are too small."
