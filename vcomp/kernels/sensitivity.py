@@ -22,7 +22,8 @@ _HALF = 32
 
 _LOW = 2**_HALF - 1
 
-_TINY = float(np.finfo(np.float64).tiny)
+_TINY = float(np.finfo(np.float64).tiny) * _GRID
+"""What the grid can be divided by without overflow."""
 
 
 @njit(cache=True, nogil=True)
@@ -58,7 +59,10 @@ def smallest_safe_difference(
     for row in range(m):
         x = means[row]
         tally[:] = 0
-        scale = _GRID if relative else _GRID / max(x.max() - x.min(), _TINY)
+        span = x.max() - x.min()
+        if span <= max(tolerances[row], _TINY):
+            continue
+        scale = _GRID if relative else _GRID / span
         count = _untied_pairs(
             x,
             truth[row],
