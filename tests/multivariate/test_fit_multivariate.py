@@ -221,7 +221,6 @@ def test_repeated_scores_of_a_cell():
         (DataError, "'b'.*infinite", lambda: fit(data=crossed(1).assign(b=np.inf))),
         (DataError, "no rows", lambda: fit(data=crossed(1).iloc[:0])),
         (DesignError, "variable 'a'.*one level", lambda: fit(data=crossed(1, n_p=1))),
-        (DesignError, "not a text", lambda: fit(independent="i")),
         (DesignError, "they are p, i", lambda: fit(independent=["j"])),
         (EstimationError, "did you mean 'reml'", lambda: fit(method="rmel")),
         (EstimationError, "max_iter", lambda: fit(max_iter=0)),

@@ -1,14 +1,11 @@
 """D-studies: how reliable a planned test would be, and how large it has to be."""
 
-from vcomp.dstudy.allocate import optimize
-from vcomp.dstudy.allocation import AllocatedDesign, Allocation
+from vcomp.dstudy.allocation import AllocatedDesign, Allocation, Cost, Stability, optimize
 from vcomp.dstudy.conduct import dstudy, project
-from vcomp.dstudy.cost import Cost
 from vcomp.dstudy.plan import DStudyPlan, gstudy_design, make_plans
 from vcomp.dstudy.published import PublishedComponents, from_components
 from vcomp.dstudy.requirement import Requirement, required_size
 from vcomp.dstudy.sizes import Counts
-from vcomp.dstudy.stability import Stability
 from vcomp.dstudy.study import DStudy
 from vcomp.dstudy.universe import Universe
 from vcomp.notation import (

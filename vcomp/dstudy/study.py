@@ -21,7 +21,7 @@ from vcomp.uncertainty.limits import IntervalSource
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.dstudy.allocation import Allocation
+    from vcomp.dstudy.allocation.result import Allocation
 
 __all__ = ["DStudy"]
 
@@ -309,7 +309,7 @@ class DStudy:
         >>> print(study.optimize({"i": 5, "a": 1}, target=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
         """
-        from vcomp.dstudy.allocate import optimize
+        from vcomp.dstudy.allocation.allocate import optimize
 
         asked = (budget, target, coefficient, designs, bounds, n_objects, top)
         return optimize(self, cost, *asked)

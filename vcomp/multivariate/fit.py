@@ -43,7 +43,7 @@ def fit_multivariate(
     *,
     variable: str | None = None,
     responses: Sequence[str] | None = None,
-    independent: Sequence[str] = (),
+    independent: str | Sequence[str] = (),
     method: str = "reml",
     missing: Missing = "drop",
     eval_env: Any = 0,

@@ -80,7 +80,7 @@ def read_scores(
     *,
     responses: Sequence[str] | None = None,
     variable: str | None = None,
-    independent: Sequence[str] = (),
+    independent: str | Sequence[str] = (),
     missing: Missing = "drop",
 ) -> Scores:
     """Read, check and code the scores of all variables.
@@ -107,20 +107,18 @@ def read_scores(
             "the fixed part of several dependent variables is the mean of each; leave out "
             f"{' + '.join(term for term in random.fixed if term != 'Intercept') or '0'}"
         )
-    strange = [f for f in independent if f not in random.facets]
-    if isinstance(independent, str) or strange:
-        name = independent if isinstance(independent, str) else strange[0]
+    apart = (independent,) if isinstance(independent, str) else tuple(independent)
+    strange = [f for f in apart if f not in random.facets]
+    if strange:
         raise DesignError(
-            f"independent is a list of facets, and {name!r} is none"
-            f"{did_you_mean(name, random.facets)}; they are {', '.join(random.facets)}"
-            if strange and not isinstance(independent, str)
-            else f"independent is a list of facets such as [{name!r}], not a text"
+            f"independent: {strange[0]!r} is no facet{did_you_mean(strange[0], random.facets)}; "
+            f"they are {', '.join(random.facets)}"
         )
     if variable is None:
         parts = _wide(left, right, random, data, environment, missing)
     else:
         parts = _long(left, right, random, data, environment, variable, missing)
-    return _coded(formula, parts, random, set(independent), wide=variable is None)
+    return _coded(formula, parts, random, set(apart), wide=variable is None)
 
 
 # Rows -------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.dstudy import dstudy, from_components, make_plans, project
-from vcomp.dstudy.cost import Cost, read_cost
-from vcomp.dstudy.problem import evaluate, make_problem, read_bounds
+from vcomp.dstudy.allocation.cost import Cost, read_cost
+from vcomp.dstudy.allocation.problem import evaluate, make_problem, read_bounds
 from vcomp.exceptions import PlanError
 
 TREC5 = from_components(BODOFF_LI).components

@@ -9,10 +9,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.dstudy.cost import CostFunction
-from vcomp.dstudy.problem import SizeProblem, evaluate
-from vcomp.dstudy.solve import Goal, Solution, solve
-from vcomp.dstudy.solve_any import solve_any
+from vcomp.dstudy.allocation.cost import CostFunction
+from vcomp.dstudy.allocation.problem import SizeProblem, evaluate
+from vcomp.dstudy.allocation.solve import Goal, Solution, solve
+from vcomp.dstudy.allocation.solve_any import solve_any
 
 __all__ = ["Aim", "Alternative", "error_of_each", "goal_of"]
 
@@ -93,7 +93,7 @@ class Alternative:
         problem : of its sizes
         components : (k,) not negative
         aim : what is wanted
-        top, near, ceiling : see :func:`~vcomp.dstudy.solve.solve`
+        top, near, ceiling : see :func:`~vcomp.dstudy.allocation.solve.solve`
         """
         error = np.maximum(problem.error @ components, 0.0)
         spared = float(problem.spared @ components)

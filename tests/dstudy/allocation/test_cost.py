@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.dstudy import parse_design
-from vcomp.dstudy.cost import Cost, CostFunction, read_cost
+from vcomp.dstudy.allocation.cost import Cost, CostFunction, read_cost
 from vcomp.exceptions import PlanError
 
 FACETS = ["topic", "judge", "doc", "exam item", "2nd"]

@@ -10,15 +10,15 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp._typing import FloatArray
-from vcomp.dstudy.alternative import SYMBOLS, Aim, Alternative
-from vcomp.dstudy.cost import CostFunction
+from vcomp.dstudy.allocation.alternative import SYMBOLS, Aim, Alternative
+from vcomp.dstudy.allocation.cost import CostFunction
 from vcomp.dstudy.project import quantities, weights
 from vcomp.exceptions import PlanError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.dstudy.allocation import Allocation
+    from vcomp.dstudy.allocation.result import Allocation
 
 __all__ = ["Frontiers", "draw", "trace_frontiers"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.cost import Cost, CostFunction
+from vcomp.dstudy.allocation.cost import Cost, CostFunction
 from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.project import composition
 from vcomp.exceptions import PlanError, did_you_mean

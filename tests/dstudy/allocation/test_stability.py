@@ -8,7 +8,7 @@ from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
 from vcomp.dstudy import dstudy, from_components
-from vcomp.dstudy.stability import draw_components
+from vcomp.dstudy.allocation.stability import draw_components
 from vcomp.exceptions import EstimationError, PlanError
 
 KINDS = ["p x i x a", "p x (a:i)"]

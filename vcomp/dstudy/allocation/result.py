@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy.alternative import Aim, Alternative, goal_of
+from vcomp.dstudy.allocation.alternative import Aim, Alternative, goal_of
+from vcomp.dstudy.allocation.cost import Cost, CostFunction
+from vcomp.dstudy.allocation.solve import continuous_sizes
 from vcomp.dstudy.conduct import project
-from vcomp.dstudy.cost import Cost, CostFunction
 from vcomp.dstudy.requirement import Requirement, required_size
-from vcomp.dstudy.solve import continuous_sizes
 from vcomp.uncertainty.estimated import EstimatedQuantity
 from vcomp.uncertainty.limits import FromComponents
 from vcomp.uncertainty.quantity import Quantities
@@ -23,8 +23,8 @@ from vcomp.uncertainty.quantity import Quantities
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.dstudy.frontier import Frontiers
-    from vcomp.dstudy.stability import Stability
+    from vcomp.dstudy.allocation.frontier import Frontiers
+    from vcomp.dstudy.allocation.stability import Stability
     from vcomp.dstudy.study import DStudy
     from vcomp.resampling import Replicates
 
@@ -59,7 +59,7 @@ class AllocatedDesign:
     aim: Aim
 
     def __str__(self) -> str:
-        from vcomp.dstudy.allocation_summary import design_words
+        from vcomp.dstudy.allocation.summary import design_words
 
         return design_words(self)
 
@@ -253,9 +253,9 @@ class Allocation:
     def frontiers(self) -> Frontiers:
         """The frontier of every design, on which those are that no other design of its kind beats.
 
-        See :class:`~vcomp.dstudy.frontier.Frontiers`.
+        See :class:`~vcomp.dstudy.allocation.frontier.Frontiers`.
         """
-        from vcomp.dstudy.frontier import trace_frontiers
+        from vcomp.dstudy.allocation.frontier import trace_frontiers
 
         return trace_frontiers(self)
 
@@ -289,7 +289,7 @@ class Allocation:
         >>> found.sizes.columns.tolist()
         ['low', 'median', 'high']
         """
-        from vcomp.dstudy.stability import find_stability
+        from vcomp.dstudy.allocation.stability import find_stability
 
         return find_stability(self, draws, rng)
 
@@ -304,7 +304,7 @@ class Allocation:
         -------
         statsmodels.iolib.summary.Summary
         """
-        from vcomp.dstudy.allocation_summary import summary
+        from vcomp.dstudy.allocation.summary import summary
 
         return summary(self, stability)
 
@@ -328,7 +328,7 @@ class Allocation:
         VcompError
             matplotlib is not installed.
         """
-        from vcomp.dstudy.frontier import draw
+        from vcomp.dstudy.allocation.frontier import draw
 
         return draw(self, coefficient, ax)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.dstudy.problem import SizeProblem, evaluate
-from vcomp.dstudy.solve import ROOM, Goal, Solution, first_that_reaches
+from vcomp.dstudy.allocation.problem import SizeProblem, evaluate
+from vcomp.dstudy.allocation.solve import ROOM, Goal, Solution, first_that_reaches
 from vcomp.exceptions import PlanError
 
 __all__ = ["solve_any"]

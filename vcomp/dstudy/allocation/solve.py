@@ -9,9 +9,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.dstudy.problem import evaluate
+from vcomp.dstudy.allocation.problem import evaluate
 from vcomp.exceptions import PlanError
-from vcomp.kernels.allocation import relaxed, search
 
 __all__ = ["ROOM", "Goal", "Solution", "continuous_sizes", "first_that_reaches", "solve"]
 
@@ -184,6 +183,9 @@ def _search(
         lo, hi = np.concatenate([[1.0], lo]), np.concatenate([[1.0], hi])
     objective, constraint = arrays if budget else arrays[::-1]
     places = np.argsort(order, kind="stable") + lo.size - f
+    # With it comes numba, which D-studies do not wait for.
+    from vcomp.kernels.allocation import search
+
     found, _, work = search(
         objective, constraint, goal.limit, lo, hi, budget, places, top, near, ceiling, _MOST_WORK
     )
@@ -200,6 +202,8 @@ def _relaxed_sizes(reduced: _Reduced, goal: Goal) -> FloatArray:
     budget, f = goal.budget is not None, len(reduced.free)
     pair = (reduced.error, reduced.cost) if budget else (reduced.cost, reduced.error)
     best = reduced.lo.copy()
+    from vcomp.kernels.allocation import relaxed
+
     relaxed(*pair, f, goal.limit, reduced.lo, reduced.hi, budget, best)
     return best
 

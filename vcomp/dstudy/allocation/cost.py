@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.dstudy.cost_text import parse_cost
+from vcomp.dstudy.allocation.cost_text import parse_cost
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.notation import Design
 
@@ -80,7 +80,7 @@ class Cost:
 
     @classmethod
     def parse(cls, text: str) -> Cost:
-        """Return the cost that a text writes; see :func:`~vcomp.dstudy.cost_text.parse_cost`.
+        """Return the cost that a text writes, such as ``"50*topic + 2*topic:judge + 1000"``.
 
         Parameters
         ----------

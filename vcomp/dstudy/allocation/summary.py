@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp import display
 from vcomp.components import REPLICATE
-from vcomp.dstudy.alternative import SYMBOLS
-from vcomp.dstudy.cost import money
+from vcomp.dstudy.allocation.alternative import SYMBOLS
+from vcomp.dstudy.allocation.cost import money
 from vcomp.notation import Design
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.dstudy.allocation import AllocatedDesign, Allocation
-    from vcomp.dstudy.stability import Stability
+    from vcomp.dstudy.allocation.result import AllocatedDesign, Allocation
+    from vcomp.dstudy.allocation.stability import Stability
 
 __all__ = ["design_words", "summary"]
 

@@ -11,19 +11,17 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.alternative import Aim, Alternative
-from vcomp.dstudy.cost import money
+from vcomp.dstudy.allocation.alternative import Aim, Alternative
+from vcomp.dstudy.allocation.cost import money
 from vcomp.exceptions import PlanError
 from vcomp.linalg.dense import solve as solve_equations
-from vcomp.resampling.intervals import FromReplicates
-from vcomp.resampling.replicates import Replicates
-from vcomp.resampling.streams import check_count, seed_from
 from vcomp.uncertainty.mean_squares import mean_squares
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.dstudy.allocation import Allocation
+    from vcomp.dstudy.allocation.result import Allocation
+    from vcomp.resampling import Replicates
 
 __all__ = ["Stability", "draw_components", "find_stability"]
 
@@ -248,6 +246,11 @@ def _drawn(
 ) -> tuple[FloatArray, str]:
     """Return (B, k) components, and how they were made."""
     study = allocation.study
+    # With it come pandas and numba, which D-studies do not wait for.
+    from vcomp.resampling.intervals import FromReplicates
+    from vcomp.resampling.replicates import Replicates
+    from vcomp.resampling.streams import check_count, seed_from
+
     if isinstance(draws, Replicates):
         return _of_replicates(draws, study.components)
     n = check_count(draws, "draws")

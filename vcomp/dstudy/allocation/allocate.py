@@ -11,11 +11,11 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.dstudy.allocation import Allocation
-from vcomp.dstudy.alternative import Aim, Alternative
-from vcomp.dstudy.cost import Cost, CostFunction, money, read_cost
+from vcomp.dstudy.allocation.alternative import Aim, Alternative
+from vcomp.dstudy.allocation.cost import Cost, CostFunction, money, read_cost
+from vcomp.dstudy.allocation.problem import SizeProblem, make_problem, read_bounds
+from vcomp.dstudy.allocation.result import Allocation
 from vcomp.dstudy.plan import DStudyPlan, make_plans
-from vcomp.dstudy.problem import SizeProblem, make_problem, read_bounds
 from vcomp.dstudy.project import QUANTITIES
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.uncertainty.taken import take_components
