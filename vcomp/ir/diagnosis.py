@@ -26,7 +26,7 @@ from vcomp.simulate.decompose import decompose
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["INDICATORS", "Diagnosis", "diagnose", "indicators"]
+__all__ = ["INDICATORS", "Diagnosis", "Original", "diagnose"]
 
 INDICATORS = {
     "mu_s": "mean of simulated less mean of original scores",
@@ -155,7 +155,7 @@ def diagnose(
         raise DataError(
             f"simulated collections have {Y.shape[2]} systems, the original has {X.shape[1]}"
         )
-    values = indicators(X, Y)
+    values = Original(X).indicators(Y)
     undefined = int(np.isnan(values[:, -1]).sum())
     if undefined:
         warn(
@@ -165,21 +165,13 @@ def diagnose(
     return Diagnosis(values, Y.shape[1], X.shape[0])
 
 
-def indicators(X: FloatArray, Y: FloatArray) -> FloatArray:
-    """Return the nine indicators of collections, (size, 9), unchecked.
+class Original:
+    """What indicators need to know of the original, computed once for any number of collections.
 
     Parameters
     ----------
-    X : (n_topics, n_systems) scores of the original
-    Y : (size, n_new_topics, n_systems) scores of simulated collections
+    X : (n_topics, n_systems) scores, none of them missing; unchecked
     """
-    original = _Original(X)
-    step = max(1, _BATCH // (Y.shape[1] * Y.shape[2]))
-    return np.concatenate([original.compare(Y[part]) for part in slices(len(Y), step)])
-
-
-class _Original:
-    """What indicators need to know of the original, computed once."""
 
     def __init__(self, X: FloatArray) -> None:
         effects = decompose(X)
@@ -191,7 +183,17 @@ class _Original:
         self.spread = float(variances[0].std(ddof=1))
         self.correlations = correlations[0]
 
-    def compare(self, Y: FloatArray) -> FloatArray:
+    def indicators(self, Y: FloatArray) -> FloatArray:
+        """Return the nine indicators, (size, 9), in the order of :data:`INDICATORS`; unchecked.
+
+        Parameters
+        ----------
+        Y : (size, n_new_topics, n_systems) scores of simulated collections
+        """
+        step = max(1, _BATCH // (Y.shape[1] * Y.shape[2]))
+        return np.concatenate([self._compare(Y[part]) for part in slices(len(Y), step)])
+
+    def _compare(self, Y: FloatArray) -> FloatArray:
         means = Y.mean(axis=1)
         mean = means.mean(axis=1)
         rest = Y - means[:, None, :]
