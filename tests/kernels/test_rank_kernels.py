@@ -76,3 +76,13 @@ def test_many_pairs_share_few_bins(k, relative):
     expected = [smallest_by_search(row, truth, 1e-12, 1e-12, 0.05, relative) for row in x]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     assert np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_has_no_smallest_difference(wrong):
+    x, y = np.arange(4.0)[None], np.arange(4.0)[None].copy()
+    x[0, 2] = wrong
+    none = np.zeros(1)
+    for relative in (False, True):
+        assert np.isnan(smallest_safe_difference(x, y, none, none, 0.05, relative)).all()
+        assert np.isnan(smallest_safe_difference(y * 0, y, none, none, 0.05, relative)).all()

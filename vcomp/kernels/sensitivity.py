@@ -60,7 +60,7 @@ def smallest_safe_difference(
         x = means[row]
         tally[:] = 0
         span = x.max() - x.min()
-        if span <= max(tolerances[row], _TINY):
+        if not max(tolerances[row], _TINY) < span < np.inf:  # no number is not either
             continue
         scale = _GRID if relative else _GRID / span
         count = _untied_pairs(
@@ -117,7 +117,7 @@ def _untied_pairs(
             swapped = np.int64((dx > 0) != (dy > 0))
             untied = int((abs(dx) > ex) & (abs(dy) > ey))
             size[count] = d
-            code[count] = np.int64(d * scale + 0.5) << 1 | swapped
+            code[count] = untied * (np.int64(d * scale + 0.5) << 1 | swapped)
             tally[code[count] >> _SHIFT] += untied * (1 + (swapped << _HALF))
             count += untied
     return count
