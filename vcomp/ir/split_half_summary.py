@@ -63,7 +63,11 @@ def _about(study: SplitHalfStudy) -> list[str]:
             f"{sizes[-1]} topics."
         )
     inside = display.level(study.alpha)
-    notes = [drawn, f"In brackets: where {inside} of tests of that size lie by the fitted curve."]
+    brackets = (
+        f"In brackets: where {inside} of splits into tests of that size lie, by the fitted curve. "
+        "The truth that a test is compared with is another test of its size, not the true means."
+    )
+    notes = [drawn, brackets]
     if study.curves and study.asked.max() > sizes[-1]:
         differ = "; the models need not agree" if len(study.models) > 1 else ""
         notes.append(

@@ -80,7 +80,7 @@ def accuracy_curves(
         rows = curves[curves["model"] == model].sort_values("n")
         if len(models) == 1:
             ax.fill_between(rows["n"], rows["obs_low"], rows["obs_high"], color=colour, alpha=0.15,
-                            linewidth=0.0, label=f"{display.level(alpha)} of tests")  # fmt: skip
+                            linewidth=0.0, label=f"{display.level(alpha)} of splits")  # fmt: skip
         look = _DASHES[place % len(_DASHES)]
         ax.plot(rows["n"], rows["estimate"], look, color=colour, label=escaped(model), linewidth=2)
     _finish(ax, seen, curves, label)
