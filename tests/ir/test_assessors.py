@@ -157,6 +157,25 @@ def test_scores_without_roles(layouts, scores):
         everyone.rows(both.drop(columns="role").assign(F=1.0))
 
 
+def test_scores_of_documents():
+    track = vcomp.ir.novelty_like_track(n_systems=3, n_topics=6, n_assessors=3, n_documents=15,
+                                        rng=1)  # fmt: skip
+    # A1 and A2 change roles from topic to topic; what A3 found was asked for by nobody.
+    assigned = [(f"T{t}", role, f"A{1 + (t + k) % 2}")
+                for t in range(1, 7) for k, role in enumerate(["author", "second"])]  # fmt: skip
+    universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
+    layouts = assessor_layouts(pd.DataFrame(assigned, columns=["topic", "role", "assessor"]))
+    every = universe.scores()
+    rows = layouts["roles"].rows(every)
+    assert len(rows) == (every["assessor"] != "A3").sum()
+    assert rows["document"].tolist() == every.loc[every["assessor"] != "A3", "document"].tolist()
+    odd = rows["topic"].isin(["T1", "T3", "T5"]).to_numpy()
+    author = (rows["role"] == "author").to_numpy()
+    assert ((rows["assessor"] == "A2") == (odd == author)).all()
+    res = vcomp.gstudy(rows, "system x role x (document:topic)", "score", method="anova")
+    assert res.nobs == len(rows)
+
+
 def test_bad_scores(layouts, scores):
     layout = layouts["roles"]
     with pytest.raises(DataError, match="no column 'assessor'"):

@@ -144,6 +144,11 @@ def test_bad_beta(beta):
         universe.set_measures(beta=beta)
 
 
+def test_only_of_a_universe():
+    with pytest.raises(DataError, match=r"set_measures\(\) takes a universe, .* not dict"):
+        set_measures({"system": ["s"]})
+
+
 def test_utilities_have_a_best():
     track = novelty_like_track(n_systems=2, n_topics=2, n_documents=10, rng=1)
     universe = document_universe(track.retrieved, track.judgements)

@@ -96,6 +96,12 @@ def test_bad_tracks(options, message):
         novelty_like_track(**options)
 
 
+def test_repr():
+    track = novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=1)
+    rows = f"{len(track.retrieved)} retrieved documents, {len(track.judgements)} judgements"
+    assert repr(track) == f"<Track: {rows}>"
+
+
 def test_numpy_numbers_are_numbers():
     track = novelty_like_track(
         n_systems=np.int64(2), n_topics=np.int32(2), n_documents=8, rng=1,

@@ -62,7 +62,8 @@ class AssessorLayout:
         pandas.DataFrame
             Its rows that belong to the layout, in their order, with the columns ``topic``,
             ``role`` and ``assessor`` of the assignments and all others: ready for
-            ``vcomp.gstudy(rows, layout.design, response)``
+            ``vcomp.gstudy(rows, layout.design, response)``. Of document scores take the design
+            with ``(document:topic)`` in the place of ``topic``
 
         Raises
         ------

@@ -20,7 +20,7 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DocumentUniverse", "TopicBlock", "UniverseOf"]
+__all__ = ["DocumentUniverse", "TopicBlock", "UniverseOf", "check_universe"]
 
 UniverseOf = Literal["topic", "assessor", "all"]
 """Whose documents a system is scored on, see :func:`vcomp.ir.document_universe`."""
@@ -192,6 +192,21 @@ class DocumentUniverse:
             )
         )
         return f"<DocumentUniverse: {', '.join(sizes)}>"
+
+
+def check_universe(universe: object, caller: str) -> None:
+    """Refuse what is no universe.
+
+    Raises
+    ------
+    DataError
+        Saying what makes one.
+    """
+    if not isinstance(universe, DocumentUniverse):
+        raise DataError(
+            f"{caller}() takes a universe, such as vcomp.ir.document_universe() returns, not "
+            f"{type(universe).__name__}"
+        )
 
 
 def _pairs(

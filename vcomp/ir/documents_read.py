@@ -251,14 +251,14 @@ def _check_topics(topics: pd.Index, run_topic: LongArray, qrel_topic: LongArray)
     if not judged[retrieved].all():
         without = topics[retrieved & ~judged]
         raise DataError(
-            f"{len(without):,} topics of the retrieved documents were not judged: "
+            f"topics of the retrieved documents were not judged ({len(without):,} of {n:,}): "
             f"{_listed(without)}. Leave their rows out, or add a judgement"
         )
     if not retrieved.all():
         without = topics[~retrieved]
         warn(
-            f"no system retrieved a document for {len(without):,} topics that were judged "
-            f"({_listed(without)}); their relevant documents were missed by all"
+            f"no system retrieved a document for topics that were judged ({len(without):,} of "
+            f"{n:,}): {_listed(without)}; their relevant documents were missed by all"
         )
 
 

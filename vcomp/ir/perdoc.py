@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.ir.documents import DocumentUniverse, TopicBlock
+from vcomp.ir.documents import DocumentUniverse, TopicBlock, check_universe
 from vcomp.linalg.memory import available_bytes, gib
 
 if TYPE_CHECKING:
@@ -166,11 +166,7 @@ def write_per_document(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not isinstance(universe, DocumentUniverse):
-        raise DataError(
-            "write_per_document() takes a universe, such as vcomp.ir.document_universe() returns, "
-            f"not {type(universe).__name__}"
-        )
+    check_universe(universe, "write_per_document")
     target = _parquet_path(path)
     table = score_table(scores)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")

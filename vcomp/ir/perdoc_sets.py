@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, warn
-from vcomp.ir.documents import DocumentUniverse, TopicBlock
+from vcomp.ir.documents import DocumentUniverse, TopicBlock, check_universe
 from vcomp.ir.perdoc import score_table
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def set_measures(
     Raises
     ------
     DataError
-        If `beta` is not positive, `scores` are not of the four cases, or retrieving what is
-        relevant gains nothing by them.
+        If `universe` is none, `beta` is not positive, `scores` are not of the four cases, or
+        retrieving what is relevant gains nothing by them.
 
     Warns
     -----
@@ -95,6 +95,7 @@ def set_measures(
     0      a  0.500      1.0                0.25      -0.333
     1      b  0.667      2.0                0.50       0.000
     """
+    check_universe(universe, "set_measures")
     frame = measured_sets(universe, beta=beta, scores=scores)
     n_systems = len(universe.systems)
     nothing = int((frame["n_relevant"] == 0).sum()) // n_systems

@@ -42,7 +42,7 @@ times the document's effect ``d`` is above 0; skill has the mean 1 and the stand
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Track:
     """What :func:`novelty_like_track` makes: the two tables of a universe of documents.
 
@@ -54,6 +54,10 @@ class Track:
 
     retrieved: pd.DataFrame
     judgements: pd.DataFrame
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.retrieved):,} retrieved documents, {len(self.judgements):,} judgements"
+        return f"<Track: {rows}>"
 
 
 def novelty_like_track(

@@ -17,7 +17,7 @@ from vcomp.exceptions import (
     check_alpha,
     did_you_mean,
 )
-from vcomp.ir.documents import DocumentUniverse
+from vcomp.ir.documents import DocumentUniverse, check_universe
 from vcomp.ir.perdoc_sets import NORMALIZED, SET_MEASURES, measured_sets, set_measures
 from vcomp.model import VarianceComponentsModel
 from vcomp.results.results import VarianceComponentsResults
@@ -141,11 +141,7 @@ def per_document_study(
     2  per document         1     50      30.0  0.858
     3  per document         2     50      30.0  0.888
     """
-    if not isinstance(universe, DocumentUniverse):
-        raise DataError(
-            "per_document_study() takes a universe, such as vcomp.ir.document_universe() returns, "
-            f"not {type(universe).__name__}"
-        )
+    check_universe(universe, "per_document_study")
     check_alpha(alpha)
     names = _measure_names(measures)
     kind = _kind_of_assessors(universe, assessors)
