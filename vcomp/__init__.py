@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vcomp import ctt, datasets, ir
+    from vcomp import ctt, datasets, ir, simulate
     from vcomp.api import compare, fit, gstudy
     from vcomp.components import VarianceComponents
     from vcomp.ctt import (
@@ -73,7 +73,7 @@ _HOME = {
     "split_half": "vcomp.ctt",
     "subsample_study": "vcomp.studies",
 }
-_SUBPACKAGES = ("ctt", "datasets", "ir")
+_SUBPACKAGES = ("ctt", "datasets", "ir", "simulate")
 
 __all__ = [
     "Cost",
@@ -104,6 +104,7 @@ __all__ = [
     "item_analysis",
     "per_document_study",
     "reliability",
+    "simulate",
     "spearman_brown",
     "spearman_brown_factor",
     "split_half",

@@ -42,7 +42,7 @@ def test_true_means_of_trec_collections(trec):
     np.testing.assert_allclose(simulator.means, trec.mean(axis=0), atol=1e-11)
     fitted = fit_collection(trec, means="fitted")
     effects = decompose(fitted.scale.forward(trec))
-    np.testing.assert_allclose(fitted.offsets, effects.mean + effects.systems, rtol=1e-14)
+    np.testing.assert_allclose(fitted.offsets, effects.mean + effects.systems, atol=1e-14)
     # What the algorithm as published leaves: see the notes of fit_collection.
     assert 0.002 < (fitted.means - trec.mean(axis=0)).mean() < 0.031
 
@@ -187,7 +187,7 @@ def test_two_systems_and_two_topics_are_enough():
 def test_a_mean_out_of_reach(scores):
     wanted = scores.mean(axis=0)
     wanted[2] = 1 - 1e-9
-    with pytest.raises(EstimationError, match="cannot have the mean"):
+    with pytest.raises(EstimationError, match=r"system '2': .*cannot have the mean"):
         fit_collection(scores, margins="beta", means=wanted)
 
 

@@ -91,8 +91,8 @@ def test_replicates():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.data())
-def test_layouts_of_any_sizes(n_p, n_i, n_h, data):
+@given(st.integers(1, 4), st.integers(1, 3), st.data())
+def test_layouts_of_any_sizes(n_p, n_h, data):
     counts = data.draw(st.lists(st.integers(1, 3), min_size=n_h, max_size=n_h))
     total = sum(counts)
     inner = data.draw(st.lists(st.integers(1, 3), min_size=total, max_size=total))
@@ -108,7 +108,6 @@ def test_layouts_of_any_sizes(n_p, n_i, n_h, data):
     found = set(frame[["p", "h", "i", "d"]].itertuples(index=False, name=None))
     assert found == {tuple(x + 1 for x in row) for row in rows}
     assert len(frame) == len(rows)
-    del n_i
 
 
 def test_seeds(crossed):

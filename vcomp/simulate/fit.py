@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, PlanError, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.simulate.continuous import kernel_margin, normal_margin
 from vcomp.simulate.decompose import Effects, correlation_factor, decompose, normal_scores
 from vcomp.simulate.discrete import support_of
@@ -199,7 +199,9 @@ def _from_margins(
     fitted: list[Margin] = []
     for s, name in enumerate(names):
         margin = score_margin(X[:, s], asked.margins, support, name)
-        fitted.append(margin if wanted is None else margin.with_mean(float(wanted[s])))
+        if wanted is not None:
+            margin = _with_mean(margin, float(wanted[s]), name)
+        fitted.append(margin)
     factor = np.eye(len(names))
     if not asked.uncorrelated:
         factor = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
@@ -218,6 +220,13 @@ def _from_margins(
         np.array([margin.mean for margin in fitted]),
         np.stack([m.limits if m.is_discrete else m.quantiles for m in fitted]),
     )
+
+
+def _with_mean(margin: Margin, mean: float, system: str) -> Margin:
+    try:
+        return margin.with_mean(mean)
+    except EstimationError as error:
+        raise EstimationError(f"system {system!r}: {error}; use means='fitted'") from error
 
 
 def _read(scores: ArrayLike, systems: Sequence[str] | None) -> tuple[FloatArray, tuple[str, ...]]:

@@ -87,7 +87,7 @@ def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
                 + (
                     f"{count:,} levels of {' and '.join(above)}"
                     if above
-                    else "is in nothing nested"
+                    else "is nested in nothing"
                 )
             )
         within = np.broadcast_to(size, count)
