@@ -211,6 +211,17 @@ def test_bad_assignments(change, message):
         assessor_layouts(change(ASSIGNED))
 
 
+def test_why_opinions_in_a_role_cannot_be_nested():
+    rows = [(1, "x", "A"), (2, "x", "B"), (1, "y", "C"), (1, "y", "D")]
+    layouts = assessor_layouts(pd.DataFrame(rows, columns=["topic", "role", "assessor"]))
+    assert (
+        layouts.impossible["individuals in x"] == "no topic has several individuals in this role"
+    )
+    assert layouts.impossible["individuals in y"] == "only one topic has anyone in this role"
+    # Topic 2 has one individual, topic 1 three: nesting needs no more.
+    assert len(layouts["individuals"].assignments) == 4
+
+
 def test_columns_of_other_names_and_containers(layouts):
     polars = pytest.importorskip("polars")
     renamed = ASSIGNED.rename(columns={"topic": "qid", "assessor": "judge"})
@@ -269,6 +280,17 @@ def test_greedy_ones_are_complete(table):
         assert len(found.rows) >= 2
         assert len(found.columns) >= 2
         assert len(found.rows) * len(found.columns) <= area_by_enumeration(table, 2, 2)
+
+
+def test_a_greedy_search_finds_a_pair_where_thinning_leaves_nothing():
+    # Everyone but two topics has a pair of individuals to itself.
+    table = [
+        frozenset({0, 1}),
+        frozenset({0, 1}),
+        *(frozenset({k, k + 1}) for k in range(2, 40, 2)),
+    ]
+    found = largest_crossed(table, most_sets=5)
+    assert (found.rows, found.columns, found.exact) == ((0, 1), (0, 1), False)
 
 
 def test_a_greedy_one_is_told():

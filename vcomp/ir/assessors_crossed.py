@@ -8,8 +8,8 @@ from typing import TypeVar
 
 __all__ = ["CrossedSubset", "largest_crossed"]
 
-_MOST_SETS = 50_000
-"""Closed sets that are looked at before the search becomes a greedy one."""
+_MOST_SETS = 20_000
+"""Closed sets that are looked at; where there are more, the search is a greedy one as well."""
 
 Row = TypeVar("Row", bound=Hashable)
 
@@ -40,8 +40,8 @@ def largest_crossed(
 
     The columns of a largest one are an intersection of some rows (a closed set, in formal concept
     analysis), so that it is enough to look at all of these, which are few where a row has few
-    columns. Where they are more than `most_sets`, rows and columns are taken away greedily, the
-    emptiest first, which need not find the largest.
+    columns. Where they are more than `most_sets`, it is the best of so many and of what is left
+    when rows and columns are taken away, the emptiest first; that need not be the largest.
 
     Parameters
     ----------
@@ -57,25 +57,27 @@ def largest_crossed(
     counts: dict[frozenset[int], list[int]] = {}
     for number, columns in enumerate(table):
         counts.setdefault(columns, []).append(number)
-    closed = _closed_sets(counts, least_columns, most_sets)
-    if closed is None:
-        return _greedy(table, least_rows, least_columns)
-    best, area = None, 0
+    closed, exact = _closed_sets(counts, least_columns, most_sets)
+    best: CrossedSubset | None = None
     # In an order that does not depend on hashes: ties go to the first columns.
     for columns in sorted(closed, key=sorted):
         rows = sorted(r for own, numbers in counts.items() if columns <= own for r in numbers)
-        if len(rows) >= least_rows and len(rows) * len(columns) > area:
-            best, area = (
-                CrossedSubset(tuple(rows), tuple(sorted(columns)), True),
-                len(rows) * len(columns),
-            )
-    return best
+        if len(rows) >= least_rows and len(rows) * len(columns) > _cells(best):
+            best = CrossedSubset(tuple(rows), tuple(sorted(columns)), exact)
+    if exact:
+        return best
+    thinned = _greedy(table, least_rows, least_columns)
+    return thinned if _cells(thinned) > _cells(best) else best
+
+
+def _cells(subset: CrossedSubset | None) -> int:
+    return 0 if subset is None else len(subset.rows) * len(subset.columns)
 
 
 def _closed_sets(
     counts: Mapping[frozenset[int], list[int]], least: int, most: int
-) -> set[frozenset[int]] | None:
-    """Return all intersections of rows with so many columns; None if there are too many."""
+) -> tuple[set[frozenset[int]], bool]:
+    """Return intersections of rows with so many columns, and whether these are all."""
     closed: set[frozenset[int]] = set()
     for row in counts:
         if len(row) < least:
@@ -83,8 +85,8 @@ def _closed_sets(
         met = {row & known for known in closed}
         closed |= {both for both in met if len(both) >= least} | {row}
         if len(closed) > most:
-            return None
-    return closed
+            return closed, False
+    return closed, True
 
 
 def _greedy(

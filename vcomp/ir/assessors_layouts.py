@@ -74,7 +74,7 @@ def assessor_layouts(
     Notes
     -----
     The largest crossed sub-tables are found exactly, by all intersections of what topics have;
-    where these are more than 50,000, greedily, which the layout says.
+    where these are more than 20,000, greedily, which the layout says.
 
     References
     ----------
@@ -164,9 +164,11 @@ def _nested(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
     rows = frame if role is None else frame[frame["role"] == role]
     rows = rows.drop_duplicates(["topic", "assessor"])
     counts = rows.groupby("topic")["assessor"].size()
-    if len(counts) < 2 or counts.max() < 2:
-        where = "" if role is None else " in this role"
-        return f"no topic has several individuals{where}, or there is one topic only"
+    where = "" if role is None else " in this role"
+    if counts.max() < 2:
+        return f"no topic has several individuals{where}"
+    if len(counts) < 2:
+        return f"only one topic has anyone{where}"
     what = "and roles " if role is None and len(frame["role"].unique()) > 1 else ""
     return AssessorLayout(
         name,
