@@ -74,15 +74,20 @@ def pair_agreement(x, y, ex, ey):
 
 
 def above_in_both(x, y, ex, ey):
-    """Count systems above in y, tied there, above in both, and above in y and tied in x."""
+    """Count systems above in y, and above in both."""
     sx, sy = signs(x, ex), signs(y, ey)
-    above = sy > 0
-    return [
-        above.sum(axis=1),
-        (sy == 0).sum(axis=1),
-        (above & (sx > 0)).sum(axis=1),
-        (above & (sx == 0)).sum(axis=1),
-    ]
+    return [(sy > 0).sum(axis=1), ((sy > 0) & (sx > 0)).sum(axis=1)]
+
+
+def mean_share_above(x, y, ex, ey):
+    """Sum C(m)/(m - 1) over ranks of y from 2 on, over all ranks that ties may have."""
+    sx, sy = signs(x, ex), signs(y, ey)
+    total = 0.0
+    for i in range(x.size):
+        p, t = 1 + (sy[i] > 0).sum(), (sy[i] == 0).sum()
+        c = ((sy[i] > 0) & (sx[i] > 0)).sum() + ((sy[i] > 0) & (sx[i] == 0)).sum() / 2
+        total += sum((c + (m - p) / 2) / (m - 1) for m in range(p, p + t) if m > 1) / t
+    return total
 
 
 def smallest_safe_difference(x, y, ex, ey, rate, relative):

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import above_in_both as above_by_signs
+from reference import mean_share_above as share_by_signs
 from reference import pair_agreement as agreement_by_signs
 from reference import smallest_safe_difference as smallest_by_search
 
-from vcomp.kernels.rank_agreement import above_in_both, ordinal_ranks, pair_agreement
+from vcomp.kernels.rank_agreement import (
+    above_in_both,
+    mean_share_above,
+    ordinal_ranks,
+    pair_agreement,
+)
 from vcomp.kernels.sensitivity import smallest_safe_difference
 
 cases = st.tuples(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 12), st.booleans())
@@ -42,6 +48,15 @@ def test_counts_of_systems_above(case):
     expected = [above_by_signs(*row) for row in zip(x, y, ex, ey, strict=True)]
     got = above_in_both(x, y, ex, ey).transpose(1, 0, 2)
     assert got.tolist() == np.array(expected).tolist()
+
+
+@settings(deadline=None)
+@given(cases)
+def test_shares_of_systems_above(case):
+    x, y, ex, ey = rankings(case)
+    ex, ey = np.zeros_like(ex), np.zeros_like(ey)  # being tied is transitive
+    expected = [share_by_signs(*row) for row in zip(x, y, ex, ey, strict=True)]
+    np.testing.assert_allclose(mean_share_above(x, y, ex, ey), expected, rtol=1e-13, atol=1e-14)
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = ["above_in_both", "ordinal_ranks", "pair_agreement"]
+__all__ = ["above_in_both", "mean_share_above", "ordinal_ranks", "pair_agreement"]
 
 
 @njit(cache=True, nogil=True)
@@ -49,10 +49,27 @@ def pair_agreement(
 
 
 @njit(cache=True, nogil=True)
+def _above(
+    i: int, x: FloatArray, y: FloatArray, ex: float, ey: float
+) -> tuple[np.int64, np.int64, np.int64, np.int64]:
+    """Count systems above i in `y`; tied there; above in both; above in `y` and tied in `x`."""
+    xi, yi = x[i], y[i]
+    above = tied = both = half = np.int64(0)
+    for j in range(x.size):
+        dx, dy = x[j] - xi, y[j] - yi
+        better = np.int64(dy > ey)
+        above += better
+        tied += np.int64(abs(dy) <= ey)
+        both += better * np.int64(dx > ex)
+        half += better * np.int64(abs(dx) <= ex)
+    return above, tied, both, half
+
+
+@njit(cache=True, nogil=True)
 def above_in_both(
     means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
 ) -> LongArray:
-    """Count, for each system of each row, the systems above it in one ranking and in both.
+    """Count, for each system of each row, the systems above it in `truth` and in both rankings.
 
     Parameters
     ----------
@@ -61,27 +78,54 @@ def above_in_both(
 
     Returns
     -------
-    counts : (4, m, k) systems above it in `truth`; tied with it there, itself included; above it
-        in both rankings; above it in `truth` and tied with it in `means`
+    counts : (2, m, k)
     """
     m, k = means.shape
-    counts = np.zeros((4, m, k), np.int64)
+    counts = np.empty((2, m, k), np.int64)
     for row in range(m):
-        x, y = means[row], truth[row]
-        ex, ey = tolerances[row], truth_tolerances[row]
         for i in range(k):
-            xi, yi = x[i], y[i]
-            above = tied = both = half = np.int64(0)
-            for j in range(k):
-                dx, dy = x[j] - xi, y[j] - yi
-                better = np.int64(dy > ey)
-                above += better
-                tied += np.int64(abs(dy) <= ey)
-                both += better * np.int64(dx > ex)
-                half += better * np.int64(abs(dx) <= ex)
-            counts[0, row, i], counts[1, row, i] = above, tied
-            counts[2, row, i], counts[3, row, i] = both, half
+            above, _, both, _ = _above(
+                i, means[row], truth[row], tolerances[row], truth_tolerances[row]
+            )
+            counts[0, row, i], counts[1, row, i] = above, both
     return counts
+
+
+@njit(cache=True, nogil=True)
+def mean_share_above(
+    means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
+) -> FloatArray:
+    """Return Σ_{m≥2} C(m)/(m-1) over the ranks m of `truth`, its mean over all orders of ties.
+
+    C(m) is the number of systems above the one at rank m that are above it in `means` too. One
+    with p - 1 systems above it, in a group of t tied, is at each of the ranks m = p, …, p + t - 1
+    in as many orders; a system tied in `means` counts ½, and so do the m - p of its own group.
+
+    Parameters
+    ----------
+    means, truth : (m, k) two scores of each system
+    tolerances, truth_tolerances : (m,) largest difference of tied systems
+
+    Returns
+    -------
+    sums : (m,)
+    """
+    m, k = means.shape
+    H = np.zeros(k + 1)  # sums of 1/1, …, 1/n
+    for n in range(1, k + 1):
+        H[n] = H[n - 1] + 1.0 / n
+    sums = np.zeros(m)
+    for row in range(m):
+        for i in range(k):
+            above, tied, both, half = _above(
+                i, means[row], truth[row], tolerances[row], truth_tolerances[row]
+            )
+            least = max(above, np.int64(1))  # smallest m - 1 that counts
+            reciprocals = H[above + tied - 1] - H[least - 1]
+            from_above = (both + 0.5 * half) * reciprocals
+            from_within = 0.5 * (above + tied - least - above * reciprocals)
+            sums[row] += (from_above + from_within) / tied
+    return sums
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ from vcomp.ir.differences import paired_differences
 from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
 from vcomp.ir.measures.rows import rows_of
 from vcomp.ir.scores import ScoresLike
-from vcomp.kernels.rank_agreement import above_in_both, ordinal_ranks
+from vcomp.kernels.rank_agreement import above_in_both, mean_share_above, ordinal_ranks
 
 __all__ = ["TauAP"]
 
@@ -102,7 +102,8 @@ class TauAP(MeanMeasure):
             tolerances = np.zeros(len(x)), np.zeros(len(x))
         if self.ranked_by == "collection":
             x, y, tolerances = y, x, tolerances[::-1]
-        return _over_orders(x, y, *tolerances).reshape(shape)
+        share: FloatArray = mean_share_above(x, y, *tolerances).reshape(shape)
+        return 2.0 * share / (x.shape[1] - 1) - 1.0
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
         """Return Eτ_AP (Urbano, 2016, eq. 41); :func:`vcomp.ir.expected_tau_ap` has it in full.
@@ -118,28 +119,9 @@ class TauAP(MeanMeasure):
         return table["estimate"].to_numpy()
 
 
-def _over_orders(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:
-    """Return τ_AP ranked by `y`: its mean over all orders of tied systems.
-
-    A system with p - 1 systems above it, in a group of t tied, is at each of the ranks m = p, …,
-    p + t - 1 in as many orders. There C(m) is the number above it in both rankings, ½ for one tied
-    in `x`, and ½ (m - p) from within the group; ranks m ≥ 2 count.
-    """
-    k = x.shape[1]
-    above, tied, both, half = above_in_both(x, y, ex, ey)
-    H = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, k))])
-    first = np.maximum(above, 1)  # smallest m - 1 that counts
-    reciprocals = H[above + tied - 1] - H[first - 1]
-    c_above = (both + 0.5 * half) * reciprocals
-    c_within = 0.5 * ((above + tied - first) - above * reciprocals)
-    total: FloatArray = ((c_above + c_within) / tied).sum(axis=1)
-    tau_ap: FloatArray = 2.0 * total / (k - 1) - 1.0
-    return tau_ap
-
-
 def _above_ties(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:
     """Return 2/(k - t₁) Σ C/(p-1) - 1 over systems below the t₁ best of `y`; C excludes ties."""
-    above, _, both, _ = above_in_both(x, y, ex, ey)
+    above, both = above_in_both(x, y, ex, ey)
     below = (above > 0).sum(axis=1)
     share = (both / np.maximum(above, 1)).sum(axis=1)
     mean = np.divide(share, below, out=np.full(len(x), np.nan), where=below > 0)
