@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+import vcomp
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.resampling import Replicates
 from vcomp.resampling.intervals import FromReplicates
@@ -111,3 +113,22 @@ def test_errors():
         source(values=VALUES[:1])
     with pytest.raises(PlanError, match="alpha"):
         source().limits(COMPONENTS, 2)
+
+
+def test_negative_components_of_replicates_are_taken_as_those_of_the_fit():
+    """A D-study takes them as 0 in the estimate, and so in every replicate."""
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame([(a, b) for a in range(6) for b in range(5)], columns=["a", "b"])
+    data["y"] = rng.normal(size=30)
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
+    made = res.bootstrap(200, rng=1)
+    share = Quantities("share", np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.2]]))
+    kept = FromReplicates(made, res.vcomp.to_numpy(), np.zeros(1)).limits(share, 0.05)
+    zeroed = FromReplicates(made, res.vcomp.to_numpy(), np.zeros(1), negative="zero")
+    assert kept.low[0] < 0.0
+    values = np.maximum(made.values, 0.0)
+    expected = np.quantile(values[:, 0] / (values[:, 0] + 0.2 * values[:, 2]), [0.025, 0.975])
+    found = zeroed.limits(share, 0.05)
+    np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
+    row = res.dstudy(b=5, method=made).table.iloc[0]
+    np.testing.assert_allclose([row["Erho2_low"], row["Erho2_high"]], expected, rtol=1e-12)

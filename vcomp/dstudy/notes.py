@@ -16,6 +16,11 @@ from vcomp.uncertainty.taken import Taken
 
 __all__ = ["study_notes"]
 
+_UNSHARED = (
+    "Where objects meet different levels, their differences hold the effects of these levels too, "
+    "which σ²(δ) leaves out."
+)
+
 
 def study_notes(
     components: VarianceComponents,
@@ -44,12 +49,12 @@ def study_notes(
     if plan.labels is not None:
         notes.append(
             "Each component is divided by its exact effective size in the layout, of which n "
-            "shows the facet's."
+            f"shows the facet's. {_UNSHARED}"
         )
     elif plan.inverse_n is not None and not (whole and _equal_sizes(components, plan)):
         notes.append(
             "The G-study is unbalanced: each component is divided by its exact effective size, of "
-            "which n shows the facet's."
+            f"which n shows the facet's. {_UNSHARED}"
         )
     elif not whole:
         notes.append(

@@ -151,16 +151,12 @@ def required_size(
         found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
         ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
     largest = plan.universe.sizes.get(facet, math.inf)
+    levels = f"all {display.count(largest)} levels of {facet}"
     if n > largest and not why:
-        why = f"not even all {display.count(largest)} levels of {facet} are enough."
+        why = f"not even {levels} are enough."
     elif n == largest < math.inf and plan.universe.holds_all(plan.facets, facet):
-        n, why = (
-            math.inf,
-            (
-                f"fewer than all {display.count(largest)} levels of {facet} are not enough, and with "
-                "all of them nothing is left to generalize over."
-            ),
-        )
+        n = math.inf
+        why = f"it takes {levels}, and with them nothing is left to generalize over."
     # What is more than there are cannot be had.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
     return Requirement(coefficient, target, facet, n, low, high, alpha, held, method, why)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.dstudy.sizes import all_sizes
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.multivariate import profiles
 from vcomp.multivariate.composite import Composite, check_shared, composite_of, read_weights
@@ -236,13 +237,6 @@ class MultivariateResults:
         ----------
         Brennan (2001), Generalizability Theory, section 10.1.
         """
-        if sizes is not None and not isinstance(sizes, Mapping):
-            raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
-        twice = [f for f in n if f in (sizes or {})]
-        if twice:
-            raise PlanError(
-                f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}="
-            )
         g = self._record.components
         return plan_studies(
             g,
@@ -252,7 +246,7 @@ class MultivariateResults:
             ),
             design=design,
             object_=object,
-            sizes={**(sizes or {}), **n},
+            sizes=all_sizes(sizes, n),
             alpha=alpha,
             negative=negative,
             method=method,

@@ -34,6 +34,8 @@ class FromReplicates:
     kind : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles reflected at
         the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved by the share
         of replicates below the estimate (Efron 1981)
+    negative : how negative components are taken, in the fit and in every replicate: ``"keep"``, or
+        ``"zero"`` as D-studies do
 
     Raises
     ------
@@ -49,6 +51,7 @@ class FromReplicates:
     estimates: FloatArray
     beta: FloatArray
     kind: BootstrapKind = "percentile"
+    negative: str = "keep"
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(BootstrapKind):
@@ -98,13 +101,16 @@ class FromReplicates:
         """Return (B, m) values of the replicates and (m,) those of the fit."""
         made = self.replicates
         components = made.values if made.adjusted is None else made.adjusted
+        estimates = self.estimates
+        if self.negative == "zero":
+            components, estimates = np.maximum(components, 0.0), np.maximum(estimates, 0.0)
         if isinstance(quantities, Quantities):
             values = quantities.values(components)
-            estimate = quantities.values(self.estimates)
+            estimate = quantities.values(estimates)
         else:
             pairs = zip(components, made.beta, strict=True)
             values = np.array([[quantities.function(v, b)] for v, b in pairs])
-            estimate = np.array([quantities.function(self.estimates, self.beta)])
+            estimate = np.array([quantities.function(estimates, self.beta)])
         return np.where(made.converged[:, None], values, np.nan), estimate
 
 

@@ -58,7 +58,7 @@ def source_of(
         method = res.bootstrap()
     if isinstance(method, Replicates):
         _check_own(method, record.estimate.names)
-        return FromReplicates(method, record.estimate.values, record.estimate.beta, kind)
+        return FromReplicates(method, record.estimate.values, record.estimate.beta, kind, negative)
     if kind != "percentile":
         raise EstimationError(f"kind={kind!r} is of intervals from replicates, not of {method!r}")
     if not isinstance(method, str):
