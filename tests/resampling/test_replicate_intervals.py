@@ -119,7 +119,7 @@ def test_negative_components_of_replicates_are_taken_as_those_of_the_fit():
     """A D-study takes them as 0 in the estimate, and so in every replicate."""
     rng = np.random.default_rng(5)
     data = pd.DataFrame([(a, b) for a in range(6) for b in range(5)], columns=["a", "b"])
-    data["y"] = rng.normal(size=30)
+    data["y"] = rng.normal(size=30) + 0.6 * rng.normal(size=6)[data["a"]] + data["b"]
     res = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
     made = res.bootstrap(200, rng=1)
     share = Quantities("share", np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.2]]))
