@@ -92,6 +92,7 @@ def test_systems_are_matched_by_name(name):
         dict(mixed.mean()),
         truth.to_numpy(),
         list(truth),
+        np.ma.masked_invalid(truth),
         [np.float32(x) for x in truth] if name == "tau" else truth,
     ):
         assert measure.actual(SCORES, same) == pytest.approx(expected, rel=1e-12)
@@ -142,7 +143,7 @@ def test_names_and_options_are_checked(name, options, message):
         ([], "no number of topics is given"),
         (True, "positive, not True"),
         (float("nan"), "positive, not nan"),
-        ("ten", "positive, not 't'"),
+        ("ten", "positive, not 'ten'"),
     ],
 )
 def test_numbers_of_topics_are_checked(name, n, message):
@@ -184,3 +185,16 @@ def test_missing_scores_are_named():
         get("rmse").actual(holes, OTHER)
     with pytest.raises(DataError, match="with as_score_matrix"):
         get("Erho2").estimate(holes, 10)
+
+
+def test_success_and_failure_may_be_the_truth():
+    hits = OTHER > 0.6
+    expected = get("tau").actual(SCORES, hits.astype(float))
+    assert get("tau").actual(SCORES, hits) == expected
+    assert get("tau").actual(SCORES, hits.to_numpy()) == expected
+
+
+def test_masked_truths_are_missing():
+    truth = np.ma.masked_equal([0.1, 0.5, 0.2, 0.3], 0.5)
+    with pytest.raises(DataError, match="the true mean of system '1' is nan"):
+        get("tau").actual(SCORES, truth)

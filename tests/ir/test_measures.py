@@ -345,6 +345,12 @@ def test_the_f_test_itself():
     assert get("F", alpha=p * 1.0001, delta=span * 1.0001).actual(scores, system) == 0
 
 
+def test_a_range_on_the_bound_is_large_enough():
+    scores = np.array([[0.3, 0.35], [0.4, 0.45], [0.1, 0.15]])
+    assert 0.35 - 0.3 < 0.05
+    assert get("F", delta=0.05).actual(scores, [1, 2]) == 1
+
+
 def test_the_f_test_without_error():
     assert get("F").actual([[1, 2], [2, 3]], [1, 2]) == 1
     assert get("F").actual([[1, 1], [2, 2]], [1, 2]) == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -171,7 +171,9 @@ def sizes(n_topics: float | Iterable[float]) -> FloatArray:
     PlanError
         If there is none, or one is not a positive number.
     """
-    values = list(n_topics) if isinstance(n_topics, Iterable) else [n_topics]
+    values: list[Any] = [n_topics]
+    if isinstance(n_topics, Iterable) and not isinstance(n_topics, str):
+        values = list(n_topics)
     if not values:
         raise PlanError("no number of topics is given")
     for n in values:
@@ -230,15 +232,17 @@ def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...]] | None:
     if isinstance(truth, Mapping):
         truth = pd.Series(dict(truth))
     names = tuple(map(str, truth.index)) if isinstance(truth, pd.Series) else None
+    if isinstance(truth, np.ma.MaskedArray):
+        truth = np.ma.filled(truth.astype(float), np.nan)
     try:
         raw = np.asarray(truth)
+        if raw.ndim != 1:
+            return None
         values = raw.astype(float) if raw.dtype.kind in "iufO" else None
     except (TypeError, ValueError) as error:
         raise DataError(f"truth must hold numbers: {error}") from error
     if values is None:
         raise DataError(f"truth must hold numbers; it is {raw.dtype.name}")
-    if values.ndim != 1:
-        return None
     systems = names or tuple(map(str, range(values.size)))
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:

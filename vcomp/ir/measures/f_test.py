@@ -13,7 +13,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.ir.measures.anova import TwoWay, mean_squares
-from vcomp.ir.measures.base import TopicMeasure, sizes
+from vcomp.ir.measures.base import TopicMeasure, rounding, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 __all__ = ["FTest"]
@@ -99,7 +99,8 @@ class FTest(TopicMeasure):
         F = ms_s / ms_e if ms_e > 0 else (np.inf if ms_s > 0 else 0.0)
         significant = fdtrc(k - 1, (k - 1) * (n - 1), F) < self.alpha
         means = X.mean(axis=0)
-        return float(significant and means.max() - means.min() >= self.delta)
+        span = means.max() - means.min() + rounding(means)  # 0.35 - 0.3 is 0.05
+        return float(significant and span >= self.delta)
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
         """Return the power of the test with n' topics.

@@ -95,15 +95,16 @@ class TauAP(MeanMeasure):
         x, y, shape = rows_of(means, true_means)
         tolerances = rounding(x), rounding(y)
         if self.ties == "b":
-            tau_ap = (_above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])) / 2
-            return tau_ap.reshape(shape)
+            both = _above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])
+            return (both / 2.0).reshape(shape)
         if self.ties == "first":
             x, y = (-ordinal_ranks(a, e) for a, e in zip((x, y), tolerances, strict=True))
             tolerances = np.zeros(len(x)), np.zeros(len(x))
         if self.ranked_by == "collection":
             x, y, tolerances = y, x, tolerances[::-1]
         share: FloatArray = mean_share_above(x, y, *tolerances).reshape(shape)
-        return 2.0 * share / (x.shape[1] - 1) - 1.0
+        tau_ap: FloatArray = 2.0 * share / (x.shape[1] - 1) - 1.0
+        return tau_ap
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
         """Return Eτ_AP (Urbano, 2016, eq. 41); :func:`vcomp.ir.expected_tau_ap` has it in full.
