@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design.levels import as_levels
 from vcomp.exceptions import DataError, did_you_mean
@@ -112,7 +113,7 @@ def read_scores(
         )
     largest = np.nanmax(np.abs(matrix.values), initial=0.0)
     if largest > _LARGEST:
-        raise DataError(f"scores of {largest:.0e} are too large to be squared; divide them")
+        raise DataError(f"scores of {display.number(largest)} are too large to be squared; divide them")
     return matrix
 
 
