@@ -113,7 +113,8 @@ def read_scores(
         )
     largest = np.nanmax(np.abs(matrix.values), initial=0.0)
     if largest > _LARGEST:
-        raise DataError(f"scores of {display.number(largest)} are too large to be squared; divide them")
+        size = display.number(largest)
+        raise DataError(f"scores of {size} are too large to be squared; divide them")
     return matrix
 
 
