@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scipy.special import ndtr
 
 import vcomp
@@ -251,6 +252,10 @@ def test_frames_are_read():
     np.testing.assert_array_equal(
         vcomp.ir.fit_collection(frame).simulate(9, rng=1).scores, other.simulate(9, rng=1).scores
     )
+    made = simulator.simulate(50, rng=2)
+    found = vcomp.ir.measures.get("tau").actual(made.to_frame(), made.true_means.iloc[::-1])
+    tau = stats.kendalltau(made[0].mean(axis=0), made.means).statistic
+    assert found == pytest.approx(tau, abs=1e-12)
     frame.loc[3, "b"] = np.nan
     with pytest.raises(DataError, match="system 'b' on topic number 4 is missing"):
         vcomp.ir.fit_collection(frame)

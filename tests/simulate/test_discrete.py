@@ -36,8 +36,8 @@ def test_what_is_no_support(wrong):
 
 def test_scores_are_found_though_they_were_rounded():
     support = support_of("RR")
-    scores = np.array([0.0, 1.0, 0.3333, 0.1429, 0.6])
-    np.testing.assert_array_equal(places_on(support, scores), [0, 1000, 998, 994, -1])
+    scores = np.array([0.0, 1.0, 0.3333, 0.1429, 0.6, 0.0312])
+    np.testing.assert_array_equal(places_on(support, scores), [0, 1000, 998, 994, -1, 969])
     np.testing.assert_array_equal(places_on(SUPPORT, SCORES), PLACES)
 
 

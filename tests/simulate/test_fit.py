@@ -200,6 +200,8 @@ def test_simulators_print(scores):
     assert "no more topics" not in text
     small = str(fit_collection(scores[:6], margins="auto").summary())
     assert "Margins: " in small
+    assert "uncorrelated systems" in small
+    assert "residuals" not in small
     assert "There are no more topics than systems" in small
     assert "True means of the systems are those of the collection." in small
 

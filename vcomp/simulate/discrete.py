@@ -18,10 +18,17 @@ from vcomp.exceptions import DataError, EstimationError
 from vcomp.simulate.continuous import beta_start
 from vcomp.simulate.margin import Margin, discrete
 
-__all__ = ["beta_binomial_margin", "discrete_kernel_margin", "places_on", "support_of"]
+__all__ = [
+    "beta_binomial_margin",
+    "discrete_kernel_margin",
+    "places_on",
+    "selected_width",
+    "support_of",
+]
 
-_TOLERANCE = 5e-5
-"""Scores may be this far from a value of the support: trec_eval writes four decimals."""
+_TOLERANCE = 5.1e-5
+"""Scores may be this far from a value of the support: trec_eval writes four decimals, so that 1/32
+is 0.0312 and off by half a unit of the last."""
 
 _RR_DEPTH = 1000
 _NAMED = re.compile(r"(P|RR)(?:@?(\d+))?", re.IGNORECASE)
@@ -110,14 +117,17 @@ def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
     return discrete("beta_binomial", support, np.exp(logs(found.x)), shapes, likelihood, 2.0)
 
 
-def discrete_kernel_margin(places: LongArray, support: FloatArray, wider: float = 1.0) -> Margin:
+def discrete_kernel_margin(
+    places: LongArray, support: FloatArray, wider: float = 1.0, selected: float | None = None
+) -> Margin:
     """Return a kernel estimate with the geometric kernels of Wang and van Ryzin (1981).
 
     Parameters
     ----------
     places : (n,) of the scores in the support, from 0
     support : (m,) possible scores
-    wider : times the width that least-squares cross-validation selects
+    wider : times the width that is selected
+    selected : the width by :func:`selected_width`, where it is known
 
     Raises
     ------
@@ -129,33 +139,49 @@ def discrete_kernel_margin(places: LongArray, support: FloatArray, wider: float 
     Wang, M.-C. and van Ryzin, J. (1981). A class of smooth estimators for discrete distributions.
     *Biometrika*, 68, 301-309.
     """
-    from scipy.optimize import minimize_scalar
-
-    counts = np.bincount(places, minlength=support.size).astype(float)
-    n = counts.sum()
-    apart = np.abs(np.subtract.outer(np.arange(support.size), np.arange(support.size)))
-
-    def loss(width: float) -> float:
-        kernels = _geometric(apart, width)
-        p = kernels @ counts / n
-        left_out = (kernels @ counts - (1.0 - width)) / (n - 1.0)
-        return float(p @ p - 2.0 * (counts @ left_out) / n)
-
-    # The loss may have several valleys: look everywhere, then closely at the lowest.
-    tried = np.linspace(0.0, 1.0, 101)
-    best = int(np.argmin([loss(w) for w in tried]))
-    bracket = tried[max(best - 1, 0)], tried[min(best + 1, 100)]
-    found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-10})
-    width = wider * float(found.x if found.fun < loss(tried[best]) else tried[best])
+    width = wider * (selected_width(places, support.size) if selected is None else selected)
     if width >= 1.0:
         raise EstimationError(f"kernels {wider:g} times as wide as selected have no end")
-    p = _geometric(apart, width) @ counts / n
+    seen, counts = np.unique(places, return_counts=True)
+    p = _geometric(_apart(support.size, seen), width) @ (counts / counts.sum())
     p /= p.sum()
-    seen = counts > 0
-    likelihood = float(counts[seen] @ np.log(p[seen]))
-    df = float(counts[seen] @ ((1.0 - width) / p[seen]) / n)
+    likelihood = float(counts @ np.log(p[seen]))
+    df = float(counts @ ((1.0 - width) / p[seen]) / counts.sum())
     name = "discrete_kernel" if wider == 1.0 else f"discrete_kernel × {wider:g}"
     return discrete(name, support, p, {"bandwidth": width}, likelihood, df)
+
+
+def selected_width(places: LongArray, size: int) -> float:
+    """Return the width of geometric kernels that least-squares cross-validation selects.
+
+    Parameters
+    ----------
+    places : (n,) of the scores in the support, from 0
+    size : of the support
+    """
+    from scipy.optimize import minimize_scalar
+
+    seen, counts = np.unique(places, return_counts=True)
+    n = float(counts.sum())
+    apart = _apart(size, seen)
+
+    def loss(width: float) -> float:
+        sums = _geometric(apart, width) @ counts
+        left_out = (sums[seen] - (1.0 - width)) / (n - 1.0)
+        return float(sums @ sums / n**2 - 2.0 * (counts @ left_out) / n)
+
+    # The loss may have several valleys: look everywhere, then closely at the lowest.
+    tried = np.linspace(0.0, 1.0, 51)
+    losses = [loss(w) for w in tried]
+    best = int(np.argmin(losses))
+    bracket = tried[max(best - 1, 0)], tried[min(best + 1, tried.size - 1)]
+    found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-10})
+    return float(found.x if found.fun < losses[best] else tried[best])
+
+
+def _apart(size: int, seen: LongArray) -> LongArray:
+    """Return how many places lie between each value of the support and each that was seen."""
+    return np.asarray(np.abs(np.subtract.outer(np.arange(size), seen)), dtype=np.int64)
 
 
 def _geometric(apart: LongArray, width: float) -> FloatArray:

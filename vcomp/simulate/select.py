@@ -14,7 +14,12 @@ from vcomp.simulate.continuous import (
     truncated_kernel_margin,
     truncated_normal_margin,
 )
-from vcomp.simulate.discrete import beta_binomial_margin, discrete_kernel_margin, places_on
+from vcomp.simulate.discrete import (
+    beta_binomial_margin,
+    discrete_kernel_margin,
+    places_on,
+    selected_width,
+)
 from vcomp.simulate.margin import Margin
 
 __all__ = ["CONTINUOUS", "DISCRETE", "EFFECTS", "FAMILIES", "score_margin"]
@@ -82,9 +87,11 @@ def score_margin(x: FloatArray, family: str, support: FloatArray | None, system:
             f"system {system!r} has the score {x[int((places < 0).argmax())]:g}, which support= "
             "does not have"
         )
-    ways = [_on(f, support) for name, f in DISCRETE.items() if family in (name, "auto")]
-    if family == "auto":
-        ways += [_on_wider(support, wider) for wider in _WIDER]
+    if family != "auto":
+        return _best(system, [_on(DISCRETE[family], support)], places)
+    width = selected_width(places, support.size)
+    ways = [_on(beta_binomial_margin, support)]
+    ways += [_on_wider(support, wider, width) for wider in (1.0, *_WIDER)]
     return _best(system, ways, places)
 
 
@@ -92,8 +99,8 @@ def _on(fit: Callable[[LongArray, FloatArray], Margin], support: FloatArray) -> 
     return lambda places: fit(places, support)
 
 
-def _on_wider(support: FloatArray, wider: float) -> _Fit:
-    return lambda places: discrete_kernel_margin(places, support, wider)
+def _on_wider(support: FloatArray, wider: float, width: float) -> _Fit:
+    return lambda places: discrete_kernel_margin(places, support, wider, width)
 
 
 _Fit = Callable[..., Margin]

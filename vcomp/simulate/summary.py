@@ -32,11 +32,14 @@ def simulator_summary(simulator: CollectionSimulator) -> Any:
 
 
 def _assumptions(simulator: CollectionSimulator) -> dict[str, bool]:
+    random = {"random sampling of topics": simulator.random_sampling}
+    if simulator.topic_margin is None:
+        return {"uncorrelated systems": simulator.uncorrelated, **random}
     return {
         "normal residuals": simulator.family == "normal",
         "homoscedastic residuals": simulator.homoscedastic,
         "uncorrelated effects": simulator.uncorrelated,
-        "random sampling of topics": simulator.random_sampling,
+        **random,
     }
 
 
