@@ -218,3 +218,33 @@ def test_collections_travel(scores):
     assert simulated.to_frame().index.tolist() == [1, 2, 3, 4, 5]
     assert simulated.true_means.index.tolist() == list("abcdefgh")
     assert [len(one) for one in simulated] == [5, 5, 5]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(2, 8),
+    st.integers(2, 6),
+    st.integers(0, 10**6),
+    st.sampled_from(["kernel", "normal", "beta", "truncated_kernel", "beta_kernel", "auto"]),
+    st.sampled_from([2, 5, 0]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_small_and_coarse_collections(n, k, seed, margins, values, uncorrelated, random_sampling):
+    """Ties, zeros and ones, few topics: collections are simulated, or refused in words."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, values, (n, k)) / (values - 1) if values else rng.beta(0.1, 0.2, (n, k))
+    try:
+        simulator = fit_collection(
+            X, margins=margins, uncorrelated=uncorrelated, random_sampling=random_sampling
+        )
+    except DataError as error:
+        assert "on every topic" in str(error)
+        return
+    except EstimationError as error:
+        assert "cannot have the mean" in str(error)
+        return
+    np.testing.assert_allclose(simulator.means, X.mean(axis=0), atol=1e-8)
+    Y = simulator.simulate(7, 2, rng=1).scores
+    assert np.isfinite(Y).all()
+    assert margins == "normal" or (0.0 <= Y.min() and Y.max() <= 1.0)
