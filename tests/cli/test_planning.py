@@ -68,6 +68,15 @@ def test_the_best_design_for_a_budget(tmp_path):
     assert "<svg" in picture.read_text(encoding="utf-8")
 
 
+def test_objects_that_cost():
+    out = run(
+        "dstudy", "--components", TREC, "i=50", "a=1", "--cost", "i*a", "--budget", "120",
+        "--alternative", "(i:p) x a", "--n-objects", "10",
+    ).stdout  # fmt: skip
+    assert "(i:p) × a" in out
+    assert "i = 12, a = 1; Eρ² is lower" in out
+
+
 def test_the_cheapest_design_for_a_target():
     out = run(
         "dstudy", "--components", TREC, "i=50", "a=1", "--cost", "5*i + i:a", "--target", ".97",
@@ -83,6 +92,9 @@ def test_the_cheapest_design_for_a_target():
         (["--budget", "10"], "--budget needs --cost"),
         (["--alternative", "p x (a:i)"], "--alternative needs --cost"),
         (["--cost", "i"], "--cost needs one of --budget and --target"),
+        (["--n-objects", "9"], "--n-objects needs --cost"),
+        (["--cost", "i*a", "--budget", "9", "--plot", "a.doc"], "cannot draw 'a.doc'"),
+        (["--cost", "i*a", "--budget", "9", "--plot", "no such/a.png"], "cannot write"),
         (["--universe", "i=5,6"], "one size of 'i' is wanted here, not 2"),
         (["--fixed", "q"], "unknown facet 'q'"),
         (["--cut", "low"], "is not a number"),

@@ -8,9 +8,7 @@ from typing import Any
 import click
 
 from vcomp.cli import output
-from vcomp.cli.picture import check_picture
-from vcomp.exceptions import DataError
-from vcomp.plots import pyplot
+from vcomp.cli.picture import check_picture, save
 
 __all__ = ["items"]
 
@@ -91,14 +89,4 @@ def items(
     if csv_file is not None:
         output.write(analysis.table.to_csv().rstrip("\n"), csv_file)
     if picture is not None:
-        _draw(analysis, picture)
-
-
-def _draw(analysis: Any, picture: str) -> None:
-    figure = analysis.plot().figure
-    try:
-        figure.savefig(picture, dpi=200)
-    except OSError as error:
-        raise DataError(f"cannot write {picture!r}: {error.strerror}") from None
-    finally:
-        pyplot().close(figure)
+        save(analysis.plot(), picture)

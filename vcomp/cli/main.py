@@ -113,6 +113,7 @@ def gstudy(
 @click.option(
     "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
 )
+@click.option("--n-objects", type=int, help="With --cost: how many objects there will be.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), help="With --cost: draw the frontier."
 )
@@ -136,6 +137,7 @@ def dstudy(
     budget: float | None,
     coefficient: str | None,
     alternatives: Sequence[str],
+    n_objects: int | None,
     picture: Path | None,
     alpha: float,
     intervals: str,
@@ -167,7 +169,7 @@ def dstudy(
         str(study.summary()),
         cut_score_text(study, cut),
         allocation_text(
-            study, cost, budget, cheapest, coefficient or "Erho2", alternatives, picture
+            study, cost, budget, cheapest, coefficient or "Erho2", alternatives, picture, n_objects
         ),
     ]
     click.echo("\n\n".join(text for text in texts if text is not None))

@@ -8,7 +8,7 @@ from typing import Any
 from vcomp.exceptions import DataError
 from vcomp.plots import pyplot
 
-__all__ = ["check_picture", "draw"]
+__all__ = ["check_picture", "draw", "save"]
 
 
 def check_picture(file: str) -> None:
@@ -53,7 +53,22 @@ def draw(res: Any, study: Any, file: str, alpha: float, method: Any) -> None:
     DataError
         If the file cannot be written.
     """
-    axes = res.plot(alpha=alpha, method=method) if study is None else study.plot()
+    save(res.plot(alpha=alpha, method=method) if study is None else study.plot(), file)
+
+
+def save(axes: Any, file: str) -> None:
+    """Write the figure that has these axes, and close it.
+
+    Parameters
+    ----------
+    axes : of matplotlib
+    file : with an ending that :func:`check_picture` lets pass
+
+    Raises
+    ------
+    DataError
+        If the file cannot be written.
+    """
     try:
         axes.figure.savefig(file, dpi=200)
     except OSError as error:

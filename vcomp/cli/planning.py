@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes
+from vcomp.cli.picture import check_picture, save
 
 __all__ = ["allocation_text", "cut_score_text", "plan_of", "plan_options"]
 
@@ -62,6 +63,7 @@ def allocation_text(
     coefficient: str,
     alternatives: Sequence[str],
     picture: Path | None = None,
+    n_objects: int | None = None,
 ) -> str | None:
     """Return the best design for a budget or a target, or None where neither is asked for.
 
@@ -73,21 +75,30 @@ def allocation_text(
     coefficient : to be as good as can be, or to reach the target
     alternatives : other designs
     picture : where to draw the frontier
+    n_objects : how many objects there will be, where the cost counts them
     """
     if cost is None:
-        given = {"--budget": budget, "--alternative": alternatives or None, "--plot": picture}
+        given: dict[str, Any] = {"--budget": budget, "--alternative": alternatives or None}
+        given |= {"--plot": picture, "--n-objects": n_objects}
         lost = [name for name, value in given.items() if value is not None]
         if lost:
             raise click.UsageError(f"{lost[0]} needs --cost, such as --cost '50*topic + 1000'")
         return None
     if (budget is None) == (target is None):
         raise click.UsageError("--cost needs one of --budget and --target")
+    if picture is not None:
+        check_picture(str(picture))
     designs = [str(study.plan.design), *alternatives] if alternatives else None
     found = study.optimize(
-        cost, budget=budget, target=target, coefficient=coefficient, designs=designs
+        cost,
+        budget=budget,
+        target=target,
+        coefficient=coefficient,
+        designs=designs,
+        n_objects=n_objects,
     )
     if picture is not None:
-        found.plot().figure.savefig(picture)
+        save(found.plot(), str(picture))
     return str(found)
 
 
