@@ -304,7 +304,8 @@ def test_polars_and_numpy_arguments():
         ({"target": 0}, "the target is a positive number"),
         ({"target": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
         ({"budget": 100, "coefficient": None}, "coefficient is one of 'rel_err_var'"),
-        ({"budget": 100, "top": 0}, "top is a whole number from 1 on"),
+        ({"budget": 100, "top": 0}, "top is a whole number from 1 to 10,000"),
+        ({"budget": 100, "top": 10**9}, "top is a whole number from 1 to 10,000, not 1000000000"),
         ({"budget": 100, "designs": []}, "designs is empty"),
         ({"budget": 100, "designs": ["p x i"]}, "leaves out a"),
         ({"budget": 100, "designs": ["p x i x a", "p x a x i"]}, "designs has 'p x a x i' twice"),
@@ -318,6 +319,20 @@ def test_polars_and_numpy_arguments():
 def test_arguments_that_cannot_be(arguments, message):
     with pytest.raises(PlanError, match=message):
         study().optimize("i + i*a", **arguments)
+
+
+def test_objects_that_are_counted_in_one_alternative_alone():
+    # Items of their own are paid for each of 20 persons, common ones once.
+    costs = {
+        "p x i x a": lambda i, a: 2 * i + i * a,
+        "(i:p) x a": lambda i, a: 20 * (2 * i + i * a),
+    }
+    found = study().optimize("2*i + i*a", budget=600, designs=list(costs), n_objects=20)
+    assert set(found.table["design"]) == set(costs)
+    for row in found.table.itertuples():
+        assert row.cost == costs[row.design](row.i, row.a)
+    with pytest.raises(PlanError, match="has no price per p"):
+        study().optimize("i", budget=9, designs=KINDS, bounds={"a": 1}, n_objects=20)
 
 
 def test_other_mistakes():

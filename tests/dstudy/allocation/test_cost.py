@@ -150,7 +150,7 @@ def test_functions_of_some_facets_alone():
     np.testing.assert_array_equal(read_cost(lambda a: 7).at(SIZES), [7.0, 7.0, 7.0])
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, "5", None, [1, 2], 1j])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, "5", None, [1, 2], 1j, np.full(3, 1j)])
 def test_functions_that_return_no_cost(value):
     with pytest.raises(PlanError, match="cost function"):
         read_cost(lambda i, a: value).at(SIZES)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.dstudy import from_components
+from vcomp.exceptions import PlanError
 
 KINDS = ["p x i x a", "p x (a:i)"]
 
@@ -97,3 +98,5 @@ def test_of_one_design():
     )
     assert held.frontier[["i", "a", "cost"]].to_numpy().tolist() == [[9, 2, 18]]
     assert held.best.sizes == {"i": 9, "a": 2}
+    with pytest.raises(PlanError, match=r"coefficient is one of .* not \['Phi'\]"):
+        held.plot(["Phi"])

@@ -13,7 +13,12 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.dstudy.allocation.alternative import Aim, Alternative
 from vcomp.dstudy.allocation.cost import Cost, CostFunction, money, read_cost
-from vcomp.dstudy.allocation.problem import SizeProblem, make_problem, read_bounds
+from vcomp.dstudy.allocation.problem import (
+    SizeProblem,
+    counts_objects,
+    make_problem,
+    read_bounds,
+)
 from vcomp.dstudy.allocation.result import Allocation
 from vcomp.dstudy.plan import DStudyPlan, make_plans
 from vcomp.dstudy.project import QUANTITIES
@@ -27,6 +32,9 @@ __all__ = ["optimize"]
 
 NEAR = 0.25
 """Designs with so much more error (cost, with a target) than the best are near it."""
+
+MOST_LISTED = 10_000
+"""Designs near the best that can be listed: each takes room before the search begins."""
 
 
 def optimize(
@@ -61,9 +69,10 @@ def optimize(
     designs : alternatives in Brennan's notation, ``["p x i x a", "p x (a:i)"]``; the study's own
         if None
     bounds : facet → the size at which it is held, or (least, largest) with None for no bound
-    n_objects : how many objects of measurement there will be, where the cost has a price for them;
-        as many as in the G-study if None. A mapping by facet where several make one
-    top : how many designs near the best are listed
+    n_objects : how many objects of measurement there will be, where the cost has a price for them
+        in one of the designs; as many as in the G-study if None. A mapping by facet where several
+        make one
+    top : how many designs near the best are listed, 10,000 at most
 
     Raises
     ------
@@ -92,8 +101,8 @@ def optimize(
     """
     aim = _read_aim(budget, target, coefficient)
     priced = read_cost(cost)
-    if not isinstance(top, Integral) or isinstance(top, bool) or top < 1:
-        raise PlanError(f"top is a whole number from 1 on, not {top!r}")
+    if not isinstance(top, Integral) or isinstance(top, bool) or not 1 <= top <= MOST_LISTED:
+        raise PlanError(f"top is a whole number from 1 to {MOST_LISTED:,}, not {top!r}")
     plans = _plans(study, designs)
     limits = read_bounds(bounds, plans[0].facets)
     for reserved in ("design", "cost"):
@@ -103,15 +112,17 @@ def optimize(
                 "rename it"
             )
     values = take_components(study.components, study.negative).values
+    counted = [counts_objects(priced, plan) for plan in plans]
     alternatives, unfit = [], []
-    for plan in plans:
+    for plan, is_counted in zip(plans, counted, strict=True):
         problem = make_problem(
             study.components,
             plan,
             priced,
             limits,
             relative=aim.is_relative,
-            n_objects=n_objects,
+            # In one design alone the objects cost something: where facets are nested in them.
+            n_objects=n_objects if is_counted or not any(counted) else None,
         )
         _check_falls(problem, values, study)
         found = Alternative.of(problem, values, aim, top=int(top), near=NEAR)

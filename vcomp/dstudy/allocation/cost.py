@@ -221,7 +221,8 @@ class CostFunction:
         """
         m = len(next(iter(sizes.values())))
         try:
-            found = np.asarray(self._call(sizes), dtype=float)
+            made = np.asarray(self._call(sizes))
+            found = np.empty(0) if np.iscomplexobj(made) else made.astype(float)
         except (TypeError, ValueError):
             found = np.empty(0)
         if found.shape != (m,):

@@ -165,10 +165,10 @@ def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any
     """
     aim = allocation.aim
     name = aim.coefficient if coefficient is None else coefficient
-    if name not in SYMBOLS:
+    if not isinstance(name, str) or name not in SYMBOLS:
         raise PlanError(
             f"coefficient is one of {', '.join(map(repr, SYMBOLS))}, not {name!r}"
-            f"{did_you_mean(name, SYMBOLS)}"
+            f"{did_you_mean(name, SYMBOLS) if isinstance(name, str) else ''}"
         )
     best = allocation.best
     return plots.frontier(

@@ -17,7 +17,7 @@ from vcomp.dstudy.plan import DStudyPlan
 from vcomp.dstudy.project import composition
 from vcomp.exceptions import PlanError, did_you_mean
 
-__all__ = ["SizeProblem", "evaluate", "make_problem", "read_bounds"]
+__all__ = ["SizeProblem", "counts_objects", "evaluate", "make_problem", "read_bounds"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,8 +136,7 @@ def make_problem(
             error[mask, c] = math.prod(1.0 / sizes[f] for f in facets_of if f not in facets)
             spared[c] = everything
     lo, hi = (np.array([limits[f][end] for f in facets], dtype=float) for end in (0, 1))
-    counted = isinstance(cost, Cost) and any(f & plan.objects for _, f in cost.terms(plan.design))
-    if n_objects is not None and not counted:
+    if n_objects is not None and not counts_objects(cost, plan):
         raise PlanError(
             f"n_objects={n_objects!r} is given, and the cost ({cost}) has no price per "
             f"{plan.object}: leave it out, or add one"
@@ -148,6 +147,24 @@ def make_problem(
     prices = _prices(cost, plan, facets, sizes, n_objects, components)
     _check_unbounded(facets, hi, error, prices, cost)
     return SizeProblem(plan, facets, lo, hi, error, spared, universe, prices)
+
+
+def counts_objects(cost: Cost | CostFunction, plan: DStudyPlan) -> bool:
+    """Return whether something is paid for every object of measurement.
+
+    Parameters
+    ----------
+    cost : of a measurement
+    plan : of the D-study; what is nested in the objects is paid for each of them
+
+    Raises
+    ------
+    PlanError
+        If the cost has a price for what is no facet of the design.
+    """
+    if not isinstance(cost, Cost):
+        return False
+    return any(over & plan.objects for _, over in cost.terms(plan.design))
 
 
 def read_bounds(given: Any, known: tuple[str, ...]) -> dict[str, tuple[float, float]]:
