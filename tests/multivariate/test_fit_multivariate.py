@@ -222,6 +222,8 @@ def test_repeated_scores_of_a_cell():
         (DataError, "no rows", lambda: fit(data=crossed(1).iloc[:0])),
         (DesignError, "variable 'a'.*one level", lambda: fit(data=crossed(1, n_p=1))),
         (DesignError, "they are p, i", lambda: fit(independent=["j"])),
+        (DesignError, "a facet or a list of facets, not 5", lambda: fit(independent=5)),
+        (FormulaError, "a list of columns, not 5", lambda: fit("~ (1|p)", responses=5)),
         (EstimationError, "did you mean 'reml'", lambda: fit(method="rmel")),
         (EstimationError, "max_iter", lambda: fit(max_iter=0)),
         (EstimationError, "max_iter", lambda: fit(max_iter=True)),
@@ -239,6 +241,7 @@ def test_mistakes_are_named(error, words, call):
     [
         (DataError, "did you mean 'test'", ITEMS, {"variable": "tst"}),
         (DesignError, "no facet of them", "y ~ (1|p) + (1|test)", {"variable": "test"}),
+        (DataError, "'y' names the column of the scores", ITEMS, {"variable": "y"}),
         (FormulaError, "has 2 responses", "y + z ~ (1|p)", {"variable": "test"}),
         (EstimationError, "needs all variables", ITEMS, {"variable": "test", "method": "type1"}),
     ],

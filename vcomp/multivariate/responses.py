@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from vcomp.exceptions import FormulaError
 from vcomp.formula import names_in
@@ -43,7 +43,8 @@ def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[li
                 f"responses=: 'verbal + maths ~ {right.strip()}'"
             )
         return _summands(before), right
-    if isinstance(responses, str) or not all(isinstance(name, str) for name in responses):
+    listed = isinstance(responses, Iterable) and not isinstance(responses, str)
+    if not listed or not all(isinstance(name, str) for name in responses):
         raise FormulaError(f"responses are a list of columns, not {responses!r}")
     if tilde and before.strip():
         raise FormulaError("the responses are given twice, in the formula and in responses=")

@@ -8,7 +8,7 @@ variable is a model of its own, with the checks of one; what they share are leve
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,8 @@ def read_scores(
             "the fixed part of several dependent variables is the mean of each; leave out "
             f"{' + '.join(term for term in random.fixed if term != 'Intercept') or '0'}"
         )
+    if not isinstance(independent, Iterable):
+        raise DesignError(f"independent is a facet or a list of facets, not {independent!r}")
     apart = (independent,) if isinstance(independent, str) else tuple(independent)
     strange = [f for f in apart if f not in random.facets]
     if strange:
@@ -179,6 +181,11 @@ def _long(
         raise DesignError(
             f"{variable!r} tells the dependent variables apart and is no facet of them; leave it "
             "out of the random terms"
+        )
+    if variable in names_in(left[0]):
+        raise DataError(
+            f"variable={variable!r} names the column of the scores; it is the one that says which "
+            "dependent variable a score is of"
         )
     frame = _columns(left, random, data, environment, variable)
     column = frame[variable]
