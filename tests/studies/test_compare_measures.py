@@ -234,6 +234,7 @@ def test_a_measure_that_cannot_be_fitted_is_named(frame):
     with pytest.warns(vcomp.VcompWarning, match="measure 'b' could not be fitted"):
         found = vcomp.compare_measures(groups, f"ap {BOTH}", by="g")
     assert "topic" in found.failures["b"]
+    assert str(found).startswith("1 measure by REML")
     groups.loc[groups["g"] == "b", "ap"] = np.nan
     with pytest.warns(vcomp.VcompWarning, match="measure 'b' .* is missing in every row"):
         vcomp.compare_measures(groups, f"ap {BOTH}", by="g")
@@ -266,6 +267,9 @@ def test_warnings_have_the_name_of_their_measure(frame):
         ({"responses": ["ap", "p2O"]}, vcomp.DataError, "no column 'p2O'.*did you mean 'p20'"),
         ({"responses": ["ap", "ap"]}, vcomp.DataError, "names 'ap' twice"),
         ({"responses": ["ap", 3]}, vcomp.DataError, "3 is no text"),
+        ({"responses": 5}, vcomp.DataError, "responses is a column or a list of columns, not 5"),
+        ({"by": 5, "formula": f"ap {BOTH}"}, vcomp.DataError, "by is a column or a list"),
+        ({"responses": ["ap", "rr"], "options": 5}, vcomp.EstimationError, "options is a mapping"),
         ({"responses": "ap"}, vcomp.DataError, "needs two measures or more, and there is 'ap'"),
         ({"responses": []}, vcomp.DataError, "there is none"),
         ({"by": "tracks", "formula": f"ap {BOTH}"}, vcomp.DataError, "no column 'tracks'"),

@@ -312,8 +312,10 @@ def continued_from(
     Raises
     ------
     DataError
-        If the file holds replicates of another kind, fit or seed.
+        If the path is no path, or the file holds replicates of another kind, fit or seed.
     """
+    if path is not None and not isinstance(path, (str, PathLike)):
+        raise DataError(f"path names a file for the estimates, not {path!r}")
     if path is None or not Path(path).exists():
         return None
     known = Replicates.load(path)

@@ -28,7 +28,7 @@ from vcomp.resampling.streams import check_count
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.studies.comparison import MeasureComparison
 from vcomp.studies.measures import Measure, measures_of
-from vcomp.studies.plans import required_facet
+from vcomp.studies.plans import options_of_fit, required_facet
 
 __all__ = ["compare_measures"]
 
@@ -129,7 +129,8 @@ def compare_measures(
     measures = measures_of(data, formula, responses, by)
     environment = caller_environment(eval_env, 1)
     arguments = _dstudy_arguments(dstudy, n, alpha)
-    asked = _Asked(method, missing, dict(options or {}), environment, arguments, target, facet)
+    further = options_of_fit(options)
+    asked = _Asked(method, missing, further, environment, arguments, target, facet)
     made = _fit_all(measures, asked, workers, progress)
     failures = {m.name: str(f) for m, f in zip(measures, made, strict=True)
                 if isinstance(f, VcompError)}  # fmt: skip

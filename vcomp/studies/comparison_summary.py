@@ -46,7 +46,8 @@ def _components(compared: MeasureComparison, table: pd.DataFrame) -> Any:
         name = column.removeprefix("share(").removesuffix(")")
         cells[name] = [display.percent(share) for share in once[column]]
     by = ", ".join(dict.fromkeys(r.method.upper() for r in compared.results.values()))
-    title = f"{len(once)} measures by {by}: shares of variance"
+    number = "1 measure" if len(once) == 1 else f"{len(once)} measures"
+    title = f"{number} by {by}: shares of variance"
     if len(cells) > _MOST_ACROSS:
         down = list(cells.values())
         return display.simple_table(down, list(once["measure"]), title=title, stubs=list(cells))

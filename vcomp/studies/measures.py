@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -234,7 +234,9 @@ def _quoted(column: str) -> str:
 
 
 def _names(what: str, given: str | Sequence[str] | None) -> list[str]:
-    names = [given] if isinstance(given, str) else list(given or ())
+    if given is not None and not isinstance(given, Iterable):
+        raise DataError(f"{what} is a column or a list of columns, not {given!r}")
+    names = [given] if isinstance(given, str) else [] if given is None else list(given)
     for name in names:
         if not isinstance(name, str):
             raise DataError(f"{what} names columns, and {name!r} is no text")

@@ -22,7 +22,7 @@ from vcomp.ir.perdoc_sets import NORMALIZED, SET_MEASURES, measured_sets, set_me
 from vcomp.model import VarianceComponentsModel
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.studies.comparison import MeasureComparison
-from vcomp.studies.plans import required_facet
+from vcomp.studies.plans import options_of_fit, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +150,7 @@ def per_document_study(
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
-    asked = _Asked(method, dict(options or {}), target, facet, alpha)
+    asked = _Asked(method, options_of_fit(options), target, facet, alpha)
     terms, more, by_document, by_set = _TERMS[kind]
     results, studies = {}, {}
     of_sets = {name: sizes for name, sizes in n.items() if name != "document"}

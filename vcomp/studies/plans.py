@@ -1,12 +1,16 @@
-"""What studies ask of the plan of a D-study."""
+"""What studies ask of the plan of a D-study, and of the fits before it."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from vcomp.components import REPLICATE
 from vcomp.dstudy import DStudy
 from vcomp.dstudy.requirement import check_requirement
+from vcomp.exceptions import EstimationError
 
-__all__ = ["COEFFICIENTS", "required_facet"]
+__all__ = ["COEFFICIENTS", "options_of_fit", "required_facet"]
 
 COEFFICIENTS = ("Erho2", "Phi")
 
@@ -39,3 +43,30 @@ def required_facet(study: DStudy, target: float, facet: str | None) -> str | Non
         return None
     found = check_requirement(plan, target, COEFFICIENTS[0], facet or named[0])
     return found if facet is not None or len(named) == 1 else None
+
+
+def options_of_fit(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return further arguments of the fits.
+
+    Parameters
+    ----------
+    given : by name, or None
+
+    Raises
+    ------
+    EstimationError
+        If it is no mapping.
+
+    Examples
+    --------
+    >>> options_of_fit({"max_iter": 50})
+    {'max_iter': 50}
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise EstimationError(
+            "options is a mapping of arguments of fit(), such as {'max_iter': 50}, not "
+            f"{given!r}"
+        )
+    return dict(given)

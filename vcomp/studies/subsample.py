@@ -27,7 +27,7 @@ from vcomp.resampling.run import check_time_limit, run
 from vcomp.resampling.streams import check_count, seed_from
 from vcomp.results.refitting import fitted_again
 from vcomp.results.results import VarianceComponentsResults
-from vcomp.studies.plans import required_facet
+from vcomp.studies.plans import options_of_fit, required_facet
 from vcomp.studies.subsample_result import SubsampleStudy, planned
 from vcomp.studies.subsets import Subsets
 
@@ -168,7 +168,7 @@ def _fitted(
             )
         return formula
     model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
-    return model.fit(method, **(options or {}))
+    return model.fit(method, **options_of_fit(options))
 
 
 def _estimates(
