@@ -307,6 +307,7 @@ def test_polars_and_numpy_arguments():
         ({"budget": 100, "top": 0}, "top is a whole number from 1 to 10,000"),
         ({"budget": 100, "top": 10**9}, "top is a whole number from 1 to 10,000, not 1000000000"),
         ({"budget": 100, "designs": []}, "designs is empty"),
+        ({"budget": 100, "designs": [None]}, r"designs are texts .* not \[None\]"),
         ({"budget": 100, "designs": ["p x i"]}, "leaves out a"),
         ({"budget": 100, "designs": ["p x i x a", "p x a x i"]}, "designs has 'p x a x i' twice"),
         ({"budget": 100, "bounds": {"j": 3}}, "bounds has 'j', which has no size"),

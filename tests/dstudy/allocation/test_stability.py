@@ -95,6 +95,10 @@ def test_targets_that_some_draws_do_not_reach():
     assert told.frame.loc[missing, ["cost", "i"]].isna().all(axis=None)
     assert told.sizes.loc["i", "high"] == np.inf
     assert "no design reaches it" in str(told)
+    # The costs that are told are those of designs.
+    costs = np.sort(told.frame["cost"].dropna())
+    low, high = (costs[int(np.ceil(tail * costs.size)) - 1] for tail in (0.025, 0.975))
+    assert f"costs {low:.0f} to {high:.0f} (95 % of them)" in str(told)
     assert not told.frame.loc[missing, "reaches"].any()
 
 

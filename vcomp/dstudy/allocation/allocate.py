@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.dstudy.allocation.alternative import Aim, Alternative
+from vcomp.dstudy.allocation.alternative import Aim, Alternative, shown
 from vcomp.dstudy.allocation.cost import Cost, CostFunction, money, read_cost
 from vcomp.dstudy.allocation.problem import (
     SizeProblem,
@@ -134,15 +134,11 @@ def optimize(
     if not alternatives:
         raise PlanError(_why_not(study, unfit, values, aim, priced))
     notes = tuple(
-        f"{design_of(a)} is left out: {_why_not(study, [a], values, aim, priced)}." for a in unfit
+        f"{shown(a.problem.plan.design)} is left out: {_why_not(study, [a], values, aim, priced)}."
+        for a in unfit
     )
     alternatives.sort(key=lambda a: a.rank)
     return Allocation(study, aim, priced, values, tuple(alternatives), int(top), notes)
-
-
-def design_of(alternative: Alternative) -> str:
-    """Return a design as it is printed."""
-    return str(alternative.problem.plan.design).replace(" x ", " × ")
 
 
 def _read_aim(budget: float | None, target: float | None, coefficient: str) -> Aim:
@@ -182,6 +178,8 @@ def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPla
     if not isinstance(designs, (str, Iterable)):
         raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
     texts = [designs] if isinstance(designs, str) else list(designs)
+    if any(text is None for text in texts):
+        raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
     if not texts:
         raise PlanError("designs is empty: leave it out, or name designs such as 'p x (a:i)'")
     sizes = dict(zip(own.facets, own.sizes[0].tolist(), strict=True))

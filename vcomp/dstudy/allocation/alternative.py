@@ -13,8 +13,9 @@ from vcomp.dstudy.allocation.cost import CostFunction
 from vcomp.dstudy.allocation.problem import SizeProblem, evaluate
 from vcomp.dstudy.allocation.solve import Goal, Solution, solve
 from vcomp.dstudy.allocation.solve_any import solve_any
+from vcomp.notation import Design
 
-__all__ = ["Aim", "Alternative", "error_of_each", "goal_of"]
+__all__ = ["Aim", "Alternative", "error_of_each", "goal_of", "shown"]
 
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ", "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
 """What can be aimed at, as it is printed."""
@@ -143,6 +144,21 @@ class Alternative:
         each = error_of_each(problem, problem.hi) * components
         order = [int(c) for c in np.argsort(-each, kind="stable") if each[c] > 0.0]
         return order[:2]
+
+
+def shown(design: Design | str) -> str:
+    """Return a design as it is printed.
+
+    Parameters
+    ----------
+    design : or its text in Brennan's notation
+
+    Examples
+    --------
+    >>> shown("p x (a:i)")
+    'p × (a:i)'
+    """
+    return str(design).replace(" x ", " × ")
 
 
 def error_of_each(problem: SizeProblem, row: FloatArray) -> FloatArray:

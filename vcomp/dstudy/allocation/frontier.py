@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp._typing import FloatArray
-from vcomp.dstudy.allocation.alternative import SYMBOLS, Aim, Alternative
+from vcomp.dstudy.allocation.alternative import SYMBOLS, Aim, Alternative, shown
 from vcomp.dstudy.allocation.cost import CostFunction
 from vcomp.dstudy.project import quantities, weights
 from vcomp.exceptions import PlanError, did_you_mean
@@ -172,10 +172,10 @@ def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any
         )
     best = allocation.best
     return plots.frontier(
-        {_shown(d): t for d, t in allocation.frontiers.tables.items()},
+        {shown(d): t for d, t in allocation.frontiers.tables.items()},
         name,
         is_whole=allocation.frontier_is_whole,
-        best=(_shown(best.design), best.cost, float(best.study.columns[name][0])),
+        best=(shown(best.design), best.cost, float(best.study.columns[name][0])),
         best_label=", ".join(f"{f} = {display.count(n)}" for f, n in best.sizes.items()),
         best_interval=(
             float(best.study.columns[f"{name}_low"][0]),
@@ -186,7 +186,3 @@ def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any
         alpha=allocation.study.alpha,
         ax=ax,
     )
-
-
-def _shown(design: str) -> str:
-    return design.replace(" x ", " × ")

@@ -11,7 +11,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.components import VarianceComponents
-from vcomp.dstudy.allocation.alternative import Aim, Alternative
+from vcomp.dstudy.allocation.alternative import Aim, Alternative, shown
 from vcomp.dstudy.allocation.cost import money
 from vcomp.exceptions import PlanError
 from vcomp.linalg.dense import solve as solve_equations
@@ -100,8 +100,9 @@ class Stability:
             lines = [f"In {display.percent(self.reached, 0)} of {n} this design reaches {goal}."]
             if self.unreachable > 0.0:
                 lines.append(f"In {display.percent(self.unreachable, 0)} no design reaches it.")
-            low, high = self.frame["cost"].quantile([self.alpha / 2, 1 - self.alpha / 2])
-            if math.isfinite(low):
+            costs = self.frame["cost"].dropna().to_numpy()
+            if costs.size:
+                low, _, high = _quantiles(costs[:, None], self.alpha)[0]
                 span = f"{money(low)} to {money(high)}"
                 level = display.level(self.alpha)
                 lines.append(f"The cheapest design that does so costs {span} ({level} of them).")
@@ -169,7 +170,7 @@ def find_stability(
     quantiles = _quantiles(sizes, alpha)
     import pandas as pd
 
-    designs = [_shown(a) for a in allocation.alternatives]
+    designs = [shown(a.problem.plan.design) for a in allocation.alternatives]
     counted = np.array([(won == k).mean() for k in range(len(designs))])
     missing = float((won < 0).mean())
     same = np.isclose(sizes, first.solution.sizes[0], rtol=0, atol=0).all(axis=1) & (won == 0)
@@ -327,7 +328,11 @@ def _frame(
         if alternatives[k].solution.found:
             won[b], winner = k, alternatives[k]
             problem, rest = winner.problem, winner.solution
-            row |= {"design": _shown(winner), "cost": rest.cost[0], "value": winner.values[0]}
+            row |= {
+                "design": shown(problem.plan.design),
+                "cost": rest.cost[0],
+                "value": winner.values[0],
+            }
             row |= dict(zip(problem.plan.facets, problem.sizes(rest.sizes[:1])[0], strict=True))
         rows.append(row)
     frame = pd.DataFrame(rows)
@@ -351,13 +356,9 @@ def _reaches(values: FloatArray, aim: Aim) -> BoolArray:
 
 
 def _quantiles(sizes: FloatArray, alpha: float) -> FloatArray:
-    """Return quantiles that are sizes that occurred, (F, 3); infinite where none was found."""
+    """Return quantiles that occurred, (F, 3) for (B, F); infinite where none was found."""
     known = np.where(np.isnan(sizes), math.inf, sizes)
     if not known.shape[1]:
         return np.empty((0, 3))
     tails = [alpha / 2.0, 0.5, 1.0 - alpha / 2.0]
     return np.asarray(np.quantile(known, tails, axis=0, method="inverted_cdf").T)
-
-
-def _shown(alternative: Alternative) -> str:
-    return str(alternative.problem.plan.design).replace(" x ", " × ")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp import display
 from vcomp.components import REPLICATE
-from vcomp.dstudy.allocation.alternative import SYMBOLS
+from vcomp.dstudy.allocation.alternative import SYMBOLS, shown
 from vcomp.dstudy.allocation.cost import money
 from vcomp.notation import Design
 
@@ -33,7 +33,7 @@ def design_words(chosen: AllocatedDesign) -> str:
     design = chosen.study.plan.design
     sizes = ", ".join(_size(f, n, design) for f, n in chosen.sizes.items())
     return (
-        f"{_shown(chosen.design)}: {sizes}; costs {money(chosen.cost)}; "
+        f"{shown(chosen.design)}: {sizes}; costs {money(chosen.cost)}; "
         f"{_worth(chosen, chosen.aim.coefficient)}"
     )
 
@@ -74,14 +74,14 @@ def _table(allocation: Allocation, title: str) -> Any:
     shown_rows = max(_ROWS, len(allocation.alternatives))
     frame, name = allocation.table.head(shown_rows), allocation.aim.coefficient
     cells: dict[str, list[str]] = {}
-    designs = [_shown(d) for d in frame["design"]]
+    designs = [shown(d) for d in frame["design"]]
     if len(set(designs)) > 1:
         cells["design"] = designs
     for facet in allocation.best.sizes:
         cells[facet] = [display.count(n) for n in frame[facet]]
     cells["cost"] = [money(c) for c in frame["cost"]]
-    shown = ("Erho2", "Phi") if allocation.aim.is_coefficient else (name, "Erho2", "Phi")
-    for column in shown:
+    coefficients = ("Erho2", "Phi") if allocation.aim.is_coefficient else (name, "Erho2", "Phi")
+    for column in coefficients:
         coefficient = column in ("Erho2", "Phi")
         values = frame[column]
         cells[SYMBOLS[column]] = (
@@ -117,7 +117,7 @@ def _more(allocation: Allocation) -> list[str]:
         first, second = frame.iloc[0], frame.iloc[1]
         gap = abs(float(first[name]) - float(second[name]))
         sizes = ", ".join(f"{f} = {display.count(second[f])}" for f in allocation.best.sizes)
-        where = "" if second["design"] == first["design"] else f"{_shown(second['design'])}, "
+        where = "" if second["design"] == first["design"] else f"{shown(second['design'])}, "
         lines.append(
             f"{'Next best' if where == '' else 'Best of the other designs'}: {where}{sizes}; "
             f"{allocation.aim.symbol} is {'lower' if allocation.aim.is_coefficient else 'higher'} "
@@ -150,7 +150,3 @@ def _worth(chosen: AllocatedDesign, name: str) -> str:
         interval = "" if math.isnan(low) else display.short_interval(low, high)
     level = display.level(chosen.study.alpha)
     return f"{SYMBOLS[name]} = {text}" + (f" ({level}: {interval})" if interval else "")
-
-
-def _shown(design: str) -> str:
-    return design.replace(" x ", " × ")
