@@ -8,6 +8,7 @@ from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
 from vcomp.dstudy import dstudy, from_components
+from vcomp.dstudy.allocation.alternative import shown
 from vcomp.dstudy.allocation.stability import draw_components
 from vcomp.exceptions import EstimationError, PlanError
 
@@ -100,6 +101,27 @@ def test_targets_that_some_draws_do_not_reach():
     low, high = (costs[int(np.ceil(tail * costs.size)) - 1] for tail in (0.025, 0.975))
     assert f"costs {low:.0f} to {high:.0f} (95 % of them)" in str(told)
     assert not told.frame.loc[missing, "reaches"].any()
+
+
+def test_designs_that_reach_the_target_by_some_draws_alone():
+    # One assessor of all queries is cheap, if assessors do not differ over systems.
+    cost, bounds = "i + 100*a", {"i": (1, 200), "a": 1}
+    found = STUDY.optimize(cost, target=0.95, designs=KINDS, bounds=bounds)
+    assert [shown(a.problem.plan.design) for a in found.left_out] == ["p × i × a"]
+    told = found.stability(40, rng=5)
+    wins = []
+    for one in own_studies(drawn(40, 5)):
+        best = []
+        for kind in KINDS:
+            try:
+                own = one.dstudy(i=1, a=1).optimize(cost, target=0.95, designs=kind, bounds=bounds)
+            except PlanError:
+                continue
+            best.append((own.best.cost, kind))
+        wins.append(shown(min(best)[1]) if best else None)
+    assert told.frame["design"].where(told.frame["design"].notna(), None).tolist() == wins
+    assert told.wins["p × i × a"] == wins.count("p × i × a") / 40 > 0
+    assert told.unreachable == wins.count(None) / 40
 
 
 def test_draws_have_the_moments_of_the_estimates():

@@ -138,7 +138,9 @@ def optimize(
         for a in unfit
     )
     alternatives.sort(key=lambda a: a.rank)
-    return Allocation(study, aim, priced, values, tuple(alternatives), int(top), notes)
+    return Allocation(
+        study, aim, priced, values, tuple(alternatives), int(top), notes, left_out=tuple(unfit)
+    )
 
 
 def _read_aim(budget: float | None, target: float | None, coefficient: str) -> Aim:

@@ -80,6 +80,7 @@ class Allocation:
     alternatives : the designs that were compared with their best sizes, the best design first
     top : how many designs :attr:`table` has beside the best of every alternative
     notes : what a reader should know
+    left_out : designs that the budget does not pay for, or that miss the target by the estimates
 
     Examples
     --------
@@ -99,6 +100,7 @@ class Allocation:
     alternatives: tuple[Alternative, ...]
     top: int
     notes: tuple[str, ...] = ()
+    left_out: tuple[Alternative, ...] = ()
 
     @cached_property
     def best(self) -> AllocatedDesign:

@@ -170,7 +170,7 @@ def find_stability(
     quantiles = _quantiles(sizes, alpha)
     import pandas as pd
 
-    designs = [shown(a.problem.plan.design) for a in allocation.alternatives]
+    designs = [shown(a.problem.plan.design) for a in _compared(allocation)]
     counted = np.array([(won == k).mean() for k in range(len(designs))])
     missing = float((won < 0).mean())
     same = np.isclose(sizes, first.solution.sizes[0], rtol=0, atol=0).all(axis=1) & (won == 0)
@@ -282,6 +282,17 @@ def _of_replicates(
     return values[usable], f"{replicates.kind} bootstrap draws"
 
 
+def _compared(allocation: Allocation) -> tuple[Alternative, ...]:
+    """Return the designs that may be best for a draw, the recommended one first.
+
+    A target that a design does not reach by the estimates it may reach by a draw; a budget that
+    is too small for it always is.
+    """
+    if allocation.aim.budget is not None:
+        return allocation.alternatives
+    return (*allocation.alternatives, *allocation.left_out)
+
+
 def _best_of_each(
     allocation: Allocation, values: FloatArray
 ) -> tuple[list[list[Alternative]], FloatArray]:
@@ -292,7 +303,7 @@ def _best_of_each(
     found = []
     for v, error in zip(values, own, strict=True):
         one = []
-        for alternative in allocation.alternatives:
+        for alternative in _compared(allocation):
             problem, ceiling = alternative.problem, math.inf
             if alternative is first and aim.budget is not None:
                 # Nothing that is worse than the chosen sizes need be looked at.
