@@ -18,7 +18,7 @@ from benchmarks.common import (
     nested,
     pipe,
 )
-from vcomp.components import VarianceComponents
+from vcomp.components import VarianceComponents, object_key
 from vcomp.estimators import Estimate
 from vcomp.results.label import label
 
@@ -34,8 +34,9 @@ def run(report: Report, settings: Settings) -> None:
 def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> None:
     estimate = _made_up(piped)
     ours, theirs = _label(piped, estimate), _inverse_n(piped)
-    for facet, inverse in theirs.items():
-        agree(list(ours.inverse_n[facet].values()), inverse)
+    facets = dict(zip(ours.names, ours.facets, strict=True))
+    for term, inverse in theirs.items():
+        agree(list(ours.inverse_n[object_key(facets[term])].values()), inverse)
     report(
         f"{name}, {len(piped.rows):,} rows",
         best_of(lambda: _label(piped, estimate), settings.repeat),
@@ -49,7 +50,7 @@ def _label(piped: Piped, estimate: Estimate) -> VarianceComponents:
 
 
 def _inverse_n(piped: Piped) -> dict[str, list[float]]:
-    """Return 1/n of every component for each facet that has a term (Brennan 2001, eq. 7.28)."""
+    """Return 1/n of every component for each term of one facet (Brennan 2001, eq. 7.28)."""
     terms = zip(piped.design.terms, piped.chunk.codes, strict=True)
     ones = pd.Series(1.0, index=range(len(piped.rows)))
     return {
