@@ -126,7 +126,7 @@ def test_spans(study):
         rows = table[table["b"] == size]
         np.testing.assert_array_equal(lines[f"b = {size}"].get_xdata(), rows["a"])
         np.testing.assert_array_equal(lines[f"b = {size}"].get_ydata(), rows["span"])
-    assert ax.get_ylabel() == "length of the 95 % span of Eρ²"
+    assert ax.get_ylabel() == "Eρ²\nlength of the 95 % span"
     assert ax.get_ylim()[0] == 0.0
     assert study.plot().get_xlabel() == "levels of a in a subset"
 
@@ -150,7 +150,12 @@ def test_values_with_their_spans(study):
 
 
 def test_names_of_what_is_drawn(study):
-    assert study.plot("a").get_ylabel() == "length of the 95 % span of σ²(a)"
+    assert study.plot("a").get_ylabel() == "σ²(a)\nlength of the 95 % span"
+    # A long label is not cut off.
+    table = study.table.query("quantity == 'Phi'")
+    ax = plots.subsets(table, "a", ["b"], label="topic needed for Φ = 0.95")
+    ax.figure.draw_without_rendering()
+    assert ax.yaxis.label.get_window_extent().height <= ax.figure.bbox.height
     needed = study.plot("n_Phi", x="a", kind="values")
     assert needed.get_ylabel().startswith("b needed for Φ = 0.95\n")
 

@@ -138,7 +138,7 @@ def _finish(
     inside = display.level(alpha)
     ax.set_xlabel(f"levels of {escaped(x)} in a subset")
     if kind == "span":
-        ax.set_ylabel(f"length of the {inside} span of {escaped(label)}")
+        ax.set_ylabel(f"{escaped(label)}\nlength of the {inside} span")
         ax.set_ylim(bottom=0.0)
     else:
         ax.set_ylabel(f"{escaped(label)}\nmedian and {inside} of subsets")

@@ -239,7 +239,8 @@ class SubsampleStudy:
         ...     "score ~ (1|sys) + (1|topic)", data, sizes={"topic": [10, 50]}, trials=50
         ... )
         >>> print(study.plot(ax=Figure().subplots()).get_ylabel())
-        length of the 95 % span of Eρ²
+        Eρ²
+        length of the 95 % span
         """
         from vcomp.studies.subsample_picture import draw
 
