@@ -155,7 +155,8 @@ def test_names_of_what_is_drawn(study):
     table = study.table.query("quantity == 'Phi'")
     ax = plots.subsets(table, "a", ["b"], label="topic needed for Φ = 0.95")
     ax.figure.draw_without_rendering()
-    assert ax.yaxis.label.get_window_extent().height <= ax.figure.bbox.height
+    box = ax.yaxis.label.get_window_extent()
+    assert 0 <= box.y0 < box.y1 <= ax.figure.bbox.height
     needed = study.plot("n_Phi", x="a", kind="values")
     assert needed.get_ylabel().startswith("b needed for Φ = 0.95\n")
 
