@@ -7,11 +7,10 @@ Each has two verbs: ``actual(scores, truth)`` compares a collection with the tru
 from __future__ import annotations
 
 from vcomp.ir.measures.base import MeanMeasure, Measure, TopicMeasure
+from vcomp.ir.measures.conflicts import MajorConflicts, MinorConflicts
 from vcomp.ir.measures.d_rank import RankDistance
 from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
 from vcomp.ir.measures.f_test import FTest
-from vcomp.ir.measures.major_conflicts import MajorConflicts
-from vcomp.ir.measures.minor_conflicts import MinorConflicts
 from vcomp.ir.measures.p_value import AveragePValue
 from vcomp.ir.measures.phi import DependabilityIndex
 from vcomp.ir.measures.power_ratio import PowerRatio

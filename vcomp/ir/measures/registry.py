@@ -7,11 +7,10 @@ from typing import Any
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.measures.base import Measure
+from vcomp.ir.measures.conflicts import MajorConflicts, MinorConflicts
 from vcomp.ir.measures.d_rank import RankDistance
 from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
 from vcomp.ir.measures.f_test import FTest
-from vcomp.ir.measures.major_conflicts import MajorConflicts
-from vcomp.ir.measures.minor_conflicts import MinorConflicts
 from vcomp.ir.measures.p_value import AveragePValue
 from vcomp.ir.measures.phi import DependabilityIndex
 from vcomp.ir.measures.power_ratio import PowerRatio
