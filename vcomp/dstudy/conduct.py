@@ -62,9 +62,8 @@ def dstudy(
     layout : instead of sizes the planned observations of every object, a row each, as a table
         with a column for every facet but the object's; or several tables by name. Unbalanced
         designs of any kind are given so, and every component is divided exactly. Where objects
-        have rows of their own, σ²(δ) still leaves out effects that are not the object's, as
-        Brennan's rule does (eq. 7.28): what objects differ by for having met other levels is in
-        σ²(Δ) and Φ alone
+        have rows of their own (the table has their columns), σ²(δ) holds what they differ by for
+        having met other levels
     sizes : like `n`, for facets whose names are no Python names or those of other parameters
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` takes negative components as zero and says so, ``"keep"`` as estimated

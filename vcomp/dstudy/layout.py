@@ -56,6 +56,32 @@ class Layout:
         counts = np.bincount(groups).astype(float)
         return float((np.bincount(owner, counts**2) / n**2).mean())
 
+    def unshared(self, facets: Iterable[str]) -> float:
+        """Return how much of an effect without the object its differences hold, as 1/n.
+
+        It is Σ_g of the mean over the objects of w_pg², less the mean over pairs of w_pg w_qg,
+        with w_pg the share of the observations of object p in group g: nothing where all objects
+        meet the same levels.
+
+        Parameters
+        ----------
+        facets : whose combinations of levels are the groups
+        """
+        n = np.bincount(self.objects).astype(float)
+        if n.size < 2:
+            return 0.0
+        groups = np.zeros_like(self.objects)
+        for facet in facets:
+            if facet in self.codes:
+                groups = _combined(groups, self.codes[facet])
+        cells = _combined(self.objects, groups)
+        owner, group = (np.empty(int(cells.max()) + 1, dtype=np.int64) for _ in range(2))
+        owner[cells], group[cells] = self.objects, groups
+        w = np.bincount(cells) / n[owner]
+        own, everyone = float(w @ w), float(np.square(np.bincount(group, w)).sum())
+        found = own / n.size - (everyone - own) / (n.size * (n.size - 1.0))
+        return found if found > 1e-12 * own else 0.0
+
     def most_levels(self, facet: str, above: Iterable[str]) -> int:
         """Return the most levels that a facet has for one object, within a level of others.
 

@@ -49,7 +49,7 @@ def study_notes(
     if plan.labels is not None:
         notes.append(
             "Each component is divided by its exact effective size in the layout, of which n "
-            f"shows the facet's. {_UNSHARED}"
+            "shows the facet's."
         )
     elif plan.inverse_n is not None and not (whole and _equal_sizes(components, plan)):
         notes.append(

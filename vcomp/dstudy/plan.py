@@ -45,6 +45,8 @@ class DStudyPlan:
         unbalanced one or a layout; else None
     inverse_universe : (m, k) exact 1/N' of every component, where `inverse_n` is given: the share
         of it that all levels of fixed and finite facets leave in the universe score
+    unshared : (m, k) of layouts, how much of every effect without the object differences between
+        objects hold, as they meet different levels; else None
     labels : of plans that are layouts, else None
     is_own : whether the plan is the G-study's own
 
@@ -64,6 +66,7 @@ class DStudyPlan:
     universe: Universe = field(default_factory=Universe)
     inverse_n: FloatArray | None = None
     inverse_universe: FloatArray | None = None
+    unshared: FloatArray | None = None
     labels: tuple[str, ...] | None = None
     is_own: bool = False
 
@@ -78,6 +81,7 @@ class DStudyPlan:
             sizes=self.sizes[[row]],
             inverse_n=None if self.inverse_n is None else self.inverse_n[[row]],
             inverse_universe=None if exact is None else exact[[row]],
+            unshared=None if self.unshared is None else self.unshared[[row]],
             labels=None if self.labels is None else (self.labels[row],),
         )
 
@@ -319,6 +323,7 @@ def _of_layouts(
                 for row, x in enumerate(layouts.values())
             ]
         ),
+        unshared=np.array([[x.unshared(e) for e in effects] for x in layouts.values()]),
     )
 
 

@@ -129,7 +129,8 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     The universe score is that of all N' of them: n' of fixed facets, infinite of random ones. The
     variance of a mean of n' out of N' about that of all is 1/n' − 1/N', which is error; 1/N' is
     universe-score variance, of those effects that tell objects apart. Error of differences is
-    relative, all error is absolute.
+    relative, all error is absolute. In a layout whose objects meet different levels, differences
+    hold effects of these levels too.
 
     Parameters
     ----------
@@ -164,7 +165,11 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     absolute = inverse - universe
     absolute[absolute < 1e-12 * inverse] = 0.0  # what is left by rounding alone
     _refuse_no_error(components, plan, absolute)
-    return Weights(universe * made.has_object, absolute * made.has_object, absolute)
+    relative = absolute * made.has_object
+    if plan.inverse_n is not None and plan.unshared is not None:
+        # What is universe score alone is the same for all objects.
+        relative += plan.unshared * (~made.has_object & (absolute > 0.0))
+    return Weights(universe * made.has_object, relative, absolute)
 
 
 def planned_quantity(w: Weights, name: str) -> Quantities:

@@ -118,7 +118,8 @@ def test_nested_sizes_depend_on_prices_and_variances(outer, inner, price, each, 
         np.full(2, np.inf), Goal(budget),
     )  # fmt: skip
     assume(budget / (price + each * n_a) > 1.01)
-    np.testing.assert_allclose(found, [budget / (price + each * n_a), n_a], rtol=1e-5)
+    # At its optimum the error is flat: sizes are known to the root of its precision, 1e-10.
+    np.testing.assert_allclose(found, [budget / (price + each * n_a), n_a], rtol=1e-4)
 
 
 def test_three_facets_and_a_budget_of_a_million():
