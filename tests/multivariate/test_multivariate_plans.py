@@ -135,6 +135,7 @@ def test_long_and_wide_data_say_the_same():
         ({"i": {"a": 3, "b": 3, "c": 3, "d": 3}}, "names 'd'"),
         ({"i": {"a": [3, 4], "b": [3, 4, 5], "c": 3}}, "'a' has 2 of them"),
         ({"j": 3}, "unknown facet 'j'"),
+        ({"fixed": "i"}, r"res.composite\(weights\).dstudy\(…, fixed=…\) takes it"),
         ({"i": 0}, "positive number"),
         ({"i": []}, "its list is empty"),
         ({"p": 3, "i": 4}, "leave one out"),

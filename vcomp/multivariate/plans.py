@@ -24,6 +24,7 @@ __all__ = ["COMPOSITE", "MultivariateDStudy", "plan_studies"]
 COMPOSITE = "composite"
 """Name of the composite among the scores."""
 
+_OF_ONE = ("fixed", "universe", "within", "layout")
 _ERRORS = ("universe_var", "rel_err_var", "abs_err_var")
 
 
@@ -166,6 +167,10 @@ def plan_studies(
     check_alpha(alpha)
     facets = _facets(g)
     for facet in sizes:
+        if facet not in facets and facet in _OF_ONE:
+            raise PlanError(
+                f"{facet}= is for one score; res.composite(weights).dstudy(…, {facet}=…) takes it"
+            )
         if facet not in facets:
             raise PlanError(
                 f"unknown facet {facet!r}{did_you_mean(facet, facets)}; the G-study has "
