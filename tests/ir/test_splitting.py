@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
@@ -215,22 +216,25 @@ def test_html_and_repr(study):
 
 
 def test_extrapolations_are_biased_as_documented():
-    """Normal effects, 50 topics, 30 systems: the figures of ``AccuracyCurve.predict``."""
+    """Normal effects, 50 topics, 30 systems: what halves say of τ, and what it is (by scipy).
+
+    Halves are compared with halves, not with the truth, so that exp1 and logit say too little, as
+    Urbano (2016, sec. 6) found; ``AccuracyCurve.predict`` gives the figures.
+    """
     rng = np.random.default_rng(0)
     true_means = rng.normal(0.3, 0.05, 30)
 
     def collection():
         return true_means + rng.normal(0, 0.12, (50, 1)) + rng.normal(0, 0.12, (50, 30))
 
-    tau = measures.get("tau")
-    means = np.array([collection().mean(axis=0) for _ in range(200)])
-    assert tau.actual_of_means(means, true_means).mean() == pytest.approx(0.75, abs=0.015)
+    means = [collection().mean(axis=0) for _ in range(200)]
+    truth = np.mean([stats.kendalltau(m, true_means).statistic for m in means])
     tables = [split_half(collection(), "tau", 50, rng=k).table for k in range(30)]
     found = pd.concat(tables).groupby("model")["estimate"].mean()
     # 30 collections: standard errors of some 0.01.
-    assert found["exp1"] == pytest.approx(0.61, abs=0.03)
-    assert found["exp2"] == pytest.approx(0.78, abs=0.03)
-    assert found["logit"] == pytest.approx(0.61, abs=0.03)
+    assert found["exp1"] < truth - 0.1
+    assert found["logit"] < truth - 0.1
+    assert abs(found["exp2"] - truth) < 0.06
 
 
 def test_real_data():

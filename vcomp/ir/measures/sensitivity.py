@@ -15,7 +15,33 @@ __all__ = ["AbsoluteSensitivity", "RelativeSensitivity"]
 
 
 @dataclass(frozen=True, slots=True)
-class AbsoluteSensitivity(MeanMeasure):
+class _Sensitivity(MeanMeasure):
+    """Smallest difference, absolute or relative, that is seldom swapped."""
+
+    rate: float = 0.05
+
+    larger_is_better: ClassVar[bool] = False
+    undefined: ClassVar[str] = (
+        "even the largest differences are swapped too often, or all are ties"
+    )
+    relative: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        rate = self.rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+            raise PlanError(f"rate must be at least 0 and less than 1, not {rate!r}")
+
+    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
+        """Return the sensitivity of each collection."""
+        x, y, shape = rows_of(means, true_means)
+        delta: FloatArray = smallest_safe_difference(
+            x, y, rounding(x), rounding(y), self.rate, self.relative
+        )
+        return delta.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteSensitivity(_Sensitivity):
     """Smallest difference of mean scores that is seldom swapped (Urbano, 2016, sec. 3.1.3).
 
     The smallest δ among the observed differences such that, of all pairs of systems that are at
@@ -49,25 +75,13 @@ class AbsoluteSensitivity(MeanMeasure):
     0.2
     """
 
-    rate: float = 0.05
-
     name: ClassVar[str] = "sens_abs"
     symbol: ClassVar[str] = "sens_abs"
-    larger_is_better: ClassVar[bool] = False
-    undefined: ClassVar[str] = (
-        "even the largest differences are swapped too often, or all are ties"
-    )
-
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-
-    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
-        """Return the absolute sensitivity of each collection."""
-        return _sensitivity(means, true_means, self.rate, relative=False)
+    relative: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
-class RelativeSensitivity(MeanMeasure):
+class RelativeSensitivity(_Sensitivity):
     """Smallest relative difference that is seldom swapped (Urbano, 2016, sec. 3.1.3).
 
     As :class:`AbsoluteSensitivity`, but differences are shares of the larger of the two means
@@ -99,31 +113,6 @@ class RelativeSensitivity(MeanMeasure):
     0.4
     """
 
-    rate: float = 0.05
-
     name: ClassVar[str] = "sens_rel"
     symbol: ClassVar[str] = "sens_rel"
-    larger_is_better: ClassVar[bool] = False
-    undefined: ClassVar[str] = (
-        "even the largest differences are swapped too often, or all are ties"
-    )
-
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-
-    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
-        """Return the relative sensitivity of each collection."""
-        return _sensitivity(means, true_means, self.rate, relative=True)
-
-
-def _check_rate(rate: float) -> None:
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise PlanError(f"rate must be at least 0 and less than 1, not {rate!r}")
-
-
-def _sensitivity(
-    means: FloatArray, true_means: FloatArray, rate: float, *, relative: bool
-) -> FloatArray:
-    x, y, shape = rows_of(means, true_means)
-    delta: FloatArray = smallest_safe_difference(x, y, rounding(x), rounding(y), rate, relative)
-    return delta.reshape(shape)
+    relative: ClassVar[bool] = True
