@@ -156,3 +156,14 @@ CROSSED = from_components(dict.fromkeys(NAMES, 1.0))
 def test_it_is_levels_that_a_universe_has_to_hold_not_effective_sizes(study, message):
     with pytest.raises(PlanError, match=message):
         study()
+
+
+def test_objects_within_a_level_have_to_meet_the_same_levels():
+    g = from_components({"c": 0.2, "p:c": 0.5, "i": 0.3, "c:i": 0.1, "Residual": 1.0})
+    rows = pd.DataFrame({"c": [1, 1, 1, 2], "p": [1, 1, 2, 3], "i": [1, 2, 1, 2]})
+    assert g.dstudy(object="p", layout=rows).table["rel_err_var"].iloc[0] > 0.0
+    with pytest.raises(PlanError, match="within= compares objects that meet the same levels"):
+        g.dstudy(object="p", within="c", layout=rows)
+    same = pd.DataFrame({"c": [1, 1, 2, 2], "p": [1, 1, 3, 3], "i": [1, 2, 1, 2]})
+    row = g.dstudy(object="p", within="c", layout=same).table.iloc[0]
+    assert row["rel_err_var"] == pytest.approx(1.0 / 2, rel=1e-12)

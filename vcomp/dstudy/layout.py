@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.components import REPLICATE
 from vcomp.exceptions import DataError, PlanError
 from vcomp.notation import Design
 
-__all__ = ["Layout", "layout_divisors", "layout_sizes", "read_layouts"]
-
-Codes = npt.NDArray[np.int64]
+__all__ = ["Layout", "joined", "layout_divisors", "layout_sizes", "read_layouts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +26,8 @@ class Layout:
     objects : (N,) the object of each observation; all 0 where each has the same observations
     """
 
-    codes: Mapping[str, Codes]
-    objects: Codes
+    codes: Mapping[str, LongArray]
+    objects: LongArray
 
     def inverse_n(self, facets: Iterable[str]) -> float:
         """Return the mean over the objects of Σ (n_g/n)² over the groups g of some facets.
@@ -50,7 +47,7 @@ class Layout:
         groups = self.objects
         for facet in facets:
             if facet in self.codes:
-                groups = _combined(groups, self.codes[facet])
+                groups = joined(groups, self.codes[facet])
         owner = np.empty(int(groups.max()) + 1, dtype=np.int64)
         owner[groups] = self.objects
         counts = np.bincount(groups).astype(float)
@@ -73,8 +70,8 @@ class Layout:
         groups = np.zeros_like(self.objects)
         for facet in facets:
             if facet in self.codes:
-                groups = _combined(groups, self.codes[facet])
-        cells = _combined(self.objects, groups)
+                groups = joined(groups, self.codes[facet])
+        cells = joined(self.objects, groups)
         owner, group = (np.empty(int(cells.max()) + 1, dtype=np.int64) for _ in range(2))
         owner[cells], group[cells] = self.objects, groups
         w = np.bincount(cells) / n[owner]
@@ -95,7 +92,7 @@ class Layout:
         outer = self.objects
         for name in above:
             if name in self.codes:
-                outer = _combined(outer, self.codes[name])
+                outer = joined(outer, self.codes[name])
         levels = np.unique(np.column_stack([outer, self.codes[facet]]), axis=0)
         return int(np.bincount(levels[:, 0]).max())
 
@@ -189,11 +186,11 @@ def _read(name: str, table: Any, design: Design, objects: frozenset[str]) -> Lay
     codes = {f: _codes(where, f, frame[f]) for f in frame.columns}
     owners = np.zeros(len(frame), dtype=np.int64)
     for facet in named:
-        owners = _combined(owners, codes[facet])
+        owners = joined(owners, codes[facet])
     return Layout({f: codes[f] for f in wanted}, owners)
 
 
-def _codes(where: str, facet: str, column: Any) -> Codes:
+def _codes(where: str, facet: str, column: Any) -> LongArray:
     import pandas as pd
 
     codes, _ = pd.factorize(column)
@@ -202,7 +199,18 @@ def _codes(where: str, facet: str, column: Any) -> Codes:
     return np.asarray(codes, dtype=np.int64)
 
 
-def _combined(left: Codes, right: Codes) -> Codes:
-    """Return numbers from 0 of the combinations of two."""
-    joint = left * (int(right.max()) + 1) + right
-    return np.asarray(np.unique(joint, return_inverse=True)[1].reshape(-1), dtype=np.int64)
+def joined(left: LongArray, right: LongArray) -> LongArray:
+    """Return the combinations of two columns of codes, numbered in order.
+
+    Parameters
+    ----------
+    left, right : (n,) codes, none negative
+
+    Examples
+    --------
+    >>> joined(np.array([0, 0, 2]), np.array([1, 0, 1]))
+    array([1, 0, 2])
+    """
+    keys = left * (int(right.max(initial=-1)) + 1) + right
+    numbers: LongArray = np.unique(keys, return_inverse=True)[1].astype(np.int64)
+    return numbers

@@ -314,6 +314,12 @@ def _of_layouts(
     }
     check_universe(space, most)
     plan = DStudyPlan(name, design, facets, sizes, objects, space, labels=tuple(layouts))
+    unshared = np.array([[x.unshared(e) for e in effects] for x in layouts.values()])
+    if space.within and unshared.any():
+        raise PlanError(
+            "within= compares objects that meet the same levels, and in the layout they do not; "
+            "leave out within=, or the columns of the object if all have the same rows"
+        )
     return replace(
         plan,
         inverse_n=divisors,
@@ -323,7 +329,7 @@ def _of_layouts(
                 for row, x in enumerate(layouts.values())
             ]
         ),
-        unshared=np.array([[x.unshared(e) for e in effects] for x in layouts.values()]),
+        unshared=unshared,
     )
 
 

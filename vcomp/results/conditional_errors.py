@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.dstudy.layout import joined
 
-__all__ = ["Within", "joined", "within_objects"]
+__all__ = ["Within", "within_objects"]
 
 _SINGULAR = 1e-10
 """Of the largest singular value of scaled coefficients."""
@@ -44,13 +45,6 @@ class Within:
     components: FloatArray
     shared: FloatArray | None
     inverse_n: FloatArray
-
-
-def joined(left: LongArray, right: LongArray) -> LongArray:
-    """Return the combinations of two codes, numbered in order."""
-    keys = left * (int(right.max(initial=-1)) + 1) + right
-    numbers: LongArray = np.unique(keys, return_inverse=True)[1].astype(np.int64)
-    return numbers
 
 
 def within_objects(

@@ -10,11 +10,12 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.components import VarianceComponents
+from vcomp.dstudy.layout import joined
 from vcomp.dstudy.plan import DStudyPlan, make_plans
 from vcomp.dstudy.project import Weights, weights
 from vcomp.estimators.prediction_errors import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.results.conditional_errors import joined, within_objects
+from vcomp.results.conditional_errors import within_objects
 from vcomp.uncertainty.delta import wald_interval
 from vcomp.uncertainty.taken import check_policy
 
