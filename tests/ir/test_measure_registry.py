@@ -9,7 +9,7 @@ import pytest
 
 import vcomp.ir
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir.measures import MeanMeasure, TopicMeasure, available, get
+from vcomp.ir.measures import Extrapolated, MeanMeasure, TopicMeasure, available, get
 
 NAMES = [
     "tau",
@@ -52,15 +52,13 @@ def test_every_measure_keeps_its_promises(name):
     low, high = measure.limits
     assert low <= value <= high
     assert value == measure.actual_of_scores(SCORES.to_numpy(), OTHER.to_numpy())
+    assert isinstance(measure, Extrapolated) == (not measure.has_estimator)
     if measure.has_estimator:
         estimates = measure.estimate(SCORES, [5, 50, 500])
         assert estimates.shape == (3,)
         better = np.diff(estimates) > 0
         assert (better == measure.larger_is_better).all()
         assert measure.estimate(SCORES, 50) == estimates[1]
-    else:
-        with pytest.raises(PlanError, match=rf"'{name}' has no estimator .*split_half"):
-            measure.estimate(SCORES, 10)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,6 +94,24 @@ def test_systems_are_matched_by_name(name):
         [np.float32(x) for x in truth] if name == "tau" else truth,
     ):
         assert measure.actual(SCORES, same) == pytest.approx(expected, rel=1e-12)
+
+
+def test_systems_that_are_called_by_numbers_are_matched_by_name():
+    """A truth with names goes by them, in whatever order; one without goes by place."""
+    scores = SCORES.to_numpy()
+    means = pd.Series(OTHER.to_numpy().mean(axis=0))
+    expected = get("rmse").actual(scores, OTHER.to_numpy())
+    for same in (
+        means[[2, 0, 3, 1]],
+        dict(means[[2, 0, 3, 1]]),
+        OTHER.set_axis(range(4), axis=1)[[3, 1, 0, 2]],
+        vcomp.ir.as_score_matrix(OTHER.to_numpy()).select(systems=[1, 3, 2, 0]),
+    ):
+        assert get("rmse").actual(scores, same) == pytest.approx(expected, rel=1e-12)
+    some = vcomp.ir.as_score_matrix(scores).select(systems=[1, 0])
+    by_place = get("rmse").actual(scores[:, [1, 0]], OTHER.to_numpy()[:, [1, 0]])
+    for truth in (OTHER.to_numpy()[:, [1, 0]], list(means[[1, 0]])):
+        assert get("rmse").actual(some, truth) == pytest.approx(by_place, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +187,7 @@ def test_numbers_of_topics_are_checked(name, n, message):
         (OTHER.to_numpy()[:1], "truth: scores need at least two topics"),
         (None, "truth: scores must be a matrix"),
         (5.0, "truth: scores must be a matrix"),
+        (OTHER.to_numpy()[:, :3], "truth has 3 systems, and scores have 4"),
     ],
 )
 def test_the_truth_is_checked(truth, message):

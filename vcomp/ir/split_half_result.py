@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import (
-    EstimationError,
     PlanError,
     VcompError,
     check_alpha,
     did_you_mean,
     warn,
 )
-from vcomp.ir.curve import AccuracyCurve, Model, Scale, whole
+from vcomp.ir.curve import AccuracyCurve, Model, whole
 from vcomp.ir.extrapolate import fit_curve
 from vcomp.ir.measures import Measure
 from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.measures.extrapolated import scale_of
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.splits import Halves
 
@@ -266,7 +265,7 @@ def fitted(
     for (name, measure), observed in zip(named.items(), values, strict=True):
         for model in models:
             try:
-                scale = _scale(measure)
+                scale = scale_of(measure)
                 curves[name, model] = fit_curve(n, observed.ravel(), model, scale=scale)
             except VcompError as error:
                 problems[name, model] = str(error)
@@ -287,24 +286,3 @@ def _named(measures: Sequence[Measure]) -> dict[str, Measure]:
     """Return measures by name; by name and options where one is there with several."""
     names = Counter(measure.name for measure in measures)
     return {m.name if names[m.name] == 1 else repr(m): m for m in measures}
-
-
-def _scale(measure: Measure) -> Scale:
-    """Return the scale on which curves of a measure are fitted.
-
-    Raises
-    ------
-    EstimationError
-        If its values are not between two bounds that curves know.
-    """
-    low, high = measure.limits
-    if (low, high) == (-1.0, 1.0) and measure.larger_is_better:
-        return "correlation"
-    if low == 0.0 and not measure.larger_is_better:
-        return "error"
-    if (low, high) == (0.0, 1.0):
-        return "share"
-    raise EstimationError(
-        f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
-        f"{display.number(low)} to {display.number(high)}"
-    )

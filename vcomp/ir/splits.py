@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.ir.measures import MeanMeasure, Measure
+from vcomp.ir.measures.base import MeanMeasure, Measure
 
 __all__ = ["Halves", "draw_halves", "observer", "published_sizes", "published_trials"]
 

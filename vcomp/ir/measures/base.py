@@ -49,7 +49,8 @@ class Measure(ABC):
     limits : smallest and largest value that it takes
     larger_is_better : whether larger values mean a more accurate collection
     of_means : whether the mean scores of systems suffice for :meth:`actual`
-    has_estimator : whether :meth:`estimate` is implemented; if not, split the topics instead
+    has_estimator : whether :meth:`estimate` has a formula of its own; if not, it extrapolates
+        what halves of the topics say (:class:`vcomp.ir.measures.Extrapolated`)
     """
 
     __slots__ = ()
@@ -116,14 +117,13 @@ class Measure(ABC):
         Raises
         ------
         PlanError
-            If a number of topics is not positive, or if the measure has no estimator of its own.
-            Its values for halves of the topics can be extrapolated instead.
+            If a number of topics is not positive, or if the measure has no estimator.
         DataError
             If the scores do not suffice.
         """
         raise PlanError(
-            f"{self.name!r} has no estimator of its own: split the topics in halves and "
-            "extrapolate, with vcomp.ir.split_half"
+            f"{self.name!r} has no estimator: derive it from vcomp.ir.measures.Extrapolated, or "
+            "see vcomp.ir.split_half"
         )
 
 
@@ -172,7 +172,9 @@ def sizes(n_topics: float | Iterable[float]) -> FloatArray:
         If there is none, or one is not a positive number.
     """
     values: list[Any] = [n_topics]
-    if isinstance(n_topics, Iterable) and not isinstance(n_topics, str):
+    if isinstance(n_topics, np.ndarray):
+        values = list(np.atleast_1d(n_topics))
+    elif isinstance(n_topics, Iterable) and not isinstance(n_topics, str):
         values = list(n_topics)
     if not values:
         raise PlanError("no number of topics is given")
@@ -210,20 +212,25 @@ def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
 
 def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
     """Return the truth as an array, its systems in the order of those of `X`."""
-    named = _true_means(truth)
-    if named is None:
+    means = _true_means(truth)
+    systems: tuple[str, ...] | None
+    if means is None:
         try:
             matrix = as_score_matrix(truth)  # type: ignore[arg-type]
         except DataError as error:
             raise DataError(f"truth: {error}") from error
-        values, systems = complete(matrix, "truth"), matrix.systems
+        is_named = isinstance(truth, ScoreMatrix) or hasattr(truth, "columns")
+        values, systems = complete(matrix, "truth"), matrix.systems if is_named else None
     else:
-        values, systems = named
-    return values[..., _order(systems, X.systems)]
+        values, systems = means
+    if systems is not None:
+        return values[..., _order(systems, X.systems)]
+    _as_many(values.shape[-1], X.n_systems)
+    return values
 
 
-def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...]] | None:
-    """Return true means and their systems, or nothing if `truth` is a matrix."""
+def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] | None:
+    """Return true means and their systems if they have names, or nothing if it is a matrix."""
     import pandas as pd
 
     is_table = hasattr(truth, "__arrow_c_stream__") and len(getattr(truth, "shape", ())) == 2
@@ -243,11 +250,11 @@ def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...]] | None:
         raise DataError(f"truth must hold numbers: {error}") from error
     if values is None:
         raise DataError(f"truth must hold numbers; it is {raw.dtype.name}")
-    systems = names or tuple(map(str, range(values.size)))
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:
-        raise DataError(f"the true mean of system {systems[wrong[0]]!r} is {values[wrong[0]]}")
-    return values, systems
+        name = names[wrong[0]] if names else str(wrong[0])
+        raise DataError(f"the true mean of system {name!r} is {values[wrong[0]]}")
+    return values, names
 
 
 def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
@@ -257,11 +264,10 @@ def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
         raise DataError(f"truth has several systems called {twice!r}")
     place = {system: k for k, system in enumerate(systems)}
     numbers = tuple(map(str, range(len(wanted))))
-    if systems != wanted and (
+    if set(systems) != set(wanted) and (
         wanted == numbers or systems == tuple(map(str, range(len(systems))))
     ):
-        if len(systems) != len(wanted):
-            raise DataError(f"truth has {len(systems)} systems, and scores have {len(wanted)}")
+        _as_many(len(systems), len(wanted))
         return list(range(len(wanted)))
     for one, other, where in ((wanted, systems, "truth"), (systems, wanted, "scores")):
         lost = [s for s in one if s not in set(other)]
@@ -272,3 +278,9 @@ def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
                 "have the same systems"
             )
     return [place[s] for s in wanted]
+
+
+def _as_many(n_true: int, n_systems: int) -> None:
+    """Refuse a truth of more or fewer systems."""
+    if n_true != n_systems:
+        raise DataError(f"truth has {n_true} systems, and scores have {n_systems}")

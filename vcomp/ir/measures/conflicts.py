@@ -10,13 +10,14 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import paired_tests
 
 __all__ = ["MajorConflicts", "MinorConflicts"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Conflicts(TopicMeasure):
+class _Conflicts(Extrapolated, TopicMeasure):
     """Share of significant differences that are swapped on other topics, significantly or not."""
 
     alpha: float = 0.05

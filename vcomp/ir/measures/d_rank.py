@@ -12,12 +12,13 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.measures.base import TopicMeasure, rounding
+from vcomp.ir.measures.extrapolated import Extrapolated
 
 __all__ = ["RankDistance"]
 
 
 @dataclass(frozen=True, slots=True)
-class RankDistance(TopicMeasure):
+class RankDistance(Extrapolated, TopicMeasure):
     """How far the scores of a collection are from agreeing with the true ranking, in its errors.
 
     Swaps of systems whose scores go together over topics are strong evidence, swaps of systems

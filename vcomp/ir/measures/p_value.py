@@ -10,13 +10,14 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import between, check_bin, paired_tests
 
 __all__ = ["AveragePValue"]
 
 
 @dataclass(frozen=True, slots=True)
-class AveragePValue(TopicMeasure):
+class AveragePValue(Extrapolated, TopicMeasure):
     """Mean p-value of paired t-tests between systems that differ by a given amount.
 
     A swap rate that needs no second set of topics (Bodoff and Li, 2007, sec. 1; Bodoff, 2008,

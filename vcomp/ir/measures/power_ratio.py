@@ -8,13 +8,14 @@ from typing import ClassVar
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
 from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import paired_tests
 
 __all__ = ["PowerRatio"]
 
 
 @dataclass(frozen=True, slots=True)
-class PowerRatio(TopicMeasure):
+class PowerRatio(Extrapolated, TopicMeasure):
     """Share of pairs of systems whose difference is significant (Urbano et al., 2013, sec. 2.1).
 
     By two-sided paired t-tests. The truth is not looked at: what is significant is taken for

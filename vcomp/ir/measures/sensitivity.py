@@ -8,6 +8,7 @@ from typing import ClassVar
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.measures.base import MeanMeasure, rounding
+from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.rows import rows_of
 from vcomp.kernels.sensitivity import smallest_safe_difference
 
@@ -15,7 +16,7 @@ __all__ = ["AbsoluteSensitivity", "RelativeSensitivity"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sensitivity(MeanMeasure):
+class _Sensitivity(Extrapolated, MeanMeasure):
     """Smallest difference, absolute or relative, that is seldom swapped."""
 
     rate: float = 0.05

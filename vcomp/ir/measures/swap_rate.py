@@ -10,13 +10,14 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
 from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import between, check_bin, paired_tests, signs
 
 __all__ = ["SwapRate"]
 
 
 @dataclass(frozen=True, slots=True)
-class SwapRate(TopicMeasure):
+class SwapRate(Extrapolated, TopicMeasure):
     """Share of pairs of systems that are in the other order in truth.
 
     Of the pairs whose mean scores differ by at least `lower` and less than `upper`, and, if

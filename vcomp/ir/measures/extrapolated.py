@@ -1,0 +1,123 @@
+"""Measures without an estimator of their own: what halves of the topics say is extrapolated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.ir.curve import MODELS, Model, Scale, choice
+from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.measures.base import Measure, complete, sizes
+from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.splits import FEWEST, draw_halves, observer, published_sizes, published_trials
+from vcomp.resampling.streams import check_count, seed_from
+
+__all__ = ["Extrapolated", "scale_of"]
+
+
+class Extrapolated(Measure):
+    """A measure that is estimated from halves of the topics, by the curve of one model."""
+
+    __slots__ = ()
+
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        model: Model = "logit",
+        trials: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Extrapolate what to expect of collections of `n_topics` topics, from halves of one.
+
+        The estimates of :func:`vcomp.ir.split_half`, which has the other models too, intervals,
+        and the halves themselves; its notes say how far such extrapolations can be trusted.
+
+        Parameters
+        ----------
+        scores : topic × system matrix, a row a topic and a column a system
+        n_topics : one or more numbers of topics
+        model : ``"exp1"``, ``"exp2"`` or ``"logit"``; see :class:`vcomp.ir.AccuracyCurve`
+        trials : pairs of halves of each size. If None as published: at most 100, and 1000 in all
+        rng : seed, or a generator that one is drawn from once; 0 if not given
+
+        Returns
+        -------
+        (len(n_topics),) array
+
+        Raises
+        ------
+        PlanError
+            If a number of topics is not positive, or `model` is unknown.
+        DataError
+            If the scores cannot be read, one is missing, or there are fewer than four topics.
+        EstimationError
+            If no curve can be fitted, as where all halves agree or values lie beyond 1, or if
+            `trials` or `rng` cannot be.
+
+        Warns
+        -----
+        VcompWarning
+            If the measure is undefined for some halves, which are left out.
+
+        Examples
+        --------
+        >>> from vcomp.ir.measures import get
+        >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+        >>> get("power_ratio").estimate(scores, [30, 60]).round(2)
+        array([0.74, 0.87])
+        """
+        n = sizes(n_topics)
+        choice("model", model, MODELS)
+        X = complete(as_score_matrix(scores), "scores")
+        if len(X) < 2 * FEWEST:
+            raise DataError(
+                f"{self.name!r} is extrapolated from halves of at least {FEWEST} topics each; "
+                f"there are {len(X)} topics in all"
+            )
+        of_halves = published_sizes(len(X))
+        wanted = published_trials(len(of_halves)) if trials is None else trials
+        each, seed = check_count(wanted, "trials"), seed_from(rng)
+        observe = observer(X, [self])
+        values = np.concatenate(
+            [observe(draw_halves(len(X), size, each, seed))[0] for size in of_halves]
+        )
+        missing = int(np.isnan(values).sum())
+        if missing:
+            warn(
+                f"{self.symbol} has no value in {missing:,} of {values.size:,} splits, which are "
+                f"left out: {self.undefined}"
+            )
+        try:
+            curve = fit_curve(np.repeat(of_halves, each), values, model, scale=scale_of(self))
+        except VcompError as error:
+            raise EstimationError(
+                f"{self.symbol} is not extrapolated by {model}: {error}"
+            ) from error
+        return curve.at(n)
+
+
+def scale_of(measure: Measure) -> Scale:
+    """Return the scale on which curves of a measure are fitted.
+
+    Raises
+    ------
+    EstimationError
+        If its values are not between two bounds that curves know.
+    """
+    low, high = measure.limits
+    if (low, high) == (-1.0, 1.0) and measure.larger_is_better:
+        return "correlation"
+    if low == 0.0 and not measure.larger_is_better:
+        return "error"
+    if (low, high) == (0.0, 1.0):
+        return "share"
+    raise EstimationError(
+        f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
+        f"{display.number(low)} to {display.number(high)}"
+    )
