@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.zero_squares import large_at_zero, squares_at_zero
 from vcomp.linalg.dense import Positive
 from vcomp.linalg.elimination import Factor, Pattern
 from vcomp.linalg.ordering import Plan, make_plan
@@ -326,8 +327,13 @@ class Point:
         for t in active:
             # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'QZ).
             squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
+        large = [] if positive_only else large_at_zero(self)
+        if large:
+            found = squares_at_zero(self, large, with_fixed=with_fixed)
+            squares[large] = found
+            squares[:, large] = found.T
         small = [t for t in self._small if self._columns_are_cheap(t)]
-        zero = [] if positive_only else [t for t in range(k) if v[t] == 0.0]
+        zero = [] if positive_only else [t for t in range(k) if v[t] == 0.0 and t not in large]
         for t in [*small, *zero]:
             found = np.zeros(k)
             for columns in self._columns_of(t, with_fixed=with_fixed):

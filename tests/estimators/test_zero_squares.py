@@ -1,0 +1,106 @@
+"""Squares of large terms at zero by the matrix between positive effects; dense matrices know."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import DESIGNS, unbalanced
+
+import vcomp
+from vcomp.estimators import zero_squares
+from vcomp.estimators.elimination import Eliminations
+
+ZEROS = [(0,), (1,), (0, 1), "all"]
+
+# A spans most of what a term of a small design has: some digits cancel.
+RTOL = 1e-9
+
+
+def dense_squares(model, v, *, with_fixed):
+    """Return ‖Z_t'Q Z_u‖² with Q written out, row by row."""
+    incidences = [
+        np.eye(size)[code] for code, size in zip(model.chunk.codes, model.chunk.sizes, strict=True)
+    ]
+    V = v[-1] * np.eye(model.nobs)
+    V += sum(x * Z @ Z.T for x, Z in zip(v, incidences, strict=False))
+    Q = np.linalg.inv(V)
+    if with_fixed:
+        QX = Q @ model.exog
+        Q = Q - QX @ np.linalg.solve(model.exog.T @ QX, QX.T)
+    return np.array([[np.square(Z.T @ Q @ W).sum() for W in incidences] for Z in incidences])
+
+
+def at_zero(model, zeros, seed=1):
+    k = len(model.component_names)
+    v = np.random.default_rng(seed).uniform(0.3, 2.0, size=k)
+    v[list(range(k - 1)) if zeros == "all" else [z for z in zeros if z < k - 1]] = 0.0
+    return v
+
+
+@pytest.mark.parametrize("with_fixed", [True, False])
+@pytest.mark.parametrize("zeros", ZEROS, ids=str)
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_every_design_and_every_term_at_zero(name, zeros, with_fixed, monkeypatch):
+    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
+    monkeypatch.setattr(zero_squares, "_TIMES_AS_MANY", 0)
+    formula, data = unbalanced(name, seed=3)
+    model = vcomp.VarianceComponentsModel(formula.replace("~", "~ C(g) +"), data.assign(
+        g=np.random.default_rng(0).integers(0, 3, len(data))
+    ))  # fmt: skip
+    v = at_zero(model, zeros)
+    point = Eliminations(model.stats).at(v)
+    assert zero_squares.large_at_zero(point) == [t for t, x in enumerate(v[:-1]) if x == 0.0]
+    found = point.squares(
+        point.traces(with_fixed=with_fixed), with_fixed=with_fixed, positive_only=False
+    )
+    expected = dense_squares(model, v, with_fixed=with_fixed)
+    np.testing.assert_allclose(found, expected, rtol=RTOL, atol=RTOL * expected.max())
+
+
+def test_a_small_term_at_zero_beside_a_large_one_goes_by_its_columns(monkeypatch):
+    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 400.0)
+    monkeypatch.setattr(zero_squares, "_TIMES_AS_MANY", 0)
+    formula, data = unbalanced("deeply nested", seed=3)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    v = at_zero(model, "all")
+    point = Eliminations(model.stats).at(v)
+    large = zero_squares.large_at_zero(point)
+    assert 0 < len(large) < len(v) - 1
+    found = point.squares(point.traces(with_fixed=False), with_fixed=False, positive_only=False)
+    expected = dense_squares(model, v, with_fixed=False)
+    np.testing.assert_allclose(found, expected, rtol=RTOL, atol=RTOL * expected.max())
+
+
+def test_nothing_small_and_nothing_that_cancels_is_taken_for_large():
+    rng = np.random.default_rng(0)
+    n = 20_000
+    data = pd.DataFrame(
+        {"y": rng.normal(size=n), "i": np.arange(n) // 400, "d": np.arange(n) // 4}
+    )
+    model = vcomp.VarianceComponentsModel("y ~ (1|i/d)", data)
+    eliminations = Eliminations(model.stats)
+    # 5,000 documents in 50 topics: the documents are many, the topics few, beside them none is.
+    assert zero_squares.large_at_zero(eliminations.at(np.array([0.5, 0.0, 1.0]))) == [1]
+    assert zero_squares.large_at_zero(eliminations.at(np.array([0.0, 0.0, 1.0]))) == [1]
+    assert zero_squares.large_at_zero(eliminations.at(np.array([0.0, 0.5, 1.0]))) == []
+    assert zero_squares.large_at_zero(eliminations.at(np.array([0.5, 0.5, 1.0]))) == []
+
+
+def test_documents_at_zero_agree_with_their_columns(monkeypatch):
+    """Of a nested design the two ways agree to more digits than a dense matrix would have."""
+    rng = np.random.default_rng(2)
+    n = 6000
+    data = pd.DataFrame(
+        {"y": rng.normal(size=n), "i": np.arange(n) // 300, "d": np.arange(n) // 3}
+    )
+    model = vcomp.VarianceComponentsModel("y ~ (1|i/d)", data)
+    v = np.array([0.7, 0.0, 1.3])
+
+    def squares():
+        point = Eliminations(model.stats).at(v)
+        return point.squares(point.traces(with_fixed=True), with_fixed=True, positive_only=False)
+
+    by_columns = squares()
+    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
+    np.testing.assert_allclose(squares(), by_columns, rtol=1e-12)
