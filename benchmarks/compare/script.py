@@ -1,4 +1,4 @@
-"""A program of its own that fits the rows of a CSV file, and prints what it found as JSON."""
+"""A program of its own that reads a file, and prints what it found as JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from benchmarks.compare.fit import PeerFit
 
-__all__ = ["fit_by_script"]
+__all__ = ["fit_by_script", "run_script"]
 
 
 def fit_by_script(
@@ -32,19 +33,28 @@ def fit_by_script(
     script : a file in this folder
     name : of what is run, for the reason
     """
-    if shutil.which(program) is None:
-        return f"{name}: {program} is not installed"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.csv"
         data.to_csv(path, index=False)
-        command = [program, str(Path(__file__).with_name(script)), formula, str(path), *options]
-        try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return f"{name} not done in {limit:.0f} s (--limit)"
+        answer = run_script(program, script, name, formula, str(path), *options, limit=limit)
+    return answer if isinstance(answer, str) else PeerFit(**answer)
+
+
+def run_script(
+    program: str, script: str, name: str, *arguments: str, limit: float
+) -> dict[str, Any] | str:
+    """Return what ``program script ARGUMENT …`` printed, or why there is nothing."""
+    if shutil.which(program) is None:
+        return f"{name}: {program} is not installed"
+    command = [program, str(Path(__file__).with_name(script)), *arguments]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return f"{name} not done in {limit:.0f} s (--limit)"
     if run.returncode != 0:
         return f"{name}: {_fault(run.stderr)}"[:110]
-    return PeerFit(**json.loads(run.stdout))
+    printed: dict[str, Any] = json.loads(run.stdout)
+    return printed
 
 
 def _fault(printed: str) -> str:
