@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from vcomp.exceptions import DataError
@@ -88,6 +89,17 @@ def test_a_matrix_is_one_already():
         ([["1", "2"], ["3", "4"]], "they are str"),
         (np.ones((2, 2)) * 1j, "they are complex"),
         ([[1, 2], [3, {}]], "matrix of numbers"),
+        (WIDE.set_axis(["401", "401", "402"]), "several topics called '401'"),
+        (WIDE.set_axis(["401", None, "402"]), "the topic in row 1 has no name"),
+        (WIDE.set_axis(["bm25", np.nan], axis=1), "the system in column 1 has no name"),
+        (WIDE.replace(0.5, 1e200), "system 'rm3' on topic '402' is too large to be squared"),
+        (WIDE.astype(object).replace(0.5, "0.5"), "column 'rm3' is not a system's scores"),
+        ("scores.csv", r"not a str\. ScoreMatrix.from_long reads files"),
+        ({"bm25": [0.1, 0.2], "rm3": [0.3, 0.4]}, r"not a dict\. ScoreMatrix.from_long"),
+        (pl.DataFrame({"bm25": [0.1], "rm3": [0.2]}).lazy(), "not a LazyFrame"),
+        (ScoreMatrix(np.ones((3, 2)), ("1", "2"), ("a", "b")), "a column a system, 2 × 2 for"),
+        (ScoreMatrix([[1.0, 2.0]] * 2, ("1", "2"), ("a", "b")), "are an array of floats"),
+        (ScoreMatrix(np.ones((2, 1)), ("1", "2"), ("a",)), "there are 2 × 1"),
     ],
 )
 def test_other_things_are_refused(scores, message):
@@ -95,10 +107,22 @@ def test_other_things_are_refused(scores, message):
         as_score_matrix(scores)
 
 
+def test_objects_that_are_numbers_are_read():
+    """Transposing and pivoting leave columns of objects."""
+    from decimal import Decimal
+
+    mixed = WIDE.astype(object)
+    mixed.iloc[0, 0] = Decimal("0.1")
+    mixed["new"] = np.array([True, False, None], dtype=object)
+    matrix = as_score_matrix(mixed)
+    np.testing.assert_array_equal(matrix.scores[:, :2], VALUES)
+    np.testing.assert_array_equal(matrix.scores[:, 2], [1.0, 0.0, np.nan])
+
+
 class TestDropWorst:
     @pytest.mark.parametrize(
         ("fraction", "kept"),
-        [(0.0, "abcde"), (0.1, "abcd"), (0.25, "abcd"), (0.26, "abc"), (0.75, "ab"), (0.99, "a")],
+        [(0.0, "abcde"), (0.1, "abcd"), (0.25, "abcd"), (0.26, "abc"), (0.75, "ab")],
     )
     def test_systems_at_the_type_7_quantile_stay(self, fraction, kept):
         means = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
@@ -109,7 +133,12 @@ class TestDropWorst:
         scores = [[0.1, 0.3, 0.2], [0.5, np.nan, 0.2], [0.6, 0.2, np.nan]]
         assert as_score_matrix(scores).drop_worst(0.5).systems == ("0", "1")
 
-    @pytest.mark.parametrize("fraction", [-0.1, 1, np.nan, 25])
+    def test_two_systems_are_left(self):
+        message = "drop_worst=0.99 leaves 'rm3' alone of 2 systems, and two are needed"
+        with pytest.raises(DataError, match=message):
+            as_score_matrix(WIDE).drop_worst(0.99)
+
+    @pytest.mark.parametrize("fraction", [-0.1, 1, np.nan, 25, "0.25", None, [0.25], True])
     def test_the_share_is_below_one(self, fraction):
         with pytest.raises(DataError, match="at least 0 and less than 1, not"):
             as_score_matrix(WIDE).drop_worst(fraction)
@@ -174,6 +203,7 @@ def test_long_and_wide_and_back():
         (LONG.assign(map=np.inf), COLUMNS, "score of system 'rm3' on topic '402' is infinite"),
         (LONG[:2], COLUMNS, r"two systems \(columns\); there are 2 × 1"),
         (LONG[:0], COLUMNS, "there are 0 × 0"),
+        (LONG, {**COLUMNS, "system": ["run"]}, "are three columns, not"),
     ],
 )
 def test_long_tables_are_checked(data, columns, message):
@@ -200,6 +230,7 @@ def test_selecting_and_common_topics():
         ({"topics": [401, 404]}, "there is no topic '404'"),
         ({"systems": "bm25"}, "systems are given as a list of names, not 'bm25'"),
         ({"systems": ["rm3", "rm3"]}, "system 'rm3' is given twice"),
+        ({"systems": 3}, "systems are given as a list of names, not 3"),
         ({"topics": [401]}, r"at least two topics .* there are 1 × 2"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,15 @@ def read_cells(
     Raises
     ------
     DataError
-        If a column is not there, scores are not numbers, a system or topic has no name, or a
-        system has several scores on a topic.
+        If two columns are one, a column is not there, scores are not numbers, a system or topic
+        has no name, or a system has several scores on a topic.
     """
     import pandas as pd
     from pandas.api.types import is_complex_dtype, is_numeric_dtype
 
     columns = [system, topic, score]
-    if len(set(columns)) < len(columns):
+    names = [column for column in columns if isinstance(column, Hashable)]
+    if len(set(names)) < len(columns):
         raise DataError(f"system, topic and score are three columns, not {columns}")
     frame = open_source(data).read(columns)
     dtype = frame[score].dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.ir.long_table import read_cells
+from vcomp.ir.wide_table import names_of, read_wide
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +23,8 @@ __all__ = ["ScoreMatrix", "ScoresLike", "as_score_matrix", "check_matrix"]
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
 """A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
 
-_NOT_SYSTEMS = frozenset({"topic", "topics", "query", "qid"})
-"""Columns that no one means as a system; numbered topics would pass for scores."""
+_LARGEST = 1e150
+"""Squares of larger scores are infinite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -114,14 +116,15 @@ class ScoreMatrix:
         Raises
         ------
         DataError
-            If `fraction` is out of range, or a system has no score.
+            If `fraction` is out of range, a system has no score, or fewer than two are left.
 
         Examples
         --------
         >>> as_score_matrix([[1, 2, 3, 4], [1, 3, 5, 7]]).drop_worst(0.25).systems
         ('1', '2', '3')
         """
-        if not 0 <= fraction < 1:
+        is_number = isinstance(fraction, Real) and not isinstance(fraction, bool)
+        if not is_number or not 0 <= fraction < 1:
             raise DataError(f"drop_worst must be at least 0 and less than 1, not {fraction!r}")
         if fraction == 0:
             return self
@@ -132,6 +135,11 @@ class ScoreMatrix:
         slack = _QUANTILE_FUZZ * np.abs(means).max()
         keep = means >= np.quantile(means, fraction) - slack
         systems = tuple(s for s, kept in zip(self.systems, keep, strict=True) if kept)
+        if len(systems) < 2:
+            raise DataError(
+                f"drop_worst={fraction!r} leaves {systems[0]!r} alone of {self.n_systems} "
+                "systems, and two are needed"
+            )
         return ScoreMatrix(self.scores[:, keep], self.topics, systems)
 
     def select(
@@ -258,7 +266,7 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
         * a wide pandas frame, topics in the index and a column for each system;
         * another table that speaks Arrow (polars, pyarrow), all columns of which are systems;
         * a 2-D array or nested lists, whose systems and topics are named ``"0"``, ``"1"``, …;
-        * a :class:`ScoreMatrix`, returned as it is.
+        * a :class:`ScoreMatrix`, returned as it is once checked.
 
         Missing values are missing cells.
 
@@ -269,8 +277,9 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
     Raises
     ------
     DataError
-        If `scores` is not a matrix, has fewer than two topics or two systems, two systems of one
-        name, a column that does not hold numbers, or an infinite score.
+        If `scores` is not a matrix, has fewer than two topics or two systems, two systems or
+        topics of one name or one without, a column that does not hold numbers, or a score that is
+        infinite or beyond 1e150.
 
     Examples
     --------
@@ -283,53 +292,20 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
     >>> as_score_matrix(wide.set_index("topic")).topics
     ('401', '402')
     """
-    import pandas as pd
-
     if isinstance(scores, ScoreMatrix):
-        return scores
-    if isinstance(scores, pd.DataFrame):
-        matrix = _from_frame(scores)
-    elif hasattr(scores, "__arrow_c_stream__"):
-        matrix = _from_frame(_through_arrow(scores))
-    else:
-        matrix = _from_array(scores)
-    return check_matrix(matrix)
-
-
-def _through_arrow(table: Any) -> pd.DataFrame:
-    import pyarrow as pa
-
-    try:
-        frame: pd.DataFrame = pa.table(table).to_pandas()
-    except (TypeError, ValueError) as error:
-        kind = type(table).__name__
-        raise DataError(f"scores must be a topic × system table, not a {kind}") from error
-    return frame
-
-
-def _from_frame(frame: pd.DataFrame) -> ScoreMatrix:
-    from pandas.api.types import is_complex_dtype, is_numeric_dtype
-
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        numeric = is_numeric_dtype(dtype) and not is_complex_dtype(dtype)
-        if not numeric or str(name).lower() in _NOT_SYSTEMS:
-            raise DataError(
-                f"column {str(name)!r} is not a system's scores: set it as the index of a pandas "
-                "frame, or drop it. (ScoreMatrix.from_long reads a long frame, a row a score.)"
-            )
-    values = frame.to_numpy(dtype=float, na_value=np.nan)
-    return ScoreMatrix(values, _names(frame.index), _names(frame.columns))
+        return check_matrix(scores)
+    return check_matrix(ScoreMatrix(*read_wide(scores)))
 
 
 def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) -> list[int]:
     """Return where the wanted names are."""
     if wanted is None:
         return list(range(len(names)))
-    if isinstance(wanted, str):
+    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
         raise DataError(f"{what}s are given as a list of names, not {wanted!r}")
     place = {name: k for k, name in enumerate(names)}
     places = []
-    for name in _names(wanted):
+    for name in names_of(wanted):
         if name not in place:
             raise DataError(f"there is no {what} {name!r}{did_you_mean(name, names)}")
         places.append(place[name])
@@ -339,52 +315,37 @@ def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) 
     return places
 
 
-def _names(labels: Iterable[object]) -> tuple[str, ...]:
-    return tuple(str(label) for label in labels)
-
-
-def _from_array(scores: object) -> ScoreMatrix:
-    if isinstance(scores, np.ma.MaskedArray):
-        scores = np.ma.filled(scores.astype(float), np.nan)
-    try:
-        raw = np.asarray(scores)
-        values = raw.astype(float) if raw.dtype.kind in "biufO" else None
-    except (TypeError, ValueError) as error:
-        raise DataError(f"scores must be a topic × system matrix of numbers: {error}") from error
-    if values is None:
-        raise DataError(f"scores must be numbers; they are {raw.dtype.name}")
-    if values.ndim != 2:
-        raise DataError(
-            "scores must be a matrix, topics down and systems across; "
-            f"it has {values.ndim} dimension(s)"
-        )
-    n_topics, n_systems = values.shape
-    return ScoreMatrix(values, _names(range(n_topics)), _names(range(n_systems)))
-
-
 def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
     """Refuse what measures cannot start from, and return the rest.
 
     Raises
     ------
     DataError
-        If there are fewer than two topics or two systems, two systems of one name, or an infinite
-        score.
+        If the array does not go with the names, there are fewer than two topics or two systems,
+        two of one name, or a score that is infinite or whose square would be.
     """
-    n_topics, n_systems = matrix.scores.shape
-    if n_topics < 2 or n_systems < 2:
+    scores = matrix.scores
+    shape = (matrix.n_topics, matrix.n_systems)
+    if not isinstance(scores, np.ndarray) or scores.dtype.kind != "f" or scores.shape != shape:
+        raise DataError(
+            "scores of a ScoreMatrix are an array of floats, a row a topic and a column a system, "
+            f"{shape[0]} × {shape[1]} for these names"
+        )
+    if min(shape) < 2:
         raise DataError(
             "scores need at least two topics (rows) and two systems (columns); "
-            f"there are {n_topics} × {n_systems}"
+            f"there are {shape[0]} × {shape[1]}"
         )
-    if len(set(matrix.systems)) < n_systems:
-        twice = next(s for s in matrix.systems if matrix.systems.count(s) > 1)
-        raise DataError(f"there are several systems called {twice!r}")
-    infinite = np.argwhere(np.isinf(matrix.scores))
-    if infinite.size:
-        topic, system = infinite[0]
+    for names, what in ((matrix.systems, "systems"), (matrix.topics, "topics")):
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"there are several {what} called {twice!r}")
+    beyond = np.argwhere(np.abs(scores) > _LARGEST)
+    if beyond.size:
+        topic, system = beyond[0]
+        too_large = "infinite" if np.isinf(scores[topic, system]) else "too large to be squared"
         raise DataError(
             f"the score of system {matrix.systems[system]!r} on topic {matrix.topics[topic]!r} "
-            "is infinite"
+            f"is {too_large}"
         )
     return matrix
