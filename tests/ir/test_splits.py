@@ -14,7 +14,14 @@ from scipy import stats
 from vcomp.exceptions import DataError
 from vcomp.ir import as_score_matrix, fit_curve
 from vcomp.ir.measures import MeanMeasure, TopicMeasure, get
-from vcomp.ir.splits import Halves, draw_halves, observer, published_sizes, published_trials
+from vcomp.ir.splits import (
+    Halves,
+    draw_halves,
+    evaluate_halves,
+    observer,
+    published_sizes,
+    published_trials,
+)
 
 
 @pytest.fixture(params=["adhoc3", "genomics2004_drop25"])
@@ -186,8 +193,35 @@ def test_measures_get_the_means_and_scores_of_the_halves():
         ([[0.0, 1.0]], [[2.0, 3.0]], "two tables of places"),
         ([[0, 1]], [[2, 3, 4]], r"\(1, 2\) and \(1, 3\)"),
         ([[0, 1], [0, 1]], [[2, 3], [1, 2]], "twice in the pair of halves 1"),
+        ([[0, -1]], [[2, 3]], "one of them is negative"),
     ],
 )
 def test_halves_that_are_none(collection, truth, message):
     with pytest.raises(DataError, match=message):
         Halves.of(collection, truth)
+
+
+def test_all_sizes_at_once_are_the_sizes_one_by_one():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(23, 9)) + np.arange(9) / 3
+    X[:, 5] = X[:, 4]  # a tie in every half
+    wanted = [get("tau"), get("tau_ap", ties="first"), get("sens_rel"), get("rmse"), Order()]
+    halves = [draw_halves(23, size, 7, 2) for size in (2, 6, 11)]
+    values = evaluate_halves(X, wanted, halves)
+    assert values.shape == (5, 3, 7)
+    for k, one in enumerate(halves):
+        np.testing.assert_array_equal(values[:, k], observer(X, wanted)(one))
+        for row, measure in zip(values[:, k], wanted, strict=True):
+            alone = [
+                measure.actual_of_scores(X[a], X[b])
+                for a, b in zip(one.collection, one.truth, strict=True)
+            ]
+            np.testing.assert_allclose(row, alone, rtol=1e-12)
+
+
+def test_halves_of_other_scores():
+    halves = draw_halves(12, 6, 4, 0)
+    with pytest.raises(DataError, match="there are 11 topics, from 0 to 10"):
+        observer(np.ones((11, 3)), [get("tau")])(halves)
+    with pytest.raises(DataError, match="4 pairs of halves of one size"):
+        evaluate_halves(np.ones((12, 3)), [get("tau")], [halves, draw_halves(12, 3, 5, 0)])

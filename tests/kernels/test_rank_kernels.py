@@ -16,6 +16,7 @@ from vcomp.kernels.rank_agreement import (
     mean_share_above,
     ordinal_ranks,
     pair_agreement,
+    swaps,
 )
 from vcomp.kernels.sensitivity import smallest_safe_difference
 
@@ -57,6 +58,35 @@ def test_shares_of_systems_above(case):
     ex, ey = np.zeros_like(ex), np.zeros_like(ey)  # being tied is transitive
     expected = [share_by_signs(*row) for row in zip(x, y, ex, ey, strict=True)]
     np.testing.assert_allclose(mean_share_above(x, y, ex, ey), expected, rtol=1e-13, atol=1e-14)
+
+
+@settings(deadline=None)
+@given(cases)
+def test_swaps_of_rankings_without_ties(case):
+    x, y, ex, ey = rankings(case)
+    pairs, shares = swaps(x, y, ex, ey)
+    for row in range(len(x)):
+        agreement, untied_x, untied_y = agreement_by_signs(x[row], y[row], ex[row], ey[row])
+        k = x.shape[1]
+        most = k * (k - 1) // 2
+        if untied_x < most or untied_y < most:
+            assert pairs[row] == -1
+            assert np.isnan(shares[:, row]).all()
+            continue
+        assert pairs[row] == (most - agreement) / 2
+        by_means = k - 1 - share_by_signs(y[row], x[row], 0.0, 0.0)
+        by_truth = k - 1 - share_by_signs(x[row], y[row], 0.0, 0.0)
+        np.testing.assert_allclose(shares[:, row], [by_means, by_truth], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_has_no_swaps(wrong):
+    x, y = np.array([[wrong, 1.0, 2.0]]), np.array([[3.0, 1.0, 2.0]])
+    tolerance = 1e-12 * np.abs(x).max(axis=1)
+    for one, other in ((x, y), (y, x)):
+        pairs, shares = swaps(one, other, tolerance, tolerance)
+        assert pairs.tolist() == [-1]
+        assert np.isnan(shares).all()
 
 
 @settings(deadline=None)

@@ -55,7 +55,7 @@ class SplitHalfStudy:
     >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
     >>> study = split_half(scores, "tau", [30, 60], rng=1)
     >>> study.curves["tau", "exp1"].params.round(2)
-    array([-0.89, -0.47])
+    array([-0.91, -0.47])
     """
 
     measures: Mapping[str, Measure]

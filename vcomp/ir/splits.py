@@ -17,8 +17,17 @@ from numpy.typing import ArrayLike
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError
 from vcomp.ir.measures.base import MeanMeasure, Measure
+from vcomp.ir.measures.rows import MeanRows
+from vcomp.kernels.halves import disjoint_sets, means_of_sets
 
-__all__ = ["Halves", "draw_halves", "observer", "published_sizes", "published_trials"]
+__all__ = [
+    "Halves",
+    "draw_halves",
+    "evaluate_halves",
+    "observer",
+    "published_sizes",
+    "published_trials",
+]
 
 FEWEST = 2
 """Topics of the smallest halves, in the paper and here."""
@@ -57,8 +66,8 @@ class Halves:
         Raises
         ------
         DataError
-            If they are not whole numbers in two tables of one shape, or a topic is twice in one
-            pair of halves.
+            If they are not places from 0 on in two tables of one shape, or a topic is twice in
+            one pair of halves.
         """
         sets = [np.asarray(one) for one in (collection, truth)]
         if any(one.ndim != 2 or one.dtype.kind not in "iu" for one in sets):
@@ -67,6 +76,8 @@ class Halves:
             raise DataError(
                 f"halves have as many topics each; they are {sets[0].shape} and {sets[1].shape}"
             )
+        if sets[0].size and min(one.min() for one in sets) < 0:
+            raise DataError("places of topics are counted from 0 on; one of them is negative")
         ordered = np.sort(np.hstack(sets), axis=1)
         twice = np.flatnonzero((np.diff(ordered, axis=1) == 0).any(axis=1))
         if twice.size:
@@ -133,43 +144,79 @@ def draw_halves(n_topics: int, size: int, trials: int, seed: int) -> Halves:
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(size,))))
-    order = rng.random((trials, n_topics)).argsort(axis=1)
-    return Halves(order[:, :size], order[:, size : 2 * size])
+    return Halves(*disjoint_sets(rng.random((trials, 2 * size)), n_topics))
 
 
 def observer(X: FloatArray, measures: Sequence[Measure]) -> Callable[[Halves], FloatArray]:
     """Return what gives the accuracy of halves against the other halves, (measures, m).
-
-    Measures of means look at all pairs of halves at once, from two products of matrices.
 
     Parameters
     ----------
     X : (n_topics, n_systems) scores, none of them missing
     measures : to take
     """
-    need_means = any(isinstance(measure, MeanMeasure) for measure in measures)
 
     def observe(halves: Halves) -> FloatArray:
-        values = np.empty((len(measures), len(halves)))
-        if need_means:
-            means = _means(X, halves.collection)
-            true_means = _means(X, halves.truth)
-        for row, measure in zip(values, measures, strict=True):
-            if isinstance(measure, MeanMeasure):
-                row[:] = measure.actual_of_means(means, true_means)
-            else:
-                for k, (one, other) in enumerate(
-                    zip(halves.collection, halves.truth, strict=True)
-                ):
-                    row[k] = measure.actual_of_scores(X[one], X[other])
-        return values
+        return evaluate_halves(X, measures, [halves])[:, 0]
 
     return observe
 
 
+def evaluate_halves(
+    X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves]
+) -> FloatArray:
+    """Return the accuracy of halves against the other halves, (measures, sizes, trials).
+
+    Measures of means look at all pairs of halves of all sizes at once, and share what they find.
+    The numbers are the same for any number of threads.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    measures : to take
+    halves : as many pairs of each size
+
+    Raises
+    ------
+    DataError
+        If there are more pairs of one size than of another, or a topic that `X` has not.
+
+    Examples
+    --------
+    >>> from vcomp.ir.measures import get
+    >>> X = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+    >>> halves = [draw_halves(30, size, 100, seed=1) for size in (5, 10, 15)]
+    >>> values = evaluate_halves(X, [get("tau"), get("tau_ap")], halves)
+    >>> values.shape
+    (2, 3, 100)
+    """
+    trials = len(halves[0])
+    if any(len(one) != trials for one in halves):
+        raise DataError(f"there are {trials} pairs of halves of one size, and not of another")
+    values = np.empty((len(measures), len(halves) * trials))
+    if any(isinstance(measure, MeanMeasure) for measure in measures):
+        X = np.ascontiguousarray(X, dtype=float)
+        rows = MeanRows(
+            np.concatenate([_means(X, one.collection) for one in halves]),
+            np.concatenate([_means(X, one.truth) for one in halves]),
+        )
+    for row, measure in zip(values, measures, strict=True):
+        if isinstance(measure, MeanMeasure):
+            row[:] = measure.actual_of_rows(rows)
+        else:
+            row[:] = [
+                measure.actual_of_scores(X[one], X[other])
+                for pairs in halves
+                for one, other in zip(pairs.collection, pairs.truth, strict=True)
+            ]
+    return values.reshape(len(measures), len(halves), trials)
+
+
 def _means(X: FloatArray, topics: LongArray) -> FloatArray:
     """Return the mean scores over sets of topics, (m, n_systems)."""
-    chosen = np.zeros((len(topics), len(X)))
-    np.put_along_axis(chosen, topics, 1.0, axis=1)
-    means: FloatArray = chosen @ X / topics.shape[1]
-    return means
+    if topics.size and not 0 <= topics.min() <= topics.max() < len(X):
+        raise DataError(
+            f"halves have places of topics from {topics.min()} to {topics.max()}; there are "
+            f"{len(X)} topics, from 0 to {len(X) - 1}"
+        )
+    return means_of_sets(X, np.ascontiguousarray(topics))

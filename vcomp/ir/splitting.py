@@ -30,7 +30,7 @@ from vcomp.resampling.streams import check_count, seed_from
 __all__ = ["split_half"]
 
 _BLOCK = 50
-"""Splits that are measured together. The number of workers must not change what is multiplied."""
+"""Splits that are measured together, by one worker."""
 
 
 def split_half(

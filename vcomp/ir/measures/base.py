@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
+from vcomp.ir.measures.rows import MeanRows, rounding
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ __all__ = [
 
 TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
 """Scores of the same systems on other topics, or a true mean of each system."""
-
-_ROUNDING = 64 * float(np.finfo(float).eps)
-"""Means this close, relative to the largest, differ by rounding alone and are tied."""
 
 
 class Measure(ABC):
@@ -149,6 +147,10 @@ class MeanMeasure(Measure):
             nan where the measure is not defined.
         """
 
+    def actual_of_rows(self, rows: MeanRows) -> FloatArray:
+        """Return :meth:`actual_of_means` of each row; what other measures found there is used."""
+        return self.actual_of_means(rows.means, rows.truth)
+
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return :meth:`actual` for arrays, unchecked: for loops."""
         truth = Y.mean(axis=0) if Y.ndim == 2 else Y
@@ -183,12 +185,6 @@ def sizes(n_topics: float | Iterable[float]) -> FloatArray:
         if not is_number or isinstance(n, bool) or not 0 < n < np.inf:
             raise PlanError(f"the number of topics must be positive, not {n!r}")
     return np.array(values, dtype=float)
-
-
-def rounding(means: FloatArray) -> FloatArray:
-    """Return how far means on the last axis may be apart and still differ by rounding alone."""
-    largest: FloatArray = np.abs(means).max(axis=-1)
-    return _ROUNDING * largest
 
 
 def complete(matrix: ScoreMatrix, what: str) -> FloatArray:

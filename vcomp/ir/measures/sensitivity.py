@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.measures.base import MeanMeasure, rounding
+from vcomp.ir.measures.base import MeanMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.rows import rows_of
+from vcomp.ir.measures.rows import MeanRows
 from vcomp.kernels.sensitivity import smallest_safe_difference
 
 __all__ = ["AbsoluteSensitivity", "RelativeSensitivity"]
@@ -34,11 +34,15 @@ class _Sensitivity(Extrapolated, MeanMeasure):
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
         """Return the sensitivity of each collection."""
-        x, y, shape = rows_of(means, true_means)
+        rows, shape = MeanRows.of(means, true_means)
+        return self.actual_of_rows(rows).reshape(shape)
+
+    def actual_of_rows(self, rows: MeanRows) -> FloatArray:
+        """Return the sensitivity of each row."""
         delta: FloatArray = smallest_safe_difference(
-            x, y, rounding(x), rounding(y), self.rate, self.relative
+            rows.means, rows.truth, *rows.tolerances, self.rate, self.relative
         )
-        return delta.reshape(shape)
+        return delta
 
 
 @dataclass(frozen=True, slots=True)

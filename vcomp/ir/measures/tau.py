@@ -12,8 +12,8 @@ from vcomp._typing import FloatArray
 from vcomp.dstudy import rank_accuracy
 from vcomp.exceptions import PlanError
 from vcomp.ir.differences import paired_differences
-from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
-from vcomp.ir.measures.rows import rows_of
+from vcomp.ir.measures.base import MeanMeasure, sizes
+from vcomp.ir.measures.rows import MeanRows
 from vcomp.ir.scores import ScoresLike
 from vcomp.kernels.rank_agreement import pair_agreement
 
@@ -71,17 +71,26 @@ class Tau(MeanMeasure):
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
         """Return τ of each collection."""
-        x, y, shape = rows_of(means, true_means)
-        counts = pair_agreement(x, y, rounding(x), rounding(y)).astype(float)
+        rows, shape = MeanRows.of(means, true_means)
+        return self.actual_of_rows(rows).reshape(shape)
+
+    def actual_of_rows(self, rows: MeanRows) -> FloatArray:
+        """Return τ of each row."""
+        n_pairs = rows.n_systems * (rows.n_systems - 1) // 2
+        return rows.filled((n_pairs - 2 * rows.swaps[0]) / max(n_pairs, 1), self._of_tied)
+
+    def _of_tied(self, rows: MeanRows) -> FloatArray:
+        """Return τ of each row, whether it has ties or not."""
+        counts = pair_agreement(rows.means, rows.truth, *rows.tolerances).astype(float)
         if self.ties == "a":
-            k = x.shape[1]
-            tau: FloatArray = counts[:, 0] / (k * (k - 1) / 2)
-        else:
-            untied = counts[:, 1] * counts[:, 2]
-            tau = np.divide(
-                counts[:, 0], np.sqrt(untied), out=np.full(len(x), np.nan), where=untied > 0
-            )
-        return tau.reshape(shape)
+            k = rows.n_systems
+            tau_a: FloatArray = counts[:, 0] / (k * (k - 1) / 2)
+            return tau_a
+        untied = counts[:, 1] * counts[:, 2]
+        tau_b: FloatArray = np.divide(
+            counts[:, 0], np.sqrt(untied), out=np.full(len(counts), np.nan), where=untied > 0
+        )
+        return tau_b
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
         """Return Eτ (Urbano, 2016, eq. 38), which :func:`vcomp.ir.expected_tau` has in full.

@@ -12,8 +12,8 @@ from vcomp._typing import FloatArray
 from vcomp.dstudy import rank_accuracy
 from vcomp.exceptions import PlanError
 from vcomp.ir.differences import paired_differences
-from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
-from vcomp.ir.measures.rows import rows_of
+from vcomp.ir.measures.base import MeanMeasure, sizes
+from vcomp.ir.measures.rows import MeanRows
 from vcomp.ir.scores import ScoresLike
 from vcomp.kernels.rank_agreement import above_in_both, mean_share_above, ordinal_ranks
 
@@ -92,18 +92,28 @@ class TauAP(MeanMeasure):
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
         """Return τ_AP of each collection."""
-        x, y, shape = rows_of(means, true_means)
-        tolerances = rounding(x), rounding(y)
+        rows, shape = MeanRows.of(means, true_means)
+        return self.actual_of_rows(rows).reshape(shape)
+
+    def actual_of_rows(self, rows: MeanRows) -> FloatArray:
+        """Return τ_AP of each row."""
+        by_means, by_truth = rows.swaps[1]
+        swapped = by_means if self.ranked_by == "collection" else by_truth
         if self.ties == "b":
-            both = _above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])
-            return (both / 2.0).reshape(shape)
+            swapped = (by_means + by_truth) / 2.0
+        return rows.filled(1.0 - 2.0 * swapped / max(rows.n_systems - 1, 1), self._of_tied)
+
+    def _of_tied(self, rows: MeanRows) -> FloatArray:
+        """Return τ_AP of each row, whether it has ties or not."""
+        x, y, tolerances = rows.means, rows.truth, rows.tolerances
+        if self.ties == "b":
+            return (_above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])) / 2.0
         if self.ties == "first":
             x, y = (-ordinal_ranks(a, e) for a, e in zip((x, y), tolerances, strict=True))
             tolerances = np.zeros(len(x)), np.zeros(len(x))
         if self.ranked_by == "collection":
             x, y, tolerances = y, x, tolerances[::-1]
-        share: FloatArray = mean_share_above(x, y, *tolerances).reshape(shape)
-        tau_ap: FloatArray = 2.0 * share / (x.shape[1] - 1) - 1.0
+        tau_ap: FloatArray = 2.0 * mean_share_above(x, y, *tolerances) / (x.shape[1] - 1) - 1.0
         return tau_ap
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
