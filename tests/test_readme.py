@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/generalizability.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/generalizability.md", "docs/ir.md"])
 def test_examples(page):
     flags = doctest.NORMALIZE_WHITESPACE
     failed, tried = doctest.testfile(
