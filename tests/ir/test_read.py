@@ -7,6 +7,7 @@ import gzip
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import vcomp
@@ -114,7 +115,7 @@ def test_runs_of_one_name(folder):
 def test_options_are_checked(folder):
     with pytest.raises(DataError, match="name_by must be 'runid' or 'file', not 'tag'"):
         read_trec_eval(folder, name_by="tag")
-    for fill in (np.nan, True, np.inf):
+    for fill in (np.nan, True, np.inf, "0", [0]):
         with pytest.raises(DataError, match="fill must be a score"):
             read_trec_eval(folder, fill=fill)
     with pytest.raises(DataError, match=r"at least two topics .rows. and two systems"):
@@ -192,6 +193,91 @@ def test_what_is_wrong_with_runs_is_said(track):
         qrels.write_text(text)
         with pytest.raises(DataError, match=message):
             score_runs(runs, qrels)
+
+
+NESTED = {
+    name: {
+        topic: {f[2]: float(f[4]) for f in map(str.split, text.splitlines()) if f[0] == topic}
+        for topic in ("401", "402", "403")
+    }
+    for name, text in RUNS.items()
+}
+JUDGED = {"401": {"d1": 1, "d2": 0, "d3": 1}, "402": {"d2": 2}, "403": {"d9": 1}}
+
+
+def test_runs_and_judgements_of_other_kinds():
+    """Nested dicts, also with topics that are numbers, and frames of polars."""
+    np.testing.assert_allclose(score_runs(NESTED, JUDGED).scores, AP, rtol=1e-12)
+    numbered = {name: {int(t): d for t, d in run.items()} for name, run in NESTED.items()}
+    by_number = score_runs(numbered, {int(t): d for t, d in JUDGED.items()})
+    np.testing.assert_allclose(by_number.scores, AP, rtol=1e-12)
+    assert by_number.topics == ("401", "402", "403")
+    frames = {
+        name: pl.DataFrame(
+            [(t, d, x) for t, documents in run.items() for d, x in documents.items()],
+            schema=["query_id", "doc_id", "score"],
+            orient="row",
+        )
+        for name, run in NESTED.items()
+    }
+    np.testing.assert_allclose(score_runs(frames, JUDGED).scores, AP, rtol=1e-12)
+
+
+FRAME = pd.DataFrame({"query_id": ["401"], "doc_id": ["d1"], "score": [1.0]})
+
+
+@pytest.mark.parametrize(
+    ("runs", "qrels", "measure", "message"),
+    [
+        (FRAME, JUDGED, "AP", "runs are files, or a dict with a run for the name of each system"),
+        (None, JUDGED, "AP", "a path is text, not None"),
+        ({"one": None}, JUDGED, "AP", "run 'one' must be a file, nested dicts .* not None"),
+        ({"one": [3]}, JUDGED, "AP", "run 'one' must be a file, nested dicts .* not 3"),
+        ({"one": {"401": 3}}, JUDGED, "AP", "run 'one': topic '401' has a int, no dict"),
+        ({"one": {"401": {"d1": "x"}}}, JUDGED, "AP", "'d1' on topic '401' is 'x', no number"),
+        ({"one": {"401": {"d1": np.nan}}}, JUDGED, "AP", "'d1' on topic '401' is nan, no number"),
+        ({"one": pd.concat([FRAME, FRAME])}, JUDGED, "AP", "'one': document 'd1' is twice on top"),
+        (
+            {"one": FRAME.rename(columns={"score": "scores"})},
+            JUDGED,
+            "AP",
+            "did you mean 'scores'",
+        ),
+        (
+            {"one": {"1": {"d1": 1}}},
+            JUDGED,
+            "AP",
+            "no topic of run 'one' is judged: it has '1', a",
+        ),
+        (NESTED, None, "AP", "judgements must be a file, nested dicts"),
+        (NESTED, {}, "AP", "there are no judgements"),
+        (NESTED, FRAME, "AP", "judgements: the frame has no column 'relevance'"),
+        (NESTED, {"401": {"d1": 0.5}}, "AP", "of document 'd1' on topic '401' is 0.5, no whole"),
+        (NESTED, {"401": {"d1": "a"}}, "AP", "is 'a', no whole number"),
+        (NESTED, JUDGED, None, "a measure is its name, such as 'nDCG@10', .*, not None"),
+        (NESTED, JUDGED, "SDCG@5", "ir_measures cannot compute SDCG@5: invalid param max_rel"),
+        (NESTED, JUDGED, "alpha_nDCG@10", "ir_measures cannot compute alpha_nDCG@10: Unsupported"),
+    ],
+)
+def test_other_runs_are_checked(runs, qrels, measure, message):
+    with pytest.raises(DataError, match=message):
+        score_runs(runs, qrels, measure)
+
+
+def test_a_document_twice_in_a_file(track):
+    runs, qrels = track
+    (runs / "input.one").write_text("401 Q0 d1 1 2.0 one\n401 Q0 d1 2 1.0 one\n")
+    with pytest.raises(DataError, match=r"line 2: .*; document 'd1' is twice on topic '401'"):
+        score_runs(runs, qrels)
+
+
+def test_the_mark_of_utf_8_is_no_part_of_the_first_field(folder):
+    plain = read_trec_eval(folder)
+    for file in folder.iterdir():
+        file.write_bytes("\ufeff".encode() + file.read_bytes().replace(b"\n", b"\r\n"))
+    same = read_trec_eval(folder)
+    np.testing.assert_array_equal(same.scores, plain.scores)
+    assert (same.topics, same.systems) == (plain.topics, plain.systems)
 
 
 def test_without_ir_measures(track, monkeypatch):

@@ -36,7 +36,9 @@ def find_files(paths: PathsLike) -> Files:
     if isinstance(paths, Mapping):
         found: Files = [(str(name), _one_file(path)) for name, path in paths.items()]
     else:
-        several: Iterable[object] = [paths] if isinstance(paths, str | os.PathLike) else paths
+        several: Iterable[object] = [paths]
+        if isinstance(paths, Iterable) and not isinstance(paths, str | os.PathLike):
+            several = paths
         found = [(None, path) for part in several for path in _expand(part)]
     if not found:
         raise DataError("no files are given")
@@ -58,7 +60,8 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        # -sig: the mark that some editors put first must not become part of the first field.
+        with opened(path, "rt", encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 fields = line.split()
                 if fields:

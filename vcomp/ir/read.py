@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, VcompError, did_you_mean
 from vcomp.io.trec import PathsLike, fields_of, find_files, wrong_line
+from vcomp.ir.runs import named_runs, read_judgements
 from vcomp.ir.scores import ScoreMatrix, check_matrix
 
 if TYPE_CHECKING:
@@ -122,8 +125,10 @@ def score_runs(
     VcompError
         If ir_measures is not installed.
     DataError
-        If a file is missing, a line cannot be read (the message has its number), ir_measures does
-        not know `measure`, two runs have one name, or there are fewer than two topics or two runs.
+        If a file is missing, a line cannot be read (the message has its number), a run has a score
+        that is no number, a document twice on a topic, or no topic that is judged, ir_measures
+        does not know `measure` or cannot compute it, two runs have one name, or there are fewer
+        than two topics or two runs.
 
     Examples
     --------
@@ -139,16 +144,24 @@ def score_runs(
     if name_by not in ("runid", "file"):
         raise DataError(f"name_by must be 'runid' or 'file', not {name_by!r}")
     parsed = _parse(ir_measures, measure)
-    judged = _read_qrels(ir_measures, qrels) if _is_path(qrels) else qrels
-    evaluator = ir_measures.evaluator([parsed], judged)
+    judged = read_judgements(ir_measures, qrels)
+    topics = {judgement.query_id: None for judgement in judged}
+    with _explained(measure):
+        evaluator = ir_measures.evaluator([parsed], judged)
     scores: dict[str, dict[str, float]] = {}
-    for name, run in _named_runs(ir_measures, runs, name_by):
+    for name, run in named_runs(ir_measures, runs, name_by):
         if name in scores:
             raise DataError(
                 f"there are several runs called {name!r}; name systems by their files, with "
                 "name_by='file', or by a dict"
             )
-        scores[name] = {m.query_id: float(m.value) for m in evaluator.iter_calc(run)}
+        if run and not any(document.query_id in topics for document in run):
+            raise DataError(
+                f"no topic of run {name!r} is judged: it has {run[0].query_id!r}, and the "
+                f"judgements have {next(iter(topics))!r}"
+            )
+        with _explained(measure):
+            scores[name] = {m.query_id: float(m.value) for m in evaluator.iter_calc(run)}
     return _matrix(scores, None)
 
 
@@ -197,7 +210,8 @@ def _stem(path: Path) -> str:
 
 
 def _matrix(scores: Mapping[str, Mapping[str, float]], fill: float | None) -> ScoreMatrix:
-    if fill is not None and (isinstance(fill, bool) or not math.isfinite(fill)):
+    is_score = isinstance(fill, Real) and not isinstance(fill, bool) and math.isfinite(fill)
+    if fill is not None and not is_score:
         raise DataError(f"fill must be a score, not {fill!r}")
     topics = {topic: None for of_topic in scores.values() for topic in of_topic}
     gap = np.nan if fill is None else fill
@@ -219,60 +233,23 @@ def _ir_measures() -> Any:
     return ir_measures
 
 
+@contextmanager
+def _explained(measure: object) -> Iterator[None]:
+    """Say that ir_measures, or a program behind it, could not compute a measure, and why."""
+    try:
+        yield
+    except Exception as error:
+        raise DataError(f"ir_measures cannot compute {measure}: {error}") from error
+
+
 def _parse(ir_measures: Any, measure: Any) -> Any:
-    if not isinstance(measure, str):
+    if isinstance(measure, ir_measures.Measure):
         return measure
+    if not isinstance(measure, str):
+        raise DataError(
+            f"a measure is its name, such as 'nDCG@10', or one of ir_measures, not {measure!r}"
+        )
     try:
         return ir_measures.parse_measure(measure)
     except (NameError, ValueError) as error:
         raise DataError(f"ir_measures does not know the measure {measure!r}: {error}") from error
-
-
-def _is_path(source: object) -> bool:
-    return isinstance(source, str) or hasattr(source, "__fspath__")
-
-
-def _named_runs(ir_measures: Any, runs: Any, name_by: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(runs, Mapping):
-        for name, run in runs.items():
-            yield str(name), _read_run(ir_measures, _only(run))[1] if _is_path(run) else run
-        return
-    for _, path in find_files(runs):
-        runid, run = _read_run(ir_measures, path)
-        yield (path.name if name_by == "file" else runid), run
-
-
-def _only(run: str) -> Path:
-    (_, path), *more = find_files(run)
-    if more:
-        raise DataError(f"{run!r} is {len(more) + 1} files; a run is one")
-    return path
-
-
-def _read_run(ir_measures: Any, path: Path) -> tuple[str, list[Any]]:
-    run, runid = [], _stem(path)
-    for number, fields in fields_of(path):
-        if len(fields) != 6:
-            wrong_line(path, number, fields, "a run has topic, Q0, document, rank, score, runid")
-        topic, _, document, _, _, runid = fields
-        score = _number(path, number, fields[:5])
-        run.append(ir_measures.ScoredDoc(topic, document, score))
-    if not run:
-        raise DataError(f"the run {str(path)!r} is empty")
-    return runid, run
-
-
-def _read_qrels(ir_measures: Any, source: Any) -> list[Any]:
-    path, judged = _only(source), []
-    for number, fields in fields_of(path):
-        if len(fields) != 4:
-            wanted = "judgements have topic, iteration, document and relevance"
-            wrong_line(path, number, fields, wanted)
-        topic, iteration, document, relevance = fields
-        try:
-            judged.append(ir_measures.Qrel(topic, document, int(relevance), iteration))
-        except ValueError:
-            wrong_line(path, number, fields, f"the relevance {relevance!r} is no whole number")
-    if not judged:
-        raise DataError(f"the judgements {str(path)!r} are empty")
-    return judged
