@@ -242,6 +242,19 @@ def test_summary_and_errors():
         vcomp.ir.diagnose(X[:, :2], X[:, :2])
 
 
+def test_collections_without_any_variance():
+    X = collection(30, 4, seed=2)
+    flat = np.stack([X[:10], np.full((10, 4), 0.3), X[10:20]])
+    with pytest.warns(VcompWarning) as heard:
+        table = vcomp.ir.diagnose(X, flat).table
+    words = " ".join(str(w.message) for w in heard)
+    assert "var_s, var_t and var_st are undefined for 1 of 3 collections" in words
+    assert "cor is undefined for 1 of 3" in words
+    assert table[["var_s", "var_t", "var_st"]].isna().all(axis=1).tolist() == [False, True, False]
+    with pytest.raises(DataError, match=r"all scores of the original are 0\.3"):
+        vcomp.ir.diagnose(flat[1], X)
+
+
 def test_frames_are_read():
     X = collection(30, 5, seed=2)
     frame = pd.DataFrame(X, columns=list("abcde"))

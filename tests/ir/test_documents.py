@@ -151,7 +151,8 @@ def test_a_topic_with_nothing_at_all_has_no_rows():
         (RETRIEVED, JUDGED[:4], r"documents were not judged \(1 of 2\): 2\."),
         (RETRIEVED.astype({"topic": str}), JUDGED,
          "'topic' holds text in the retrieved documents and numbers in the judgements"),
-        (RETRIEVED.assign(document=[1, 2, 2, 3]), JUDGED, "'document' holds numbers"),
+        (RETRIEVED.assign(document=[1, 2, 2, 3]), JUDGED,
+         r"'document' holds numbers .* such as 1 and 'u'; make both text"),
         (RETRIEVED.replace({"system": {"b": None}}), JUDGED,
          "retrieved: 2 rows have no value in column 'system', the first of them row 2"),
         (RETRIEVED, JUDGED.assign(relevant=["1"] * 6), "it has to hold grades"),
@@ -186,8 +187,16 @@ def test_bad_options(options, message):
 def test_repr_and_topics():
     universe = document_universe(RETRIEVED, JUDGED)
     assert repr(universe) == ("<DocumentUniverse: 2 systems, 2 assessors, 2 topics, 5 documents>")
-    with pytest.raises(DataError, match="there is no topic 3"):
+    with pytest.raises(DataError, match="there is no topic 3 among the 2 of the universe, 1 to 2"):
         universe.topic_number(3)
+    for number in (2, -1):
+        with pytest.raises(DataError, match=f"topics are numbered from 0 to 1, not {number}"):
+            universe.block(number)
+
+
+def test_systems_of_another_type():
+    with pytest.raises(DataError, match=r"systems= holds numbers .* text, such as 1 and 'a'"):
+        document_universe(RETRIEVED, JUDGED, systems=[1, 2])
 
 
 TABLES = st.builds(

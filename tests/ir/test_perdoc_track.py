@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, EstimationError
 from vcomp.ir import novelty_like_track
 from vcomp.ir.perdoc_track import TRACK_EFFECTS
 
@@ -94,6 +94,17 @@ def test_skill_finds_what_is_relevant():
 def test_bad_tracks(options, message):
     with pytest.raises(DataError, match=message):
         novelty_like_track(**options)
+
+
+@pytest.mark.parametrize("rng", ["a", -1, 1.5, True])
+def test_what_is_no_seed(rng):
+    with pytest.raises(EstimationError, match="rng is a seed"):
+        novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=rng)
+
+
+def test_without_a_seed_it_is_seed_0():
+    tracks = [novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=r) for r in (None, 0)]
+    pd.testing.assert_frame_equal(tracks[0].retrieved, tracks[1].retrieved)
 
 
 def test_repr():

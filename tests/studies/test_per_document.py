@@ -180,6 +180,7 @@ def test_what_is_not_normalised_is_told_where_it_matters():
         ({"measures": "FF"}, DataError, "'FF' is no set-based measure"),
         ({"measures": ["utilty"]}, DataError, "did you mean 'utility'"),
         ({"measures": ["F", "F"]}, DataError, "named twice"),
+        ({"measures": 3}, DataError, "measures= is a name or a list of names, not 3"),
         ({"topics": 50}, PlanError, "did you mean 'topic'"),
         ({"topic": 0}, PlanError, "measure 'F'"),
         ({"facet": "query"}, PlanError, "measure 'F'"),

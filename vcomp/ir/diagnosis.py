@@ -41,6 +41,9 @@ INDICATORS = {
 }
 """The indicators, by the names that the paper's code has for them."""
 
+_CONSTANT = 1e-12
+"""Scores that differ by less than this share of the largest differ by rounding alone."""
+
 _POINTS = 1025
 _BATCH = 2**22
 
@@ -129,12 +132,14 @@ def diagnose(
     Raises
     ------
     DataError
-        If scores are missing, or the systems are not as many as in the original.
+        If scores are missing, the systems are not as many as in the original, or all scores of the
+        original are the same.
 
     Notes
     -----
     Effects are those of the scores, not of their logits, as in the paper's code. ``cor`` is not
-    defined with two systems, or where a system has no residuals; a warning says so.
+    defined with two systems, or where a system has no residuals, and shares are not where all
+    scores are the same; a warning says so.
 
     References
     ----------
@@ -155,14 +160,27 @@ def diagnose(
         raise DataError(
             f"simulated collections have {Y.shape[2]} systems, the original has {X.shape[1]}"
         )
+    if np.ptp(X) == 0.0:
+        raise DataError(f"all scores of the original are {X[0, 0]:g}: there is nothing to keep")
     values = Original(X).indicators(Y)
-    undefined = int(np.isnan(values[:, -1]).sum())
-    if undefined:
-        warn(
-            f"cor is undefined for {undefined:,} of {len(values):,} collections: it needs three "
-            "systems whose residuals vary"
-        )
+    _warn_of_undefined(values)
     return Diagnosis(values, Y.shape[1], X.shape[0])
+
+
+def _warn_of_undefined(values: FloatArray) -> None:
+    names = list(INDICATORS)
+    shares = int(np.isnan(values[:, names.index("var_st")]).sum())
+    if shares:
+        warn(
+            f"var_s, var_t and var_st are undefined for {shares:,} of {len(values):,} "
+            "collections, whose scores are all the same"
+        )
+    correlations = int(np.isnan(values[:, names.index("cor")]).sum())
+    if correlations:
+        warn(
+            f"cor is undefined for {correlations:,} of {len(values):,} collections: it needs "
+            "three systems whose residuals vary"
+        )
 
 
 class Original:
@@ -242,7 +260,7 @@ class _Distribution:
 def _shares(Y: FloatArray) -> FloatArray:
     """Return the shares of the components of systems, topics and both, (size, 3).
 
-    They are those of mean squares, negative ones as zero.
+    They are those of mean squares, negative ones as zero; nan where all scores are the same.
     """
     _, n_t, n_s = Y.shape
     mean = Y.mean(axis=(1, 2), keepdims=True)
@@ -253,7 +271,10 @@ def _shares(Y: FloatArray) -> FloatArray:
     ms_e = ((Y - mean - systems - topics) ** 2).sum(axis=(1, 2)) / ((n_s - 1) * (n_t - 1))
     components = np.column_stack([(ms_s - ms_e) / n_t, (ms_t - ms_e) / n_s, ms_e])
     components = np.maximum(components, 0.0)
-    return np.asarray(components / components.sum(axis=1, keepdims=True))
+    total = components.sum(axis=1, keepdims=True)
+    unknown = np.full(components.shape, np.nan)
+    rounding = (_CONSTANT * np.abs(Y).max(axis=(1, 2))[:, None]) ** 2
+    return np.asarray(np.divide(components, total, out=unknown, where=total > rounding))
 
 
 def _second_moments(residuals: FloatArray) -> tuple[FloatArray, FloatArray]:

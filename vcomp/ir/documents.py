@@ -16,6 +16,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, IntArray, LongArray
 from vcomp.exceptions import DataError
+from vcomp.ir.assessors import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +101,14 @@ class DocumentUniverse:
         Parameters
         ----------
         topic : its number, from 0
+
+        Raises
+        ------
+        DataError
+            If there is no such number; see :meth:`topic_number`.
         """
+        if not 0 <= topic < len(self.topics):
+            raise DataError(f"topics are numbered from 0 to {len(self.topics) - 1}, not {topic!r}")
         first, last = int(self.starts[topic]), int(self.starts[topic + 1])
         assessors = self.judged_assessors[
             self.judged_starts[topic] : self.judged_starts[topic + 1]
@@ -176,8 +184,8 @@ class DocumentUniverse:
         found = np.flatnonzero(np.asarray(self.topics == topic))
         if not found.size:
             raise DataError(
-                f"there is no topic {topic!r} among the {len(self.topics):,} of the universe, "
-                f"{self.topics[0]!r} to {self.topics[-1]!r}"
+                f"there is no topic {shown(topic)} among the {len(self.topics):,} of the "
+                f"universe, {shown(self.topics[0])} to {shown(self.topics[-1])}"
             )
         return int(found[0])
 

@@ -13,6 +13,7 @@ from vcomp._typing import BoolArray, IntArray, LongArray
 from vcomp.design.levels import as_levels
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.io import open_source
+from vcomp.ir.assessors import shown
 from vcomp.ir.documents import DocumentUniverse, UniverseOf
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _common(
     if _kind(one) != _kind(two):
         raise DataError(
             f"column {name!r} holds {_kind(one)} in the retrieved documents and {_kind(two)} in "
-            f"the judgements, such as {one[0]!r} and {two[0]!r}; make both text"
+            f"the judgements, such as {shown(one[0])} and {shown(two[0])}; make both text"
         )
     labels = one if one.equals(two) else one.union(two)
     return labels, (_placed(labels, first), _placed(labels, second))
@@ -231,13 +232,13 @@ def _with_more(
         if len(given) and _kind(given) != _kind(labels):
             raise DataError(
                 f"systems= holds {_kind(given)} and column {name!r} {_kind(labels)}, such as "
-                f"{given[0]!r} and {labels[0]!r}"
+                f"{shown(given[0])} and {shown(labels[0])}"
             )
         unknown = labels.difference(given)
         if len(unknown):
             raise DataError(
-                f"systems= are all systems, and {unknown[0]!r}, which retrieved documents, is not "
-                f"among them{did_you_mean(unknown[0], map(str, given))}"
+                f"systems= are all systems, and {shown(unknown[0])}, which retrieved documents, "
+                f"is not among them{did_you_mean(unknown[0], map(str, given))}"
             )
         labels = labels.union(given)
     return labels, _placed(labels, column)

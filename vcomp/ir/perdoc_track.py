@@ -11,6 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, did_you_mean
+from vcomp.resampling.streams import seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ def novelty_like_track(
     n_systems, n_topics, n_assessors : how many; every assessor judges every topic
     n_documents : of a topic on average; they are between a half and one and a half times as many
     effects : other values for some of :data:`TRACK_EFFECTS`
-    rng : seed or generator. The same seed makes the same track
+    rng : seed or generator, seed 0 if not given. The same seed makes the same track
 
     Returns
     -------
@@ -92,6 +93,8 @@ def novelty_like_track(
     DataError
         If a number is not a whole one or less than 1 (2 documents), or an effect is unknown,
         negative (but for the two means) or not finite.
+    EstimationError
+        If `rng` is no seed or generator.
 
     Examples
     --------
@@ -107,7 +110,9 @@ def novelty_like_track(
         if isinstance(n, bool) or not isinstance(n, Integral) or n < least:
             raise DataError(f"{name} is a whole number from {least} on, not {n!r}")
     sd = _effects(effects)
-    generator = np.random.default_rng(rng)
+    generator = (
+        rng if isinstance(rng, np.random.Generator) else np.random.default_rng(seed_from(rng))
+    )
     counts = generator.integers(-(-n_documents // 2), 3 * n_documents // 2 + 1, n_topics)
     assessor = generator.normal(scale=sd["a"], size=(n_assessors, 1))
     bias = generator.normal(scale=sd["p"], size=(n_systems, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -208,6 +208,8 @@ def _fit(
 
 
 def _measure_names(measures: str | Sequence[str]) -> list[str]:
+    if not isinstance(measures, Iterable):
+        raise DataError(f"measures= is a name or a list of names, not {measures!r}")
     names = [measures] if isinstance(measures, str) else list(measures)
     for name in names:
         if name not in SET_MEASURES:
