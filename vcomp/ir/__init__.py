@@ -10,6 +10,8 @@ from vcomp.ir.tau import expected_tau, expected_tau_ap
 
 if TYPE_CHECKING:
     from vcomp.ir import measures
+    from vcomp.ir.accuracies import accuracy
+    from vcomp.ir.accuracy_result import Accuracy
     from vcomp.ir.assessors import AssessorLayout, AssessorLayouts
     from vcomp.ir.assessors_layouts import assessor_layouts
     from vcomp.ir.curve import AccuracyCurve
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 # Names are imported when they are first used: reading and coding of columns need kernels.
 _HOME = {
+    "Accuracy": "accuracy_result",
     "AccuracyCurve": "curve",
     "AssessorLayout": "assessors",
     "AssessorLayouts": "assessors",
@@ -40,6 +43,7 @@ _HOME = {
     "ReliabilityMap": "mapping",
     "SplitHalfStudy": "split_half_result",
     "Track": "perdoc_track",
+    "accuracy": "accuracies",
     "assessor_layouts": "assessors_layouts",
     "diagnose": "diagnosis",
     "document_universe": "documents_read",
@@ -59,6 +63,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Accuracy",
     "AccuracyCurve",
     "AssessorLayout",
     "AssessorLayouts",
@@ -69,6 +74,7 @@ __all__ = [
     "ScoreMatrix",
     "SplitHalfStudy",
     "Track",
+    "accuracy",
     "as_score_matrix",
     "assessor_layouts",
     "diagnose",

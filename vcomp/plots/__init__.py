@@ -5,6 +5,7 @@ matplotlib on the axes that it is given (or on a new figure), and returns the ax
 estimated here.
 """
 
+from vcomp.plots.accuracy import accuracies
 from vcomp.plots.canvas import pyplot
 from vcomp.plots.caterpillar import effects
 from vcomp.plots.coefficients import dstudy
@@ -20,6 +21,7 @@ from vcomp.plots.subsampling import subsets
 from vcomp.plots.zeta import profile
 
 __all__ = [
+    "accuracies",
     "accuracy_curves",
     "components",
     "cut_scores",

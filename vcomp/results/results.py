@@ -1,7 +1,8 @@
 """The result of a fit: a façade that names, labels and delegates.
 
 Its parts are :mod:`~vcomp.results.fitted` (estimates), :mod:`~vcomp.results.inference` (intervals
-and tests), :mod:`~vcomp.results.decisions` (D-studies, rank accuracy) and
+and tests), :mod:`~vcomp.results.decisions` (D-studies, rank accuracy),
+:mod:`~vcomp.results.accuracies` (more measures of accuracy) and
 :mod:`~vcomp.results.predictions` (what needs the rows).
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vcomp.results import tables
-from vcomp.results.decisions import Decisions
+from vcomp.results.accuracies import Accuracies
 from vcomp.results.hypotheses import Hypotheses
 from vcomp.results.inference import IntervalMethod
 from vcomp.results.levels import ByLevels
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["VarianceComponentsResults"]
 
 
-class VarianceComponentsResults(Presets, Decisions, Hypotheses, ByLevels, Predictions):
+class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predictions):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,

@@ -50,6 +50,15 @@ class CellMeans:
             return PairedDifferences.from_scores(self.means.T, self.levels[0])
         return PairedDifferences.from_scores(self.means, self.levels[1])
 
+    def matrix(self, system: str) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
+        """Return the means, the levels of `system` across, and the names of rows and columns."""
+        rows, columns = self.levels
+        return (
+            (self.means.T, columns, rows)
+            if system == self.facets[0]
+            else (self.means, rows, columns)
+        )
+
     def to_json(self) -> Json:
         """Return plain lists and dicts; a count that is the same everywhere is stored once."""
         equal = np.ptp(self.counts) == 0

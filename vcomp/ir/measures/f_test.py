@@ -18,6 +18,9 @@ from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 __all__ = ["FTest"]
 
+_CERTAIN = 1e10
+"""With a larger noncentrality the power is one, and scipy has no number for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class FTest(TopicMeasure):
@@ -84,7 +87,7 @@ class FTest(TopicMeasure):
         is_number = isinstance(self.delta, Real) and not isinstance(self.delta, bool)
         if not is_number or not 0 < self.delta < np.inf:
             raise PlanError(f"delta must be a positive difference of scores, not {self.delta!r}")
-        if self.dispersion not in _EFFECT_SIZES:
+        if self.dispersion not in tuple(_EFFECT_SIZES):
             kinds = ", ".join(map(repr, _EFFECT_SIZES))
             raise PlanError(f"dispersion must be one of {kinds}, not {self.dispersion!r}")
         if self.df not in ("one-way", "two-way"):
@@ -116,11 +119,21 @@ class FTest(TopicMeasure):
         if (n <= 1).any():
             raise PlanError(f"the F test needs more than one topic, not {n[n <= 1][0]:g}")
         matrix = as_score_matrix(scores)
-        residual = TwoWay.from_scores(matrix).residual
+        return self.power(TwoWay.from_scores(matrix).residual, matrix.n_systems, n)
+
+    def power(self, residual: float, n_systems: int, n_topics: FloatArray) -> FloatArray:
+        """Return the power of the test, unchecked.
+
+        Parameters
+        ----------
+        residual : variance σ²(st) of the scores of a system about its own and the topics' means
+        n_systems : number of systems
+        n_topics : (m,) numbers of topics, each of them more than one
+        """
         if residual == 0:
-            return np.ones(n.size)
-        f = _EFFECT_SIZES[self.dispersion](self.delta / sqrt(residual), matrix.n_systems)
-        return _power(f, n, matrix.n_systems, self.alpha, one_way=self.df == "one-way")
+            return np.ones(n_topics.size)
+        f = _EFFECT_SIZES[self.dispersion](self.delta / sqrt(residual), n_systems)
+        return _power(f, n_topics, n_systems, self.alpha, one_way=self.df == "one-way")
 
 
 def _minimum(d: float, k: int) -> float:
@@ -143,5 +156,6 @@ def _power(f: float, n: FloatArray, k: int, alpha: float, *, one_way: bool) -> F
     from scipy.stats import ncf
 
     u, v = k - 1, (k if one_way else k - 1) * (n - 1)
-    power: FloatArray = ncf.sf(central.isf(alpha, u, v), u, v, k * n * f**2)
+    noncentrality = np.minimum(k * n * f**2, _CERTAIN)
+    power: FloatArray = ncf.sf(central.isf(alpha, u, v), u, v, noncentrality)
     return power

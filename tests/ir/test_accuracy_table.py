@@ -1,0 +1,320 @@
+"""A table of measures, each by its best estimator: published values, formulas, bad input."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import vcomp
+from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
+from vcomp.ir import accuracy, as_score_matrix, split_half
+from vcomp.ir.components import two_way_components
+from vcomp.ir.measures import available, get
+
+RNG = np.random.default_rng(7)
+SCORES = np.clip(
+    0.4 + RNG.normal(0, 0.12, (1, 9)) + RNG.normal(0, 0.1, (24, 1)) + RNG.normal(0, 0.08, (24, 9)),
+    0.0,
+    1.0,
+)
+
+
+def holed(rows=((3, 2), (10, 5), (11, 5))):
+    X = SCORES.copy()
+    for topic, system in rows:
+        X[topic, system] = np.nan
+    return X
+
+
+def row(table, measure, n):
+    (found,) = table[(table["measure"] == measure) & (table["n"] == n)].itertuples()
+    return found
+
+
+def mean_squares(X):
+    n, k = X.shape
+    systems, topics = X.mean(axis=0), X.mean(axis=1)
+    rest = X - systems - topics[:, None] + X.mean()
+    return (
+        n * systems.var(ddof=1),
+        k * topics.var(ddof=1),
+        (rest**2).sum() / ((n - 1) * (k - 1)),
+    )
+
+
+def test_columns_and_order():
+    table = accuracy(SCORES, ["Phi", "tau"], [50, 10]).table
+    assert list(table.columns) == ["measure", "n", "estimate", "low", "high", "estimator"]
+    assert table["measure"].tolist() == ["Phi", "Phi", "tau", "tau"]
+    assert table["n"].tolist() == [50, 10, 50, 10]
+    assert table["n"].dtype == np.int64
+    assert table["estimator"].tolist() == ["D-study", "D-study", "Eτ", "Eτ"]
+
+
+def test_by_default_a_handful_at_the_size_of_the_collection():
+    table = accuracy(SCORES).table
+    assert table["measure"].tolist() == ["tau", "tau_ap", "Erho2", "Phi", "rmse"]
+    assert set(table["n"]) == {24}
+
+
+def test_trec_3_as_published(shared_data):
+    # Urbano, Marrero and Martín (2013), Table 1: three decimals.
+    scores = pd.read_csv(shared_data("adhoc3.csv"))
+    kept = as_score_matrix(scores).drop_worst(0.25)
+    published = vcomp.datasets.load("trec_collections")
+    wanted = published[published["track"] == "Ad Hoc 3"]
+    table = accuracy(kept, ["Erho2", "Phi"]).table.set_index("measure")
+    for name in ("Erho2", "Phi"):
+        ends = table.loc[name, ["estimate", "low", "high"]].to_numpy(dtype=float)
+        printed = wanted[[name, f"{name}_low", f"{name}_high"]].to_numpy(dtype=float)[0]
+        np.testing.assert_allclose(ends, printed, atol=6e-4)
+
+
+@pytest.mark.parametrize("matrix", [SCORES, holed()], ids=["complete", "holes"])
+def test_rank_correlations_are_those_of_their_estimators(matrix):
+    table = accuracy(matrix, ["tau", "tau_ap"], [5, 24, 80], alpha=0.2).table
+    for name, estimate in (("tau", vcomp.ir.expected_tau), ("tau_ap", vcomp.ir.expected_tau_ap)):
+        expected = estimate(matrix, [5, 24, 80], alpha=0.2)
+        mine = table[table["measure"] == name]
+        for column in ("n", "estimate", "low", "high"):
+            np.testing.assert_array_equal(mine[column], expected[column])
+
+
+def test_dstudy_measures_by_hand():
+    ms_s, ms_t, ms_e = mean_squares(SCORES)
+    n, k = SCORES.shape
+    s, t = (ms_s - ms_e) / n, (ms_t - ms_e) / k
+    table = accuracy(SCORES, ["Erho2", "Phi", "rmse"], [6, 60]).table
+    for size in (6, 60):
+        assert row(table, "Erho2", size).estimate == pytest.approx(s / (s + ms_e / size))
+        assert row(table, "Phi", size).estimate == pytest.approx(s / (s + (t + ms_e) / size))
+        rmse = row(table, "rmse", size)
+        assert rmse.estimate == pytest.approx(np.sqrt((t + ms_e) / size), rel=1e-12)
+        assert rmse.low < rmse.estimate < rmse.high
+    # Feldt's interval is exact.
+    df = (k - 1, (k - 1) * (n - 1))
+    for end, tail in (("low", 0.975), ("high", 0.025)):
+        zeta = (ms_s / ms_e / stats.f.ppf(tail, *df) - 1) / n
+        expected = 60 * zeta / (1 + 60 * zeta)
+        assert getattr(row(table, "Erho2", 60), end) == pytest.approx(expected, rel=1e-9)
+
+
+def test_power_of_the_f_test_by_hand():
+    n, k = SCORES.shape
+    ms_e = mean_squares(SCORES)[2]
+    df = (k - 1) * (n - 1)
+
+    def power(variance, size):
+        u, v = k - 1, k * (size - 1)
+        noncentrality = size * 0.1**2 / (2 * variance)  # k n f₁², f₁² = δ²/(2 k σ²)
+        return stats.ncf.sf(stats.f.isf(0.05, u, v), u, v, noncentrality)
+
+    table = accuracy(SCORES, get("F", delta=0.1), [10, 30]).table
+    for size in (10, 30):
+        found = row(table, "F", size)
+        assert found.estimate == pytest.approx(power(ms_e, size), rel=1e-9)
+        for end, tail in (("low", 0.025), ("high", 0.975)):
+            variance = df * ms_e / stats.chi2.ppf(tail, df)
+            assert getattr(found, end) == pytest.approx(power(variance, size), rel=1e-6)
+    assert set(table["estimator"]) == {"power, D-study"}
+
+
+def test_what_has_no_formula_is_extrapolated():
+    names = ["sens_abs", "swap_rate", "power_ratio"]
+    made = accuracy(SCORES, names, [12, 50], trials=20, rng=3)
+    study = split_half(SCORES, names, [12, 50], trials=20, models="logit", rng=3)
+    expected = study.table
+    for column, theirs in (("estimate", "estimate"), ("low", "obs_low"), ("high", "obs_high")):
+        np.testing.assert_array_equal(made.table[column], expected[theirs])
+    assert made.split_half.trials == 20
+    assert set(made.table["estimator"]) == {"split-half, logit"}
+    one = get("power_ratio").estimate(SCORES, [12, 50], trials=20, rng=3)
+    mine = made.table.query("measure == 'power_ratio'")["estimate"]
+    np.testing.assert_allclose(mine, one, rtol=1e-12)
+
+
+def test_all_measures_may_be_extrapolated():
+    made = accuracy(
+        SCORES, ["tau", "Phi"], 30, estimator="split_half", model="exp1", trials=15, rng=2
+    )
+    study = split_half(SCORES, ["tau", "Phi"], 30, trials=15, models="exp1", rng=2)
+    np.testing.assert_array_equal(made.table["estimate"], study.table["estimate"])
+    assert made.dstudy is None
+    assert set(made.table["estimator"]) == {"split-half, exp1"}
+
+
+def test_all_there_are_at_once():
+    few = SCORES[:12]
+    with pytest.warns(VcompWarning) as said:
+        made = accuracy(few, available(), [10, 40], trials=5)
+    assert list(made.measures) == available()
+    lost = {
+        name
+        for name in made.measures
+        if made.table.set_index("measure").loc[name, "estimate"].isna().any()
+    }
+    assert lost == {str(w.message).split()[0] for w in said if "extrapolated" in str(w.message)}
+    assert "d_rank" in lost
+    assert "d_rank has no value for any of the halves: the covariance of the systems is" in str(
+        made
+    )
+
+
+def test_measures_of_one_name_have_their_options_in_it():
+    made = accuracy(SCORES, [get("F", delta=0.05), get("F", delta=0.2)], 20)
+    small, large = made.table["measure"]
+    assert "delta=0.05" in small
+    assert "delta=0.2" in large
+    assert made.table["estimate"].is_monotonic_increasing
+    assert "delta=0.2" in str(made)
+
+
+def test_other_sizes_and_levels():
+    made = accuracy(SCORES, None, [10, 24])
+    again = accuracy(SCORES, None, [17, 33], alpha=0.3)
+    pd.testing.assert_frame_equal(made.predict([17, 33], alpha=0.3), again.table)
+    pd.testing.assert_frame_equal(made.predict([10, 24]), made.table)
+    with pytest.raises(PlanError, match="must be positive, not 0"):
+        made.predict(0)
+    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+        made.predict(5, alpha=2)
+
+
+def test_holes_are_filled_by_no_one_and_components_are_reml():
+    matrix = as_score_matrix(holed())
+    res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())
+    np.testing.assert_allclose(two_way_components(matrix).values, res.vcomp, rtol=1e-8)
+    made = accuracy(matrix, ["Erho2", "Phi", "rmse"], [10, 40]).table
+    theirs = res.accuracy(["Erho2", "Phi", "rmse"], topic=[10, 40]).table
+    pd.testing.assert_frame_equal(made, theirs, rtol=1e-7)
+
+
+def test_negative_components_are_zero_unless_kept():
+    X = np.array([[0.1, 0.9], [0.9, 0.1], [0.2, 0.8], [0.8, 0.25]])
+    made = accuracy(X, ["Erho2"], 10)
+    assert made.table["estimate"].item() == 0.0
+    assert "is taken as 0" in str(made)
+    kept = accuracy(X, ["rmse"], 10, negative="keep")
+    zero = accuracy(X, ["rmse"], 10)
+    assert kept.table["estimate"].item() < zero.table["estimate"].item()
+
+
+def test_drop_worst():
+    kept = as_score_matrix(SCORES).drop_worst(0.25)
+    pd.testing.assert_frame_equal(accuracy(SCORES, drop_worst=0.25).table, accuracy(kept).table)
+
+
+def test_threads_and_seeds():
+    one = accuracy(SCORES, "swap_rate", 40, trials=60, rng=5)
+    two = accuracy(SCORES, "swap_rate", 40, trials=60, rng=5, workers=2)
+    other = accuracy(SCORES, "swap_rate", 40, trials=60, rng=6)
+    pd.testing.assert_frame_equal(one.table, two.table)
+    assert not one.table.equals(other.table)
+
+
+def test_pages():
+    made = accuracy(SCORES, ["tau", "rmse", "p_value"], [25, 50], trials=10)
+    text = str(made.summary())
+    assert "How near to the truth is a test of n topic? From 9 system × 24 topic" in text
+    for symbol in ("τ", "ε", "average p-value"):
+        assert f"\n{symbol}" in text
+    assert "accuracy of halves of 2 to 12 topic against other halves" in text
+    assert "Beyond, curves are extrapolated" in text
+    assert repr(made) == "<Accuracy: tau, rmse, p_value of 9 system on 25 to 50 topic>"
+    assert "<table" in made._repr_html_()
+    assert repr(accuracy(SCORES, "tau", 25)).endswith("on 25 topic>")
+
+
+def test_it_travels():
+    made = accuracy(SCORES, ["tau", "rmse", "p_value"], [25, 50], trials=10)
+    again = pickle.loads(pickle.dumps(made))
+    pd.testing.assert_frame_equal(again.table, made.table)
+    pd.testing.assert_frame_equal(again.predict(33), made.predict(33))
+
+
+def test_curves_of_trec_come_from_the_same_dstudy():
+    made = accuracy(SCORES, ["tau", "Phi"], [25, 50])
+    mapped = vcomp.ir.map_dstudy(made.dstudy, "rmse")
+    assert mapped["topic"].tolist() == [25, 50]
+
+
+# Bad input --------------------------------------------------------------------------------------
+
+
+def test_a_collection_of_one_mean():
+    # Systems whose means are all the same: nothing is to be ranked.
+    X = np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.1], [0.3, 0.1, 0.2]])
+    made = accuracy(X, ["tau", "Erho2"], [3, 30]).table
+    np.testing.assert_allclose(made["estimate"], 0.0, atol=1e-12)
+
+
+def test_systems_that_are_the_same():
+    X = np.repeat(np.array([[0.1], [0.4], [0.3]]), 3, axis=1)
+    made = accuracy(X, ["tau", "Erho2", "rmse"], 9)
+    tau, erho2, rmse = made.table["estimate"]
+    assert tau == 0.0
+    assert np.isnan(erho2)
+    assert rmse > 0.0
+    assert "Eρ² is not defined" in str(made)
+
+
+def test_systems_apart_by_a_constant_have_no_error():
+    X = np.array([[0.1], [0.4], [0.3]]) + np.array([0.0, 0.1, 0.2])
+    made = accuracy(X, ["tau", "Erho2", get("F", delta=0.1)], 9).table
+    np.testing.assert_allclose(made["estimate"], 1.0)
+
+
+MISTAKES = {
+    "at least two topics (rows) and two systems (columns); there are 1 × 9": lambda: accuracy(
+        SCORES[:1]
+    ),
+    "there are 24 × 1": lambda: accuracy(SCORES[:, :1]),
+    "all scores are equal, so that there is no variance": lambda: accuracy(np.ones((5, 4))),
+    "sens_abs has no estimator of its own, and is extrapolated from halves of the topics, which "
+    "need all scores. Of scores: 3 of 216 are missing, that of system '2' on topic '3'": lambda: (
+        accuracy(holed(), ["tau", "sens_abs"])
+    ),
+    "τ is extrapolated from halves of the topics, which need all": lambda: accuracy(
+        holed(), "tau", estimator="split_half"
+    ),
+    "systems '0' and '1' have fewer than two topics in common": lambda: accuracy(
+        [[1.0, np.nan, 2.0], [2.0, np.nan, 1.0], [np.nan, 1.0, 3.0], [np.nan, 2.0, 2.0]], "tau"
+    ),
+    "scores that are there: ": lambda: accuracy([[1, np.nan], [np.nan, 2]], "Phi"),
+    "no measure 'taus' (did you mean 'tau'?); there are tau, tau_ap": lambda: accuracy(
+        SCORES, "taus"
+    ),
+    "no measure is given": lambda: accuracy(SCORES, []),
+    "estimator is 'best', 'split_half', not 'halves'": lambda: accuracy(
+        SCORES, estimator="halves"
+    ),
+    "model is 'exp1', 'exp2', 'logit', not 'logits' (did you mean 'logit'?)": lambda: accuracy(
+        SCORES, "sens_abs", model="logits"
+    ),
+    "trials= is of measures that are extrapolated from halves": lambda: accuracy(
+        SCORES, "tau", trials=50
+    ),
+    "model= is of measures that are extrapolated": lambda: accuracy(SCORES, "tau", model="exp1"),
+    "trials is a whole number from 1 on, not 0": lambda: accuracy(SCORES, "sens_abs", trials=0),
+    "alpha lies between 0 and 1": lambda: accuracy(SCORES, "tau", alpha=1.5),
+    "the number of topics must be positive, not -1": lambda: accuracy(SCORES, "tau", -1),
+    "the number of topics must be positive, not True": lambda: accuracy(SCORES, "tau", True),
+    "the F test needs more than one topic, not 1": lambda: accuracy(SCORES, "F", [1, 5]),
+    "at least 0 and less than 1, not 1": lambda: accuracy(SCORES, drop_worst=1),
+    "is not known": lambda: accuracy(SCORES, "Phi", method="nonsense"),
+    "negative": lambda: accuracy(SCORES, "Phi", negative="drop"),
+    "scores must be": lambda: accuracy([["a", "b"], ["c", "d"]]),
+    "infinite": lambda: accuracy([[1.0, 2.0], [np.inf, 1.0]]),
+    "need 4 topics; there are 3": lambda: accuracy(SCORES[:3], "sens_abs"),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes_say_what_and_where(message):
+    with pytest.raises((DataError, PlanError, EstimationError)) as caught:
+        MISTAKES[message]()
+    assert message in str(caught.value)

@@ -1,0 +1,324 @@
+"""The accuracy of tests of any size, every measure by its best estimator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.dstudy import DStudy
+from vcomp.dstudy.conduct import dstudy
+from vcomp.exceptions import DataError, PlanError, check_alpha
+from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, Estimator, estimator_of
+from vcomp.ir.accuracy_result import Accuracy
+from vcomp.ir.components import SYSTEM, TOPIC, two_way_components
+from vcomp.ir.curve import MODELS, Model, choice
+from vcomp.ir.measures import FTest, Measure, get
+from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.splitting import split_half
+
+__all__ = [
+    "DEFAULT",
+    "PLANNED",
+    "EstimatorChoice",
+    "Measures",
+    "Splits",
+    "accuracy",
+    "accuracy_of",
+    "needs_dstudy",
+    "read_measures",
+]
+
+EstimatorChoice: TypeAlias = Literal["best", "split_half"]
+Measures: TypeAlias = str | Measure | Iterable[str | Measure]
+
+DEFAULT = ("tau", "tau_ap", "Erho2", "Phi", "rmse")
+"""Measures that have an estimator of their own, and so are quick; F depends on a difference."""
+
+_ESTIMATORS: tuple[EstimatorChoice, ...] = ("best", "split_half")
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """How accuracies are extrapolated from halves; see :func:`vcomp.ir.split_half`.
+
+    Attributes
+    ----------
+    model, trials : as published if None
+    rng, workers, progress : of the draws
+    """
+
+    model: Model | None = None
+    trials: int | None = None
+    rng: int | np.random.Generator | None = None
+    workers: int = 1
+    progress: bool | None = None
+
+
+def accuracy(
+    scores: ScoresLike,
+    measures: Measures | None = None,
+    n_topics: float | Iterable[float] | None = None,
+    *,
+    estimator: EstimatorChoice = "best",
+    drop_worst: float = 0.0,
+    alpha: float = 0.05,
+    negative: str = "zero",
+    method: str = "auto",
+    model: Model | None = None,
+    trials: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    workers: int = 1,
+    progress: bool | None = None,
+) -> Accuracy:
+    """Estimate how accurate tests of any size are, by any measures, each in the best way there is.
+
+    Parameters
+    ----------
+    scores : topic × system matrix, **a row a topic and a column a system**; nan is a missing cell
+    measures : names of :func:`vcomp.ir.measures.available`, or measures with options such as
+        ``vcomp.ir.measures.get("F", delta=0.1)``; τ, τ_AP, Eρ², Φ and ε if None
+    n_topics : sizes of the tests; that of the collection if None
+    estimator : ``"best"``, see the notes, or ``"split_half"`` for all measures
+    drop_worst : share of the systems to leave out, the worst by mean score; see
+        :meth:`ScoreMatrix.drop_worst`
+    alpha : intervals have confidence 1 − alpha
+    negative : how D-studies take negative components, ``"zero"`` or ``"keep"``
+    method : of the intervals of D-studies, see :func:`vcomp.dstudy.dstudy`
+    model, trials : of :func:`vcomp.ir.split_half`: the curve, ``"logit"`` if None, and the pairs
+        of halves of each size, as published if None
+    rng : seed of the halves, or a generator that one is drawn from once; 0 if not given
+    workers : threads for halves; the numbers are the same for any number of them
+    progress : whether to show a bar for halves; None for one where stderr is a terminal
+
+    Returns
+    -------
+    Accuracy
+        with ``table``, ``predict()`` for further sizes, ``summary()`` and ``plot()``
+
+    Raises
+    ------
+    DataError
+        If the scores cannot be read, or do not suffice: a score is missing and a measure has to be
+        extrapolated from halves, two systems have fewer than two topics in common, components
+        cannot be told apart.
+    PlanError
+        If a measure, model or estimator is unknown, a number is out of range, or `model` or
+        `trials` is given and no measure is extrapolated.
+
+    Warns
+    -----
+    VcompWarning
+        If a measure cannot be extrapolated; its estimates are nan.
+
+    Notes
+    -----
+    The best estimators are those of Urbano (2016):
+
+    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`; intervals
+      are of the correlation of one such test;
+    * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
+    * F by the power of the test, whose interval comes from that of its error variance;
+    * all else by split halves, with the model that Urbano (2016, sec. 7) found to predict larger
+      collections best, ``"logit"``; intervals are where single splits lie. They are compared with
+      another half, not with the truth: see :func:`vcomp.ir.split_half` for what that means.
+
+    Indicators that come from Eρ² and Φ by the curves of 43 TREC collections are not in the table:
+    ``vcomp.ir.map_dstudy(accuracy.dstudy)`` has them.
+
+    References
+    ----------
+    Urbano, J. (2016). Test collection reliability: a study of the effects of sample size and
+    statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Section 4.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+    >>> columns = ["measure", "n", "estimate", "estimator"]
+    >>> vcomp.ir.accuracy(scores, ["Erho2", "Phi"], [4, 40]).table[columns].round(3)
+      measure   n  estimate estimator
+    0   Erho2   4     0.848   D-study
+    1   Erho2  40     0.982   D-study
+    2     Phi   4     0.768   D-study
+    3     Phi  40     0.971   D-study
+    """
+    matrix = as_score_matrix(scores).drop_worst(drop_worst)
+    n = check_sizes(matrix.n_topics if n_topics is None else n_topics)
+    taken = read_measures(measures)
+    study = None
+    if needs_dstudy(taken, estimator):
+        study = dstudy(
+            two_way_components(matrix),
+            object=SYSTEM,
+            sizes={TOPIC: n.tolist()},
+            alpha=alpha,
+            negative=negative,
+            method=method,
+        )
+    splits = Splits(model, trials, rng, workers, progress)
+    counts = (matrix.n_systems, matrix.n_topics)
+    return accuracy_of(
+        matrix,
+        study,
+        taken,
+        n,
+        (SYSTEM, TOPIC),
+        counts,
+        estimator=estimator,
+        alpha=alpha,
+        splits=splits,
+    )
+
+
+def accuracy_of(
+    matrix: ScoreMatrix | None,
+    study: DStudy | None,
+    measures: Sequence[Measure],
+    n_topics: FloatArray,
+    facets: tuple[str, str],
+    counts: tuple[int, int],
+    *,
+    estimator: EstimatorChoice,
+    alpha: float,
+    splits: Splits,
+) -> Accuracy:
+    """Estimate measures from scores and from a D-study of them; see :func:`accuracy`.
+
+    Parameters
+    ----------
+    matrix : scores; None where there are none, and measures that need them are refused
+    study : a D-study of one plan or more; None if no measure needs one, see :func:`needs_dstudy`
+    measures : of :func:`read_measures`
+    n_topics : (m,) sizes of tests
+    facets : what is ranked and what is sampled
+    counts : how many of each there are
+    estimator : ``"best"`` or ``"split_half"``
+    alpha : intervals have confidence 1 − alpha
+    splits : of what is extrapolated from halves
+
+    Raises
+    ------
+    DataError, PlanError
+        As :func:`accuracy`.
+    """
+    check_alpha(alpha)
+    named = _named(measures)
+    own: dict[str, Estimator | None] = dict.fromkeys(named)
+    if estimator == "best":
+        own = {name: estimator_of(m, matrix, study, facets[1]) for name, m in named.items()}
+    rest = {name: named[name] for name, found in own.items() if found is None}
+    halves = _halves(matrix, rest, n_topics, alpha, splits, estimator)
+    estimators = {name: found or halves[name] for name, found in own.items()}
+    values = {name: found.at(n_topics, alpha) for name, found in estimators.items()}
+    notes = study.notes if study is not None else ()
+    return Accuracy(named, estimators, n_topics, values, alpha, facets, counts, notes)
+
+
+def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
+    """Return the measures that were asked for, each once.
+
+    Parameters
+    ----------
+    measures : names or measures, one or several; :data:`DEFAULT` if None
+
+    Raises
+    ------
+    PlanError
+        If there is none, or one is unknown.
+
+    Examples
+    --------
+    >>> read_measures("tau")
+    (Tau(ties='b'),)
+    """
+    given = DEFAULT if measures is None else measures
+    names = [given] if isinstance(given, str | Measure) else list(given)
+    if not names:
+        raise PlanError("no measure is given")
+    return tuple(dict.fromkeys(get(name) for name in names))
+
+
+def needs_dstudy(measures: Sequence[Measure], estimator: EstimatorChoice) -> bool:
+    """Return whether one of the measures comes from a D-study.
+
+    Parameters
+    ----------
+    measures : of :func:`read_measures`
+    estimator : ``"best"`` or ``"split_half"``
+
+    Raises
+    ------
+    PlanError
+        If the estimator is neither.
+    """
+    choice("estimator", estimator, _ESTIMATORS)
+    return estimator == "best" and any(
+        type(m) in PLANNED or isinstance(m, FTest) for m in measures
+    )
+
+
+def _named(measures: Sequence[Measure]) -> dict[str, Measure]:
+    """Return measures by name; by name and options where one is there with several."""
+    names = Counter(measure.name for measure in measures)
+    return {m.name if names[m.name] == 1 else repr(m): m for m in measures}
+
+
+def _halves(
+    matrix: ScoreMatrix | None,
+    measures: Mapping[str, Measure],
+    n_topics: FloatArray,
+    alpha: float,
+    splits: Splits,
+    estimator: EstimatorChoice,
+) -> dict[str, Estimator]:
+    """Return what extrapolates each of the measures from halves."""
+    model = MODELS[-1] if splits.model is None else splits.model
+    choice("model", model, MODELS)
+    if not measures:
+        for option in ("model", "trials"):
+            if getattr(splits, option) is not None:
+                raise PlanError(
+                    f"{option}= is of measures that are extrapolated from halves, and none of "
+                    "these is; estimator='split_half' extrapolates all"
+                )
+        return {}
+    if matrix is None:
+        raise _no_scores(measures)
+    try:
+        complete(matrix, "scores")
+    except DataError as error:
+        first = next(iter(measures.values()))
+        own = "" if estimator == "split_half" else " has no estimator of its own, and"
+        raise DataError(
+            f"{first.symbol}{own} is extrapolated from halves of the topics, which need all "
+            f"scores. Of {error}"
+        ) from error
+    study = split_half(
+        matrix,
+        measures.values(),
+        n_topics,
+        trials=splits.trials,
+        models=model,
+        alpha=alpha,
+        rng=splits.rng,
+        workers=splits.workers,
+        progress=splits.progress,
+    )
+    keys = {measure: key for key, measure in study.measures.items()}
+    return {name: ByHalves(study, keys[m], model) for name, m in measures.items()}
+
+
+def _no_scores(measures: Mapping[str, Measure]) -> PlanError:
+    planned = ", ".join(repr(kind.name) for kind in PLANNED)
+    return PlanError(
+        f"{next(iter(measures))!r} is estimated from the cell means of two crossed facets "
+        f"(systems and topics), which this result does not have; of it there are {planned}. For "
+        "others average the scores to a topic × system matrix and call vcomp.ir.accuracy(matrix)"
+    )

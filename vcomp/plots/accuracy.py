@@ -1,0 +1,154 @@
+"""Accuracy of tests over their number of topics, a panel a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import PlanError, check_alpha
+from vcomp.plots.canvas import (
+    GREY,
+    PAD,
+    colours,
+    escaped,
+    pyplot,
+    require_columns,
+    tidy_axes,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["accuracies"]
+
+_STYLES = ("-", "--", "-.", ":")
+_BANDS_UP_TO = 4
+_ASIDE = 4.0
+"""Points (1/72 inch) between the whiskers of two measures at one size."""
+
+_LOG_FROM = 8.0
+_PANEL = (4.8, 3.9)
+
+
+def accuracies(
+    table: pd.DataFrame,
+    curves: pd.DataFrame,
+    panels: Mapping[str, Sequence[str]],
+    *,
+    labels: Mapping[str, str],
+    xlabel: str = "topics",
+    seen: float | None = None,
+    alpha: float = 0.05,
+    axes: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Draw measures over the number of topics: a line each, its intervals as a band.
+
+    More than four measures in one panel have their intervals as whiskers at the sizes that were
+    asked for, side by side.
+
+    Parameters
+    ----------
+    table : a row a measure and size with the columns measure, n, estimate, low and high: points
+    curves : the same columns at so many sizes that lines are smooth
+    panels : label of the vertical axis → measures
+    labels : measure → how it is written
+    xlabel : of the horizontal axes
+    seen : the number of topics of the collection, a vertical line; None for none
+    alpha : intervals have confidence 1 − alpha
+    axes : matplotlib axes to draw on, one a panel; those of a new figure if None
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    PlanError
+        If there are not as many axes as panels.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"measure": "tau", "n": [25, 50], "estimate": [0.7, 0.8],
+    ...                       "low": [0.6, 0.7], "high": [0.8, 0.9]})
+    >>> (ax,) = accuracies(table, table, {"accuracy": ["tau"]}, labels={"tau": "τ"},
+    ...                    axes=[Figure().subplots()])
+    >>> ax.get_ylabel()
+    'accuracy, 95 % intervals'
+    """
+    check_alpha(alpha)
+    for frame, what in ((table, "the table of accuracies"), (curves, "that of curves")):
+        require_columns(frame, ["measure", "n", "estimate", "low", "high"], what)
+    drawn = _new_axes(len(panels)) if axes is None else list(axes)
+    if len(drawn) != len(panels):
+        raise PlanError(f"there are {len(panels)} panels to draw on {len(drawn)} axes")
+    for ax, (ylabel, names) in zip(drawn, panels.items(), strict=True):
+        banded = len(names) <= _BANDS_UP_TO
+        for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
+            points, line = (f[f["measure"] == name].sort_values("n") for f in (table, curves))
+            look = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)], "linewidth": 1.8}
+            ax.plot(line["n"], line["estimate"], **look)
+            if banded:
+                ax.fill_between(line["n"], line["low"], line["high"], color=colour, alpha=0.13,
+                                linewidth=0.0)  # fmt: skip
+            aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
+            _points(ax, points, colour, aside, whiskers=not banded)
+            ax.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
+        _finish(ax, curves, xlabel, seen, legend=len(names) > 1 or len(panels) == 1)
+        ax.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals")
+    return drawn
+
+
+def _new_axes(n: int) -> list[Any]:
+    width, height = _PANEL
+    figure, grid = pyplot().subplots(
+        1, n, figsize=(width * n if n > 1 else 6.0, height), layout="constrained", squeeze=False
+    )
+    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
+    return list(grid.flat)
+
+
+def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whiskers: bool) -> None:
+    """Draw the sizes that were asked for, so many points of a line aside."""
+    from matplotlib.transforms import ScaledTranslation
+
+    moved = ScaledTranslation(aside / 72.0, 0.0, ax.figure.dpi_scale_trans)
+    look = {"color": colour, "transform": ax.transData + moved}
+    ax.plot(points["n"], points["estimate"], "o", markersize=4, **look)
+    if not whiskers:
+        return
+    known = points.dropna(subset=["low", "high"])
+    n, ends = known["n"].to_numpy(dtype=float), known[["low", "high"]].to_numpy(dtype=float)
+    ax.vlines(n, *ends.T, linewidth=1.2, **look)
+    # What stands aside is not seen by matplotlib where it sets the limits.
+    ax.update_datalim(np.column_stack([np.repeat(n, 2), ends.ravel()]))
+
+
+def _finish(
+    ax: Any, curves: pd.DataFrame, xlabel: str, seen: float | None, *, legend: bool
+) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = float(curves["n"].min()), float(curves["n"].max())
+    if high > _LOG_FROM * low:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
+    ax.set_xlabel(escaped(xlabel))
+    if seen is not None and low <= seen <= high:
+        ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":")
+        ax.annotate("this collection", (seen, 0.01), xycoords=("data", "axes fraction"),
+                    xytext=(4, 2), textcoords="offset points", color=GREY,
+                    fontsize="small")  # fmt: skip
+    tidy_axes(ax, "both")
+    if legend:
+        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85)
