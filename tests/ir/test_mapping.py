@@ -182,6 +182,11 @@ def crossed_study():
         ({"indicator": "tau", "Erho2": "0.9"}, DataError, "must be a number between 0 and 1"),
         ({"indicator": "tau", "Erho2": True}, DataError, "must be a number"),
         ({"indicator": "tau", "Erho2": ["a", None]}, DataError, "must be a number"),
+        (
+            {"indicator": "tau", "Erho2": 0.9, "mapping": None},
+            PlanError,
+            "mapping is a dict of curves by indicator, not None",
+        ),
     ],
 )
 def test_bad_input(arguments, error, message):
@@ -200,5 +205,7 @@ def test_other_bad_input(crossed_study):
         map_dstudy(crossed_study.table)
     with pytest.raises(PlanError, match="no curve for 'F'"):
         map_dstudy(crossed_study, ["tau", "F"])
+    with pytest.raises(PlanError, match="no curve for 3; there are 'tau'"):
+        map_dstudy(crossed_study, 3)
     with pytest.raises(PlanError, match="no indicator is given"):
         map_dstudy(crossed_study, [])

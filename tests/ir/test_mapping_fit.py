@@ -199,7 +199,7 @@ def test_picture(study):
     ("options", "error", "message"),
     [
         ({"indicators": "tua"}, PlanError, "no measure 'tua'"),
-        ({"indicators": []}, PlanError, "no indicator is given"),
+        ({"indicators": []}, PlanError, "no measure is given"),
         ({"indicators": [measures.get("tau"), measures.get("tau", ties="a")]}, PlanError, "twice"),
         ({"sizes": 1}, EstimationError, "whole numbers from 2 on, not 1"),
         ({"sizes": []}, EstimationError, "sizes is empty"),
@@ -209,12 +209,29 @@ def test_picture(study):
         ({"smallest": {"Rho": 0.1}}, PlanError, "'Erho2' and 'Phi', not 'Rho'"),
         ({"smallest": {"Phi": 1.0}}, PlanError, "at least 0 and less than 1, not 1.0"),
         ({"smallest": {"Erho2": 0.999}}, EstimationError, "'tau' has 0 points with Erho2"),
+        ({"smallest": 0.5}, PlanError, r"smallest is a dict such as .*, not 0.5"),
+        ({"indicators": None}, PlanError, "no measure None; there are tau"),
         ({"drop_worst": 2}, DataError, "drop_worst must be"),
+        ({"drop_worst": 0.99}, DataError, "collection 'first': drop_worst=0.99 leaves"),
     ],
 )
 def test_bad_options(collections, options, error, message):
     with pytest.raises(error, match=message):
         fit_mapping(collections, **{"indicators": "tau", "trials": 5, **options})
+
+
+def test_values_beyond_one_have_no_curve(collections):
+    """A distance has no upper limit, nor has the error of scores that are percentages."""
+    with pytest.raises(EstimationError, match=r"'rmse' has values up to .*, and curves lie below"):
+        fit_mapping([100.0 * X for X in collections.values()], "rmse")
+    measure = measures.get("d_rank", shrinkage=0.5)
+    with pytest.raises(EstimationError, match=r"'d_rank' has values up to"):
+        fit_mapping(collections, measure, trials=5)
+
+
+def test_rows_of_coefficients_are_refused(study):
+    with pytest.raises(DataError, match="a row a value of Eρ²; these have 2 dimensions"):
+        study.maps["tau"].predict([[0.8, 0.9]])
 
 
 def test_bad_collections(collections):

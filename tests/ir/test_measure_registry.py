@@ -140,6 +140,7 @@ def test_systems_that_are_called_by_numbers_are_matched_by_name():
         ("p_value", {"sides": 3}, "sides must be 1 or 2, not 3"),
         ("F", {"delta": 0}, "delta must be a positive difference of scores, not 0"),
         ("F", {"dispersion": "max"}, "dispersion must be one of 'minimum', .* not 'max'"),
+        ("F", {"dispersion": ["minimum"]}, r"dispersion must be one of .* not \['minimum'\]"),
         ("F", {"df": 12}, "df must be 'one-way' or 'two-way', not 12"),
         ("F", {"alpha": 1.0}, "alpha lies between"),
         ("d_rank", {"shrinkage": -1}, "shrinkage must be between 0 and 1, not -1"),
@@ -148,6 +149,17 @@ def test_systems_that_are_called_by_numbers_are_matched_by_name():
 def test_names_and_options_are_checked(name, options, message):
     with pytest.raises(PlanError, match=message):
         get(name, **options)
+
+
+def test_numbers_may_be_of_any_kind():
+    expected = get("tau").estimate(SCORES, [5, 10])
+    for n in (np.array([5, 10]), pd.Series([5, 10]), pl.Series([5, 10]), iter([5.0, 10.0])):
+        np.testing.assert_array_equal(get("tau").estimate(SCORES, n), expected)
+    for one in (5, 5.0, np.int64(5), np.float32(5), np.array(5)):
+        np.testing.assert_array_equal(get("tau").estimate(SCORES, one), expected[:1])
+    assert get("sens_abs", rate=np.float32(0.25)).actual(SCORES, OTHER) == get(
+        "sens_abs", rate=0.25
+    ).actual(SCORES, OTHER)
 
 
 @pytest.mark.parametrize("name", ["tau", "Phi", "F"])
@@ -160,6 +172,7 @@ def test_names_and_options_are_checked(name, options, message):
         (True, "positive, not True"),
         (float("nan"), "positive, not nan"),
         ("ten", "positive, not 'ten'"),
+        (np.array([[1, 2], [3, 4]]), r"positive, not array\(\[1, 2\]\)"),
     ],
 )
 def test_numbers_of_topics_are_checked(name, n, message):

@@ -253,6 +253,8 @@ def test_real_data():
         ({"measures": []}, PlanError, "no measure is given"),
         ({"models": "exp3"}, PlanError, "a model is 'exp1'.*did you mean 'exp"),
         ({"models": []}, PlanError, "no model is given"),
+        ({"models": None}, PlanError, "a model is 'exp1', 'exp2', 'logit', not None"),
+        ({"measures": None}, PlanError, "no measure None; there are tau"),
         ({"n_topics": 0}, PlanError, "must be positive"),
         ({"n_topics": "50"}, PlanError, "number of topics"),
         ({"n_topics": []}, PlanError, "no number of topics"),

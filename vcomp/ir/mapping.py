@@ -106,7 +106,7 @@ class ReliabilityMap:
         Raises
         ------
         DataError
-            If a value is not a number between 0 and 1.
+            If a value is not a number between 0 and 1, or there are rows of them.
         PlanError
             If `alpha` is not between 0 and 1, or the curve is a published one, which came without
             the variances that intervals need.
@@ -127,12 +127,17 @@ class ReliabilityMap:
                 "the published curves came without the variances that intervals need; "
                 "fit_mapping() makes curves that have them"
             )
-        x = np.atleast_1d(np.asarray(coefficient))
+        x = np.atleast_1d(_shares(coefficient, _SYMBOLS[self.coefficient]))
+        if x.ndim > 1:
+            raise DataError(
+                f"the table has a row a value of {_SYMBOLS[self.coefficient]}; these have "
+                f"{x.ndim} dimensions"
+            )
         base = self._base(x)
         y = base**self.exponent
         slope = np.where(base > 0.0, y * np.log(np.where(base > 0.0, base, 1.0)), 0.0)
         df = self.n_collections - 1 if self.n_collections > 1 else self.nobs - 1
-        columns = {self.coefficient: x.astype(float), "estimate": y}
+        columns = {self.coefficient: x, "estimate": y}
         curve = np.abs(slope) * self.bse
         for name, half in (
             ("", stdtrit(df, 1.0 - alpha / 2.0) * curve),
@@ -263,13 +268,17 @@ def map_dstudy(
         raise PlanError(
             f"study is a D-study, such as res.dstudy(topic=50), not a {type(study).__name__}"
         )
-    names = [indicators] if isinstance(indicators, str) else indicators
+    names: Iterable[object] = [indicators]
+    if indicators is None:
+        names = mapping
+    elif isinstance(indicators, Iterable) and not isinstance(indicators, str):
+        names = indicators
     table, facets = study.table, list(study.plan.facets)
     parts = []
-    for place, name in enumerate(mapping if names is None else names):
+    for place, name in enumerate(names):
         curve = _curve(mapping, name)
         part = table[facets].copy()
-        part["indicator"], part["coefficient"] = name, curve.coefficient
+        part["indicator"], part["coefficient"] = str(name), curve.coefficient
         part["estimate"] = curve.at(table[curve.coefficient].to_numpy())
         ends = [
             curve.at(table[f"{curve.coefficient}_{end}"].to_numpy()) for end in ("low", "high")
@@ -283,6 +292,8 @@ def map_dstudy(
 
 
 def _curve(mapping: Mapping[str, ReliabilityMap], indicator: object) -> ReliabilityMap:
+    if not isinstance(mapping, Mapping):
+        raise PlanError(f"mapping is a dict of curves by indicator, not {mapping!r}")
     curve = mapping.get(str(indicator))
     if curve is None:
         raise PlanError(

@@ -20,9 +20,10 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
 from vcomp.ir.mapping_study import MappingStudy
-from vcomp.ir.measures import Measure, get
+from vcomp.ir.measures import Measure
 from vcomp.ir.measures.anova import mean_squares
 from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.registry import several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
 from vcomp.resampling.run import run
@@ -101,7 +102,7 @@ def fit_mapping(
         fewer topics than two of the smallest halves.
     EstimationError
         If sizes, `trials` or `workers` are not whole numbers that can be, or an indicator has
-        fewer than three points to fit.
+        fewer than three points to fit, or values beyond 1, as errors of other scores may.
     PlanError
         If an indicator is unknown or has no curve, or `smallest` is out of range.
 
@@ -188,6 +189,10 @@ def _map(
     coefficient: Coefficient = "Phi" if measure.name in _ABSOLUTE else "Erho2"
     used = points[points[coefficient] >= smallest[coefficient]].dropna(subset=[measure.name])
     x, y = used[coefficient].to_numpy(), used[measure.name].to_numpy()
+    if y.size and y.max() > 1.0:
+        raise EstimationError(
+            f"{measure.name!r} has values up to {display.number(y.max())}, and curves lie below 1"
+        )
     rises = measure.larger_is_better
     base = x if rises else 1.0 - x
     inside = (base > 0.0) & (base < 1.0)
@@ -259,10 +264,7 @@ def _coefficients(X: FloatArray) -> tuple[float, float]:
 
 
 def _indicators(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
-    names = [given] if isinstance(given, str | Measure) else list(given)
-    measures = tuple(dict.fromkeys(get(name) for name in names))
-    if not measures:
-        raise PlanError("no indicator is given")
+    measures = several(given)
     seen: set[str] = set()
     for measure in measures:
         low, high = measure.limits
@@ -279,6 +281,8 @@ def _indicators(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure
 
 def _smallest(given: Mapping[str, float] | None) -> dict[Coefficient, float]:
     limits = dict(_SMALLEST)
+    if not isinstance(given, Mapping | None):
+        raise PlanError(f"smallest is a dict such as {_SMALLEST!r}, not {given!r}")
     for name, value in (given or {}).items():
         if name not in ("Erho2", "Phi"):
             raise PlanError(

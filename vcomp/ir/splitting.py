@@ -11,9 +11,10 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import Measure, get
+from vcomp.ir.measures import Measure
 from vcomp.ir.measures.base import complete
 from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.measures.registry import several
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.split_half_result import SplitHalfStudy, fitted
 from vcomp.ir.splits import (
@@ -122,7 +123,7 @@ def split_half(
     """
     matrix = as_score_matrix(scores).drop_worst(drop_worst)
     X = complete(matrix, "scores")
-    taken = _measures(measures)
+    taken = several(measures)
     curves = _models(models)
     asked = check_sizes(len(X) if n_topics is None else n_topics)
     check_alpha(alpha)
@@ -160,15 +161,10 @@ def _observed(
     return values.reshape(len(measures), len(halves), trials)
 
 
-def _measures(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
-    names = [given] if isinstance(given, str | Measure) else list(given)
-    if not names:
-        raise PlanError("no measure is given")
-    return tuple(dict.fromkeys(get(name) for name in names))
-
-
 def _models(given: str | Iterable[str]) -> tuple[Model, ...]:
-    names = [given] if isinstance(given, str) else list(given)
+    names: list[object] = [given]
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        names = list(given)
     if not names:
         raise PlanError(f"no model is given; there are {', '.join(map(repr, MODELS))}")
     for name in names:

@@ -147,7 +147,7 @@ def _bounds(bins: Iterable[float]) -> FloatArray:
         bounds = np.array(list(bins), dtype=float)
     except (TypeError, ValueError) as error:
         raise PlanError(f"bins must be numbers: {error}") from error
-    if bounds.size < 2 or bounds[0] < 0 or not (np.diff(bounds) > 0).all():
+    if bounds.ndim != 1 or bounds.size < 2 or bounds[0] < 0 or not (np.diff(bounds) > 0).all():
         raise PlanError(
             f"bins must be two or more bounds that increase from zero or more, not {bounds}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -20,7 +21,7 @@ from vcomp.ir.measures.swap_rate import SwapRate
 from vcomp.ir.measures.tau import Tau
 from vcomp.ir.measures.tau_ap import TauAP
 
-__all__ = ["MEASURES", "available", "get"]
+__all__ = ["MEASURES", "available", "get", "several"]
 
 MEASURES: dict[str, type[Measure]] = {
     kind.name: kind
@@ -96,3 +97,24 @@ def get(name: str | Measure, **options: Any) -> Measure:
                 f"{kind.name!r} has no option {option!r}{did_you_mean(option, known)}{has}"
             )
     return kind(**options)
+
+
+def several(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
+    """Return measures, each once, in the order in which they are asked for.
+
+    Raises
+    ------
+    PlanError
+        If there is none, or one is unknown.
+
+    Examples
+    --------
+    >>> several(["tau", "rmse", "tau"])
+    (Tau(ties='b'), RMSE())
+    """
+    names: list[Any] = [given]
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        names = list(given)
+    if not names:
+        raise PlanError("no measure is given")
+    return tuple(dict.fromkeys(get(name) for name in names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 from vcomp._typing import FloatArray
@@ -29,7 +30,7 @@ class _Sensitivity(Extrapolated, MeanMeasure):
 
     def __post_init__(self) -> None:
         rate = self.rate
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
             raise PlanError(f"rate must be at least 0 and less than 1, not {rate!r}")
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
