@@ -8,6 +8,7 @@ from vcomp.simulate.effects import SimulatedScores, simulate_effects
 from vcomp.simulate.fit import fit_collection
 from vcomp.simulate.margin import Margin
 from vcomp.simulate.simulator import CollectionSimulator
+from vcomp.simulate.write import write_collections
 
 __all__ = [
     "CollectionSimulator",
@@ -17,4 +18,5 @@ __all__ = [
     "fit_collection",
     "simulate_effects",
     "support_of",
+    "write_collections",
 ]
