@@ -282,3 +282,16 @@ def test_accuracies_that_no_test_reaches():
 def test_accuracies_that_cannot_be_asked_for(accuracy):
     with pytest.raises(PlanError, match="accuracy lies between -1 and 1, not at"):
         fit_curve(*noisy()).needed(accuracy)
+
+
+@pytest.mark.parametrize("model", ["exp1", "exp2"])
+def test_successes_and_failures_have_no_logarithm(model):
+    """Of successes and failures only failures would be left, and the curve never rise."""
+    n, success = [5, 5, 5, 20, 20, 20], [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
+    with pytest.raises(
+        EstimationError, match=f"{model} fits .* of 6 observations 3 have none and"
+    ):
+        fit_curve(n, success, model, scale="share")
+    curve = fit_curve(n, success, "logit", scale="share")
+    np.testing.assert_allclose(curve.at(np.array([5.0, 20.0])), [1 / 3, 2 / 3], rtol=1e-12)
+    np.testing.assert_allclose(fit_curve(n, [0.0] * 6, model, scale="share").at(5.0), 0.0)

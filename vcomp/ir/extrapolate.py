@@ -64,7 +64,8 @@ def fit_curve(
         scale.
     EstimationError
         If observations are of fewer than two sizes or fewer than three in all, those without error
-        aside; or for ``"logit"`` if none has an error, or all are wholly wrong.
+        aside; for ``"logit"`` if none has an error, or all are wholly wrong; for the others if
+        some have none and the rest are wholly wrong, as successes and failures.
     PlanError
         If `model` or `scale` is unknown.
 
@@ -88,6 +89,11 @@ def fit_curve(
     kept = e > 0.0
     n_zero = int(e.size - kept.sum())
     _enough(n[kept], n_zero)
+    if n_zero and (e[kept] == 1.0).all():
+        raise EstimationError(
+            f"{model} fits logarithms of errors: of {e.size} observations {n_zero} have none and "
+            "are left out, and the others are wholly wrong; 'logit' fits both"
+        )
     params, cov, dispersion = _least_squares(axis(model, n[kept]), np.log(e[kept]))
     return AccuracyCurve(model, scale, params, cov, dispersion, int(kept.sum()), n_missing, n_zero)
 

@@ -42,10 +42,19 @@ class RankDistance(Extrapolated, TopicMeasure):
 
     Notes
     -----
+    The paper was not at hand. That the distance takes the correlations between systems over topics
+    into account, and has a distribution to test against, is what its abstract says; the quadratic
+    programme, S with n - 1, n in front and the root are also those of an independent
+    implementation in R (``drank.r`` of github.com/adrianalbert/EnergyAnalytics), which adds 1e-5
+    to the diagonal of S instead of a share. Systems of equal true means are our own addition.
+
     It depends on the truth through its ranking only; systems with equal true means may come in any
     order. Undefined (nan) where S is singular, as with no more topics than systems and no
     `shrinkage`. Found as a least distance problem by non-negative least squares (Lawson and
     Hanson, 1974, ch. 23), without the inverse.
+
+    Curves of halves lie between 0 and 1, so that :meth:`estimate` fails where a half is further
+    off. Nor need d_rank fall as tests grow: the errors that are its unit do.
 
     References
     ----------
