@@ -17,9 +17,10 @@ from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, Estimator, estimator
 from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.components import SYSTEM, TOPIC, two_way_components
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import FTest, Measure, get
+from vcomp.ir.measures import FTest, Measure
 from vcomp.ir.measures.base import complete
 from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.measures.registry import several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
 
@@ -238,11 +239,7 @@ def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
     >>> read_measures("tau")
     (Tau(ties='b'),)
     """
-    given = DEFAULT if measures is None else measures
-    names = [given] if isinstance(given, str | Measure) else list(given)
-    if not names:
-        raise PlanError("no measure is given")
-    return tuple(dict.fromkeys(get(name) for name in names))
+    return several(DEFAULT if measures is None else measures)
 
 
 def needs_dstudy(measures: Sequence[Measure], estimator: EstimatorChoice) -> bool:

@@ -36,7 +36,8 @@ class Extrapolated(Measure):
         """Extrapolate what to expect of collections of `n_topics` topics, from halves of one.
 
         The estimates of :func:`vcomp.ir.split_half`, which has the other models too, intervals,
-        and the halves themselves; its notes say how far such extrapolations can be trusted.
+        and the halves themselves. What a test is compared with is another test of its size, not
+        the true means, and **extrapolations are biased**: see the notes there.
 
         Parameters
         ----------
