@@ -103,9 +103,10 @@ def test_ordinal_ranks(case):
 @given(cases, st.sampled_from([0.0, 0.05, 0.3, 0.6]), st.booleans())
 def test_smallest_safe_difference(case, rate, relative):
     x, y, ex, ey = rankings(case)
-    got = smallest_safe_difference(x, y, ex, ey, rate, relative)
     expected = [smallest_by_search(*row, rate, relative) for row in zip(x, y, ex, ey, strict=True)]
-    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    for untied in (np.zeros(len(x), bool), swaps(x, y, ex, ey)[0] >= 0):
+        got = smallest_safe_difference(x, y, ex, ey, untied, rate, relative)
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("k", [60, 150])
@@ -117,7 +118,9 @@ def test_many_pairs_share_few_bins(k, relative):
     x[2] = x[2].round(2)
     y = np.broadcast_to(truth, x.shape).copy()
     tolerances = np.full(3, 1e-12)
-    got = smallest_safe_difference(x, y, tolerances, tolerances, 0.05, relative)
+    untied = swaps(x, y, tolerances, tolerances)[0] >= 0
+    assert untied.tolist() == [True, True, False]
+    got = smallest_safe_difference(x, y, tolerances, tolerances, untied, 0.05, relative)
     expected = [smallest_by_search(row, truth, 1e-12, 1e-12, 0.05, relative) for row in x]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     assert np.isfinite(got).all()
@@ -127,7 +130,29 @@ def test_many_pairs_share_few_bins(k, relative):
 def test_what_is_no_number_has_no_smallest_difference(wrong):
     x, y = np.arange(4.0)[None], np.arange(4.0)[None].copy()
     x[0, 2] = wrong
-    none = np.zeros(1)
+    none, untied = np.zeros(1), np.ones(1, bool)
     for relative in (False, True):
-        assert np.isnan(smallest_safe_difference(x, y, none, none, 0.05, relative)).all()
-        assert np.isnan(smallest_safe_difference(y * 0, y, none, none, 0.05, relative)).all()
+        for means in (x, 0 * y):
+            found = smallest_safe_difference(means, y, none, none, untied, 0.05, relative)
+            assert np.isnan(found).all()
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 40),
+    st.sampled_from([0.0, 0.01, 0.05, 0.2]),
+    st.sampled_from([0.05, 0.3, 1.0]),
+    st.booleans(),
+)
+def test_positive_means_without_ties(seed, k, rate, noise, relative):
+    """Ranks 1, …, k of systems: many differences are the same; shaken, none is."""
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(k) + 1.0
+    ranks = np.argsort(np.argsort(truth + k * noise * rng.normal(size=(2, k)), axis=1), axis=1)
+    means = ranks + 1.0
+    means[1] = np.exp(0.1 * means[1] + 0.09 * rng.uniform(size=k))
+    y, none, untied = np.tile(truth, (2, 1)), np.zeros(2), np.ones(2, bool)
+    got = smallest_safe_difference(means, y, none, none, untied, rate, relative)
+    expected = [smallest_by_search(x, truth, 0.0, 0.0, rate, relative) for x in means]
+    np.testing.assert_allclose(got, expected, rtol=1e-12)

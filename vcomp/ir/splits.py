@@ -219,4 +219,5 @@ def _means(X: FloatArray, topics: LongArray) -> FloatArray:
             f"halves have places of topics from {topics.min()} to {topics.max()}; there are "
             f"{len(X)} topics, from 0 to {len(X) - 1}"
         )
-    return means_of_sets(X, np.ascontiguousarray(topics))
+    means: FloatArray = means_of_sets(X, np.ascontiguousarray(topics))
+    return means

@@ -192,8 +192,8 @@ def swaps(
             untied_x += above_x
             untied_y += above_y
             count += above_y - both
-            share_x += (above_x - both) / max(above_x, 1)
-            share_y += (above_y - both) / max(above_y, 1)
+            share_x += (above_x - both) / max(above_x, np.int64(1))
+            share_y += (above_y - both) / max(above_y, np.int64(1))
         if untied_x == untied_y == n_pairs > 0:
             pairs[row], shares[0, row], shares[1, row] = count, share_x, share_y
     return pairs, shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 
 __all__ = ["smallest_safe_difference"]
 
@@ -16,6 +16,9 @@ _SHIFT = 29
 """The highest bits of a code are the number of its bin."""
 
 _BINS = 2**8 + 1
+
+_WIDTH = _GRID / (_BINS - 1)
+"""Places on the grid in one bin."""
 
 _HALF = 32
 """A tally counts pairs in its lower half, and swapped pairs in its upper half."""
@@ -32,18 +35,18 @@ def smallest_safe_difference(
     truth: FloatArray,
     tolerances: FloatArray,
     truth_tolerances: FloatArray,
+    untied: BoolArray,
     rate: float,
     relative: bool,
 ) -> FloatArray:
     """Find the smallest δ such that of the pairs at least δ apart at most `rate` are swapped.
 
-    Pairs go into bins by their difference, and only a bin in which δ may lie is sorted: most pairs
-    are never compared with one another.
-
     Parameters
     ----------
     means, truth : (m, k) two scores of each system; differences are those in `means`
     tolerances, truth_tolerances : (m,) largest difference of tied systems; their pairs count not
+    untied : (m,) whether no two systems are known to be tied, in `means` or in `truth`; it is
+        faster to know
     rate : largest share of swapped pairs
     relative : whether differences are divided by the larger of the two means, in absolute value
 
@@ -54,41 +57,174 @@ def smallest_safe_difference(
     m, k = means.shape
     n_pairs = k * (k - 1) // 2
     delta = np.full(m, np.nan)
-    size, code = np.empty(n_pairs), np.empty(n_pairs, np.int64)
+    size, unit = np.empty(n_pairs + 1), np.empty(n_pairs + 1)
+    code = np.empty(n_pairs, np.int64)
     tally = np.empty(_BINS, np.int64)
     for row in range(m):
-        x = means[row]
-        tally[:] = 0
+        x, y = means[row], truth[row]
         span = x.max() - x.min()
         if not max(tolerances[row], _TINY) < span < np.inf:  # no number is not either
             continue
         scale = _GRID if relative else _GRID / span
-        count = _untied_pairs(
-            x,
-            truth[row],
-            tolerances[row],
-            truth_tolerances[row],
-            relative,
-            scale,
-            size,
-            code,
-            tally,
-        )
-        n_above, n_unsafe = count, np.int64((tally >> _HALF).sum())
-        for b in range(_BINS):
-            n_here, n_unsafe_here = tally[b] & _LOW, tally[b] >> _HALF
-            most_safe = n_above - n_unsafe_here
-            n_above -= n_here
-            n_unsafe -= n_unsafe_here
-            if n_here == 0 or most_safe == 0 or n_unsafe / most_safe > rate:
-                continue
-            p = _last_safe(
-                np.flatnonzero(code[:count] >> _SHIFT == b), code, n_above, n_unsafe, rate
-            )
-            if p >= 0:
-                delta[row] = size[p]
-                break
+        tally[:] = 0
+        if untied[row] and (x.min() > _TINY or not relative):
+            delta[row] = _of_ranking(x, y, rate, relative, scale, size, unit, tally)
+        else:
+            ex, ey = tolerances[row], truth_tolerances[row]
+            delta[row] = _of_pairs(x, y, ex, ey, rate, relative, scale, size, code, tally)
     return delta
+
+
+@njit(cache=True, nogil=True)
+def _of_ranking(
+    x: FloatArray,
+    y: FloatArray,
+    rate: float,
+    relative: bool,
+    scale: float,
+    place: FloatArray,
+    unit: FloatArray,
+    tally: LongArray,
+) -> float:
+    """Return δ of systems without ties, with positive means where it is relative.
+
+    Only swapped pairs are looked at one by one. In the order of the means the pairs more than some
+    difference apart are counted without that. With s swapped pairs above a difference, it will do
+    if there are s / `rate` pairs above it at least: as their number can only fall on the way up,
+    most differences are passed over without counting.
+    """
+    k = x.size
+    z, w = np.empty(k), np.empty(k)
+    for i in range(k):
+        above, xi = np.int64(0), x[i]
+        for j in range(k):
+            above += np.int64(x[j] > xi)
+        z[above], w[above] = xi, y[i]
+    n = k * (k - 1) // 2
+    left = _swapped_places(z, w, relative, scale, place, unit, tally)
+    swapped = place[:left]
+    for b in range(_BINS):
+        here = tally[b]
+        left -= here  # swapped pairs above this bin
+        if left / n > rate:
+            continue
+        below = b * _WIDTH - 1.0
+        n, least = _apart(z, below, relative, scale)
+        if n == 0:
+            break
+        if left / n > rate:
+            continue
+        if (left + here) / n <= rate:
+            return float(least)
+        within = np.sort(swapped[(swapped > below) & (swapped <= below + _WIDTH)])
+        for q in range(here):
+            unsafe = left + here - 1 - q
+            if unsafe / n > rate or (q + 1 < here and within[q + 1] == within[q]):
+                continue
+            n, least = _apart(z, within[q], relative, scale)
+            if n == 0 or unsafe / n <= rate:
+                return float(least)
+    return np.nan
+
+
+@njit(cache=True, nogil=True)
+def _swapped_places(
+    z: FloatArray,
+    w: FloatArray,
+    relative: bool,
+    scale: float,
+    place: FloatArray,
+    unit: FloatArray,
+    tally: LongArray,
+) -> int:
+    """Find the places on the grid of swapped pairs and count those of each bin; return how many.
+
+    The means `z` fall, `w` are true means.
+    """
+    k, end = z.size, np.uint64(0)  # unsigned: what may be negative is checked at every step
+    for i in range(k):
+        zi, wi = z[i], w[i]
+        for j in range(i + 1, k):
+            place[end], unit[end] = zi - z[j], zi
+            end += np.uint64(w[j] > wi)
+    count = np.int64(end)
+    if relative:
+        for q in range(count):
+            place[q] /= unit[q]
+    for q in range(count):
+        place[q] = _place(place[q], scale)
+    for q in range(count):
+        tally[np.uint64(place[q] / _WIDTH)] += 1
+    return int(count)
+
+
+@njit(cache=True, nogil=True)
+def _place(size: float, scale: float) -> float:
+    """Return the place of a difference on the grid."""
+    return float(np.floor(size * scale + 0.5))
+
+
+@njit(cache=True, nogil=True)
+def _size(larger: float, smaller: float, relative: bool) -> float:
+    return (larger - smaller) / larger if relative else larger - smaller
+
+
+@njit(cache=True, nogil=True)
+def _apart(z: FloatArray, below: float, relative: bool, scale: float) -> tuple[int, float]:
+    """Count the pairs of falling means above a place on the grid, and find the least of them.
+
+    The first mean far enough below each moves down with it. A threshold says where it is but for
+    rounding, and the place itself decides.
+    """
+    k, p, count, least = z.size, 1, 0, np.inf
+    threshold = (below + 0.5) / scale
+    for i in range(k - 1):
+        zi = z[i]
+        enough = zi - (threshold * zi if relative else threshold)
+        p = max(p, i + 1)
+        while p < k and z[p] > enough:
+            p += 1
+        while p > i + 1 and _place(_size(zi, z[p - 1], relative), scale) > below:
+            p -= 1
+        while p < k and _place(_size(zi, z[p], relative), scale) <= below:
+            p += 1
+        if p < k:
+            count += k - p
+            least = min(least, _size(zi, z[p], relative))
+    return count, least if count else np.nan
+
+
+@njit(cache=True, nogil=True)
+def _of_pairs(
+    x: FloatArray,
+    y: FloatArray,
+    ex: float,
+    ey: float,
+    rate: float,
+    relative: bool,
+    scale: float,
+    size: FloatArray,
+    code: LongArray,
+    tally: LongArray,
+) -> float:
+    """Return δ of any systems.
+
+    Pairs go into bins by their difference, and only a bin in which δ may lie is sorted: most pairs
+    are never compared with one another.
+    """
+    count = _untied_pairs(x, y, ex, ey, relative, scale, size, code, tally)
+    n_above, n_unsafe = count, np.int64((tally >> _HALF).sum())
+    for b in range(_BINS):
+        n_here, n_unsafe_here = tally[b] & _LOW, tally[b] >> _HALF
+        most_safe = n_above - n_unsafe_here
+        n_above -= n_here
+        n_unsafe -= n_unsafe_here
+        if n_here == 0 or most_safe == 0 or n_unsafe / most_safe > rate:
+            continue
+        p = _last_safe(np.flatnonzero(code[:count] >> _SHIFT == b), code, n_above, n_unsafe, rate)
+        if p >= 0:
+            return float(size[p])
+    return np.nan
 
 
 @njit(cache=True, nogil=True)

@@ -41,7 +41,7 @@ class _Sensitivity(Extrapolated, MeanMeasure):
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return the sensitivity of each row."""
         delta: FloatArray = smallest_safe_difference(
-            rows.means, rows.truth, *rows.tolerances, self.rate, self.relative
+            rows.means, rows.truth, *rows.tolerances, rows.untied, self.rate, self.relative
         )
         return delta
 
