@@ -245,5 +245,8 @@ def test_bad_collections(collections):
     holes[3, 4] = np.nan
     with pytest.raises(DataError, match="collection 'b': scores: 1 of"):
         fit_mapping({"a": collections["first"], "b": holes}, drop_worst=0.0)
+    named = pd.DataFrame(holes, index=[f"q{k}" for k in range(len(holes))]).add_prefix("s")
+    with pytest.raises(DataError, match="that of system 's4' on topic 'q3' among them"):
+        fit_mapping({"b": named}, drop_worst=0.25)
     with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= takes smaller"):
         fit_mapping({"a": collections["first"][:10]})

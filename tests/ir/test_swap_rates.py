@@ -79,6 +79,14 @@ def test_options_are_checked(options, error, message):
         swap_rates(SCORES, **options)
 
 
+def test_four_topics_are_needed():
+    with pytest.raises(
+        DataError, match="two sets of at least 2 topics each need 4 topics; there are 3"
+    ):
+        swap_rates(SCORES[:3])
+    assert swap_rates(SCORES[:4])["n_pairs"].sum() > 0
+
+
 def test_missing_scores_are_refused():
     holes = SCORES.copy()
     holes[2, 1] = np.nan

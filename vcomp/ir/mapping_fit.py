@@ -312,8 +312,7 @@ def _collections(
     found = {}
     for name, scores in named.items():
         try:
-            matrix = as_score_matrix(scores).drop_worst(drop_worst)
-            found[name] = complete(as_score_matrix(matrix.scores), "scores")
+            found[name] = complete(as_score_matrix(scores).drop_worst(drop_worst), "scores")
         except DataError as error:
             raise DataError(f"collection {name!r}: {error}") from error
     return found

@@ -326,9 +326,9 @@ def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
     """
     scores = matrix.scores
     shape = (matrix.n_topics, matrix.n_systems)
-    if not isinstance(scores, np.ndarray) or scores.dtype.kind != "f" or scores.shape != shape:
+    if not isinstance(scores, np.ndarray) or scores.dtype != float or scores.shape != shape:
         raise DataError(
-            "scores of a ScoreMatrix are an array of floats, a row a topic and a column a system, "
+            "scores of a ScoreMatrix are a float64 array, a row a topic and a column a system, "
             f"{shape[0]} × {shape[1]} for these names"
         )
     if min(shape) < 2:

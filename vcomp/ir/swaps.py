@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.exceptions import DataError, PlanError, check_alpha
 from vcomp.ir.measures.base import complete
 from vcomp.ir.measures.significance import paired_tests, signs
 from vcomp.ir.scores import ScoresLike, as_score_matrix
@@ -61,7 +61,7 @@ def swap_rates(
     Raises
     ------
     DataError
-        If `scores` is no matrix of scores, or one is missing.
+        If `scores` is no matrix of scores, one is missing, or there are fewer than four topics.
     PlanError
         If two sets of `n_topics` cannot be had, `bins` do not increase from zero or more, `alpha`
         is not between 0 and 1.
@@ -132,6 +132,8 @@ def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | Non
 
 
 def _set_size(n_topics: int | None, available: int) -> int:
+    if available < 4:
+        raise DataError(f"two sets of at least 2 topics each need 4 topics; there are {available}")
     n = available // 2 if n_topics is None else n_topics
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
         raise PlanError(f"each set needs at least 2 topics, a whole number, not {n!r}")

@@ -29,7 +29,8 @@ class AveragePValue(Extrapolated, TopicMeasure):
     lower, upper : the bin of differences, in the units of the scores
     sides : 2, the default, for two-sided p-values; 1 for one-sided ones, half as large, that a
         difference this large in favour of the better system is due to chance. The papers do not
-        say which they average
+        say which they average; that 1 - p be the probability that the better system is better
+        (Bodoff, 2008, sec. 1.2) speaks for one-sided ones
 
     Raises
     ------
