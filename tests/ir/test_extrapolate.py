@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -13,6 +15,8 @@ from scipy.special import expit
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import fit_curve
 from vcomp.ir.curve import MODELS
+from vcomp.ir.extrapolate import fit_curves
+from vcomp.kernels.binomial import fit_binomial_line
 
 COLLECTIONS = [
     "adhoc3",
@@ -295,3 +299,63 @@ def test_successes_and_failures_have_no_logarithm(model):
     curve = fit_curve(n, success, "logit", scale="share")
     np.testing.assert_allclose(curve.at(np.array([5.0, 20.0])), [1 / 3, 2 / 3], rtol=1e-12)
     np.testing.assert_allclose(fit_curve(n, [0.0] * 6, model, scale="share").at(5.0), 0.0)
+
+
+# --- several curves of the same observations -----------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.integers(2, 20), st.integers(1, 30), st.sampled_from(["a", "b"]))
+def test_curves_fitted_together_are_those_fitted_alone(seed, g, t, kind):
+    rng = np.random.default_rng(seed)
+    sizes = np.sort(rng.choice(np.arange(2, 60), g, replace=False))
+    e = expit(0.2 - 0.6 * np.log(sizes) + 0.5 * rng.normal(size=(t, g))).T
+    e[rng.random(e.shape) < (0.4 if kind == "b" else 0.02)] = 0.0
+    e[rng.random(e.shape) < (0.4 if kind == "b" else 0.02)] = np.nan
+    curves, problems = fit_curves(sizes, e, scale="error")
+    assert [*curves, *problems] == sorted(MODELS, key=lambda m: (m in problems, MODELS.index(m)))
+    for model in MODELS:
+        n = np.repeat(sizes, t)
+        if model in problems:
+            with pytest.raises(EstimationError, match=r"^" + re.escape(str(problems[model]))):
+                fit_curve(n, e.ravel(), model, scale="error")
+            continue
+        together, alone = curves[model], fit_curve(n, e.ravel(), model, scale="error")
+        for name in ("params", "cov_params", "dispersion", "nobs", "n_missing", "n_zero"):
+            np.testing.assert_allclose(
+                getattr(together, name), getattr(alone, name), rtol=1e-12, atol=0
+            )
+
+
+def test_only_the_models_that_are_wanted():
+    curves, problems = fit_curves([2, 4, 8], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], ["logit"])
+    assert (list(curves), problems) == (["logit"], {})
+
+
+def test_a_line_of_logits_at_its_maximum():
+    """No step in any direction raises the likelihood of unequal numbers of observations."""
+    rng = np.random.default_rng(8)
+    x, counts = rng.normal(size=12), rng.integers(1, 400, 12).astype(float)
+    means = rng.uniform(0.01, 0.99, 12)
+    a, b, found = fit_binomial_line(x, means, counts)
+    assert found
+    left = counts * (means - expit(a + b * x))
+    assert abs(left.sum()) < 1e-11 * counts.sum()
+    assert abs(left @ x) < 1e-11 * counts.sum()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "options", "error", "message"),
+    [
+        ([5, 9], [[0.5], [0.6], [0.7]], {}, DataError, r"shapes \(3, 1\) and \(2,\)"),
+        ([5, 9], [0.5, 0.6], {}, DataError, "a row for each size"),
+        ([9, 5], [[0.5], [0.6]], {}, DataError, "sizes must rise"),
+        ([5, 5], [[0.5], [0.6]], {}, DataError, "sizes must rise"),
+        ([0, 5], [[0.5], [0.6]], {}, DataError, "must be positive, not 0"),
+        ([5, 9], [[0.5], [1.6]], {}, DataError, "is 1.6, outside of"),
+        ([5, 9], [[0.5], [0.6]], {"models": ["exp3"]}, PlanError, "did you mean 'exp"),
+        ([5, 9], [[0.5], [0.6]], {"scale": "errors"}, PlanError, "did you mean 'error'"),
+    ],
+)
+def test_bad_rows(sizes, rows, options, error, message):
+    with pytest.raises(error, match=message):
+        fit_curves(sizes, rows, **options)
