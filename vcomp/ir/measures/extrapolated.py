@@ -58,8 +58,8 @@ class Extrapolated(Measure):
         DataError
             If the scores cannot be read, one is missing, or there are fewer than four topics.
         EstimationError
-            If no curve can be fitted, as where all halves agree or values lie beyond 1, or if
-            `trials` or `rng` cannot be.
+            If no curve can be fitted, as where all halves agree, the measure is undefined for all
+            of them or values lie beyond 1, or if `trials` or `rng` cannot be.
 
         Warns
         -----
@@ -89,6 +89,10 @@ class Extrapolated(Measure):
             [observe(draw_halves(len(X), size, each, seed))[0] for size in of_halves]
         )
         missing = int(np.isnan(values).sum())
+        if missing == values.size:
+            raise EstimationError(
+                f"{self.symbol} has no value in any of {missing:,} splits: {self.undefined}"
+            )
         if missing:
             warn(
                 f"{self.symbol} has no value in {missing:,} of {values.size:,} splits, which are "

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
 
+import numpy as np
+
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.measures.base import MeanMeasure
@@ -83,6 +85,7 @@ class AbsoluteSensitivity(_Sensitivity):
 
     name: ClassVar[str] = "sens_abs"
     symbol: ClassVar[str] = "sens_abs"
+    limits: ClassVar[tuple[float, float]] = (0.0, np.inf)
     relative: ClassVar[bool] = False
 
 
