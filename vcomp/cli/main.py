@@ -13,6 +13,7 @@ import click
 
 from vcomp import __version__
 from vcomp.cli import output
+from vcomp.cli.accuracy import FORMATS, accuracy_command, formatted
 from vcomp.cli.arguments import (
     columns_argument,
     components_argument,
@@ -22,6 +23,8 @@ from vcomp.cli.arguments import (
 from vcomp.cli.fitting import fit_options, fit_report
 from vcomp.cli.items import items
 from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
+from vcomp.cli.scores import read_scores, score_options
+from vcomp.cli.simulate import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -37,6 +40,8 @@ Examples:
   vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
       i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
   vcomp tau matrix.csv --topics 25,50,100
+  vcomp accuracy matrix.csv --topics 25,50,100 --plot accuracy.png
+  vcomp simulate matrix.csv --topics 50 --collections 100 --out new.parquet
   vcomp items answers.csv
   vcomp datasets
 """
@@ -179,25 +184,47 @@ def dstudy(
 
 
 @cli.command("tau", epilog=_EXAMPLES)
-@click.argument("matrix", type=click.Path(path_type=Path))
+@score_options
 @click.option(
     "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
 )
-@click.option(
-    "--drop-worst", default=0.0, show_default=True, help="Share of systems to leave out."
-)
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
-def tau_command(matrix: Path, topics: str | None, drop_worst: float, alpha: float) -> None:
-    """Rank accuracy of MATRIX, a file with a row a topic and a column a system."""
+@click.option(
+    "--format",
+    "format_",
+    default="text",
+    show_default=True,
+    type=click.Choice(FORMATS),
+    help="What to print.",
+)
+def tau_command(
+    scores: Path | None,
+    dataset: str | None,
+    system: str | None,
+    topic: str | None,
+    score: str | None,
+    drop_worst: float,
+    topics: str | None,
+    alpha: float,
+    format_: str,
+) -> None:
+    """Rank accuracy: how near to the true ranking of systems is one by n topics.
+
+    SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
+    score, with columns for systems, topics and scores.
+    """
     from vcomp import ir
 
-    scores = output.read_matrix(matrix)
     n = topic_counts(topics)
-    tau = ir.expected_tau(scores, n, drop_worst=drop_worst, alpha=alpha)
-    tau_ap = ir.expected_tau_ap(scores, n, drop_worst=drop_worst, alpha=alpha)
-    click.echo(output.rank_text("topic", tau, tau_ap, alpha))
+    matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
+    tau = ir.expected_tau(matrix, n, drop_worst=drop_worst, alpha=alpha)
+    tau_ap = ir.expected_tau_ap(matrix, n, drop_worst=drop_worst, alpha=alpha)
+    table = output.both_ranks(tau, tau_ap)
+    click.echo(formatted(table, format_, output.rank_text("topic", tau, tau_ap, alpha)))
 
 
+cli.add_command(accuracy_command)
+cli.add_command(simulate_command)
 cli.add_command(items)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_json",
+    "both_ranks",
     "dataset_text",
     "fit_text",
     "rank_accuracy",
@@ -80,6 +81,14 @@ def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float)
         "Their intervals take swaps as independent, which they are not.",
     ]
     return str(display.summary([table], notes))
+
+
+def both_ranks(tau: pd.DataFrame, tau_ap: pd.DataFrame) -> pd.DataFrame:
+    """Return Eτ and Eτ_AP in one table, a row a measure and size."""
+    import pandas as pd
+
+    named = {"tau": tau, "tau_ap": tau_ap}
+    return pd.concat(named, names=["measure"]).reset_index("measure").reset_index(drop=True)
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Any]:

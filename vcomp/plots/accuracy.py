@@ -145,10 +145,7 @@ def _finish(
     ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
     ax.set_xlabel(escaped(xlabel))
     if seen is not None and low <= seen <= high:
-        ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":")
-        ax.annotate("this collection", (seen, 0.01), xycoords=("data", "axes fraction"),
-                    xytext=(4, 2), textcoords="offset points", color=GREY,
-                    fontsize="small")  # fmt: skip
+        ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":", label="this collection")
     tidy_axes(ax, "both")
     if legend:
-        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85)
+        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85, handlelength=3.2)
