@@ -25,3 +25,14 @@ def test_chains_and_a_dense_product_against_matrices_of_all_rows(name, monkeypat
         monkeypatch.setattr(quadratic_forms, "_MANY_TERMS", few_terms)
         found = quadratic_forms.quadratic_covariance(stats, v)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * scale)
+
+
+def test_what_is_too_large_is_refused_before_any_product_is_made(monkeypatch):
+    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
+    monkeypatch.setattr(quadratic_forms, "_MOST_ELEMENTS", 0)
+    monkeypatch.setattr(quadratic_forms, "_DENSE_BELOW", 0)
+    made = []
+    monkeypatch.setattr(quadratic_forms._Chains, "_product", lambda *at: made.append(at))
+    with pytest.raises(quadratic_forms.TooLargeError):
+        quadratic_forms.quadratic_covariance(stats, np.ones(stats.n_terms + 1))
+    assert not made

@@ -49,7 +49,9 @@ def by_parts(kernel, arguments, out, cut, rows):
 def test_gather_and_scatter(table, width, data):
     B, parts, cut = table
     x, w = columns(data, B.shape[1], width), columns(data, B.shape[0], width)
-    out = by_parts(kernels.gather, (*parts, x), np.full((B.shape[0], width), 7.0), cut, len(B))
+    out = np.full((B.shape[0], width), 7.0)
+    kernels.gather(*parts, x, out[:cut], 0, cut)
+    kernels.gather(*parts, x, out[cut:], cut, len(B))
     np.testing.assert_allclose(out, B @ x, atol=1e-9)
     out = by_parts(kernels.scatter, (*parts, w), np.ones((B.shape[1], width)), cut, len(B))
     np.testing.assert_allclose(out, 1.0 + B.T @ w, atol=1e-9)
@@ -98,3 +100,16 @@ def test_transpose(table):
     for mine, theirs in zip(turned, expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == theirs.dtype
+
+
+@settings(deadline=None)
+@given(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6), st.data())
+def test_products_of_sets_of_columns(m, width, rows, data):
+    sets = np.stack(
+        [columns(data, rows + 2, width) for _ in range(m)] or [np.zeros((rows + 2, 0))]
+    )
+    out = np.ones((len(sets), len(sets), sets.shape[2]))
+    kernels.add_products(sets, rows, out)
+    expected = np.einsum("aic,bic->abc", sets[:, :rows], sets[:, :rows])
+    lower = np.tril_indices(len(sets))
+    np.testing.assert_allclose(out[lower], 1.0 + expected[lower], rtol=1e-12, atol=1e-9)

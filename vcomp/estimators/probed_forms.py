@@ -22,6 +22,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.probes import Rademacher
+from vcomp.linalg.row_products import Fill, row_products
 from vcomp.linalg.sparse_table import SparseTable
 from vcomp.statistics import CrossProducts
 
@@ -31,7 +32,7 @@ _ALL_GROUPS_UP_TO = 128
 """Groups of all the smallest terms together up to which no probes are needed for their traces."""
 
 _COLUMNS_AT_ONCE = 8
-_ELEMENTS_AT_ONCE = 20_000_000
+_ELEMENTS_AT_ONCE = 60_000_000
 """Elements that the products of one term's columns with all tables may have together."""
 
 
@@ -90,6 +91,9 @@ class ProbedForms:
         self._n, self._k = float(tables.n), tables.n_terms
         self._inside = [a for a in self._positions if a < self._k]
         self._products = {pair: _sparse(tables, *pair) for pair in tables.pairs}
+        self._transposed: dict[tuple[int, int], SparseTable] = {}
+        k = range(self._k)
+        self._finer = np.array([[tables.is_finer(a, b) for b in k] for a in k], dtype=bool)
         self._signs = Rademacher(0, seed)
         by_size = sorted(range(self._k), key=lambda t: (tables.sizes[t], t))
         self._order = [t for t in by_size if v[t] != 0.0]
@@ -104,8 +108,26 @@ class ProbedForms:
     @property
     def operations(self) -> float:
         """Multiplications that one probe takes."""
-        nnz = sum(table.indices.size for table in self._products.values())
-        return float(sum(2 * nnz + 4 * sum(self._tables.sizes) for _ in self._probed))
+        return sum(self._operations_of(t) for t in self._probed)
+
+    def _operations_of(self, t: int) -> float:
+        """Return the multiplications that a column of term t takes."""
+        sizes = self._tables.sizes
+        own = [a for a in self._inside if not self._finer[a, t]]
+        total = float(sum(self._entries(u, t) for u in range(self._k)))
+        for u in self._after(t):
+            slots = [a for a in own if not self._finer[a, u]]
+            total += sum(self._entries(u, a) for a in slots)
+            total += 0.5 * sizes[u] * (len(slots) + 3) ** 2
+        return total
+
+    def _entries(self, u: int, t: int) -> int:
+        """Return the number of entries of N_ut."""
+        return self._tables.sizes[t] if u == t else self._products[min(u, t), max(u, t)].nnz
+
+    def _after(self, t: int) -> list[int]:
+        """Return the terms that are paired with term t: itself and those with more groups."""
+        return self._order[self._order.index(t) :]
 
     def sample(self, first: int, last: int) -> FloatArray:
         """Return the part that needs probes for the probes ``first .. last − 1``, (b, m, m)."""
@@ -121,8 +143,8 @@ class ProbedForms:
         return forms
 
     def _step(self) -> int:
-        """Return how many columns are multiplied at once."""
-        elements = (len(self._positions) + 2) * sum(self._tables.sizes)
+        """Return how many columns are multiplied at once: h and g are there whole."""
+        elements = 2 * sum(self._tables.sizes)
         return int(np.clip(_ELEMENTS_AT_ONCE // max(elements, 1), 1, _COLUMNS_AT_ONCE))
 
     def _units(self, t: int) -> list[FloatArray]:
@@ -137,40 +159,80 @@ class ProbedForms:
         """
         v, n = self._v, self._tables.group_n
         h = [self._times(u, t, x) for u in range(self._k)]
-        g = {a: h[a] / n[a][:, None] for a in self._inside}
-        total = self._k + 1
+        g = {a: h[a] / n[a][:, None] for a in self._inside if not self._finer[a, t]}
         mean = n[t] @ x / self._n
-        rows = np.zeros((x.shape[1], len(self._positions), len(self._positions)))
-        forms = np.zeros_like(rows)
-        after = self._order[self._order.index(t) :]
-        for u in {*after, *self._inside, t}:
-            e = self._images(u, g, h[u], mean)
-            if u in after:
-                weight = v[t] * v[u] * (1.0 if u == t else 2.0)
-                forms += weight * (e @ e.transpose(0, 2, 1))
+        forms = np.zeros((len(self._positions), len(self._positions), x.shape[1]))
+        crossed: dict[tuple[int, int], FloatArray] = {}
+        for u in self._after(t):
+            slots = [a for a in g if not self._finer[a, u]]
+            products = self._products_of_images(u, slots, g, h[u], mean)
+            at = {a: 2 + i for i, a in enumerate(slots)} | {self._k: 1}
+            places = [at.get(a, 0) for a in self._positions]
+            weight = v[t] * v[u] * (1.0 if u == t else 2.0)
+            forms += weight * products[places][:, places]
             if u in g:
-                rows[:, self._positions.index(u)] = np.einsum("bmq,qb->bm", e, g[u])
-            if u == t and total in self._positions:
-                rows[:, self._positions.index(total)] = np.einsum("bmq,qb->bm", e, x)
-        if self._k in self._positions:
-            rows[:, self._positions.index(self._k)] = self._n * np.square(mean)[:, None]
-        forms += 2.0 * v[-1] * v[t] * rows
-        return forms
+                crossed |= {(a, u): products[at[a], -1] for a in slots}
+        whole = n[t] @ np.square(x)
+        forms += 2.0 * v[-1] * v[t] * self._residual_part(g, h, whole, mean, crossed)
+        return np.ascontiguousarray(forms.transpose(2, 0, 1))
 
-    def _images(
-        self, u: int, g: dict[int, FloatArray], h: FloatArray, mean: FloatArray
+    def _products_of_images(
+        self,
+        u: int,
+        slots: Sequence[int],
+        g: dict[int, FloatArray],
+        h: FloatArray,
+        mean: FloatArray,
     ) -> FloatArray:
-        """Return Z_u'A_a Z_t x of all projectors, (b, m, q_u)."""
+        """Return the products of Z_u'A_a Z_t x for all pairs of some projectors a.
+
+        The first is that of all projectors that are finer than t or u, and of all observations:
+        Z_u'Z_t x = h. The second is the mean's, the others are those of `slots`; after them comes,
+        if there is one, D_u⁻¹h.
+        """
         n = self._tables.group_n[u]
-        images = np.empty((mean.size, len(self._positions), n.size))
-        for place, a in enumerate(self._positions):
-            if a == u or a == self._k + 1:
-                images[:, place] = h.T
-            elif a == self._k:
-                images[:, place] = mean[:, None] * n
-            else:
-                images[:, place] = self._times(u, a, g[a]).T
-        return images
+        fills = [_copies(h), _multiplies(n, mean)]
+        fills += [_gathers(self._by_rows(u, a), g[a]) for a in slots]
+        if u in g:
+            fills.append(_copies(g[u]))
+        return row_products(fills, n.size, mean.size)
+
+    def _residual_part(
+        self,
+        g: dict[int, FloatArray],
+        h: list[FloatArray],
+        whole: FloatArray,
+        mean: FloatArray,
+        crossed: dict[tuple[int, int], FloatArray],
+    ) -> FloatArray:
+        """Return x'Z_t'A_a A_b Z_t x of all pairs of projectors, (m, m, b).
+
+        Of two of which one is finer it is that of the coarser: A_a A_b = A_b.
+        """
+        squares = {a: np.einsum("qb,qb->b", g[a], h[a]) for a in g}
+        part = np.empty((len(self._positions), len(self._positions), mean.size))
+        for i, a in enumerate(self._positions):
+            for j, b in enumerate(self._positions[: i + 1]):
+                if self._k in (a, b):
+                    value = self._n * np.square(mean)
+                elif a not in g or b not in g:
+                    value = squares.get(a, squares.get(b, whole))
+                elif self._finer[a, b] or self._finer[b, a]:
+                    value = squares[b if self._finer[a, b] else a]
+                elif (a, b) in crossed or (b, a) in crossed:
+                    value = crossed[(a, b) if (a, b) in crossed else (b, a)]
+                else:
+                    value = np.einsum("qb,qb->b", g[b], self._times(b, a, g[a]))
+                part[i, j] = part[j, i] = value
+        return part
+
+    def _by_rows(self, u: int, a: int) -> SparseTable:
+        """Return N_ua by its rows."""
+        if u < a:
+            return self._products[u, a]
+        if (u, a) not in self._transposed:
+            self._transposed[u, a] = self._products[a, u].transposed()
+        return self._transposed[u, a]
 
     def _times(self, u: int, t: int, x: FloatArray) -> FloatArray:
         """Return N_ut x."""
@@ -235,3 +297,18 @@ def average_until(
 def _sparse(tables: CrossProducts, a: int, b: int) -> SparseTable:
     table = tables.pairs[a, b]
     return SparseTable.of(table.indptr, table.indices, table.counts, table.n_cols)
+
+
+def _copies(x: FloatArray) -> Fill:
+    return lambda first, last, out: np.copyto(out, x[first:last])
+
+
+def _multiplies(n: FloatArray, row: FloatArray) -> Fill:
+    def fill(first: int, last: int, out: FloatArray) -> None:
+        np.multiply(n[first:last, None], row, out=out)
+
+    return fill
+
+
+def _gathers(table: SparseTable, x: FloatArray) -> Fill:
+    return lambda first, last, out: table.rows_times(first, last, x, out)

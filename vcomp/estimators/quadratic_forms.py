@@ -15,6 +15,7 @@ large terms are summed over and never meet in one matrix.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -174,10 +175,15 @@ def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
 
 def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> FloatArray:
     """Return tr(A_a V A_b V) of some projectors: terms, then the mean, then all observations."""
+    # All chains are planned before the first is evaluated: one may be too large.
+    planned = {
+        (i, j): [(weight, chains.planned(chain)) for weight, chain in _weighted_chains(a, b, v)]
+        for i, a in enumerate(positions)
+        for j, b in enumerate(positions[: i + 1])
+    }
     forms = np.empty((len(positions), len(positions)))
-    for i, a in enumerate(positions):
-        for j, b in enumerate(positions[: i + 1]):
-            forms[i, j] = forms[j, i] = _trace(chains, a, b, v)
+    for (i, j), terms in planned.items():
+        forms[i, j] = forms[j, i] = sum(weight * chains.trace(chain) for weight, chain in terms)
     return forms
 
 
@@ -197,10 +203,12 @@ def _less_the_mean(forms: FloatArray) -> FloatArray:
     return covariance
 
 
-def _trace(chains: _Chains, a: int, b: int, v: FloatArray) -> float:
-    """Return tr(A_a V A_b V); the position after the mean stands for the total."""
+def _weighted_chains(a: int, b: int, v: FloatArray) -> Iterator[tuple[float, Chain]]:
+    """Yield the chains that tr(A_a V A_b V) consists of, and how often each counts.
+
+    The position after the mean stands for the total.
+    """
     k = v.size - 1
-    total = 0.0
     for t, u in combinations_with_replacement(range(k + 1), 2):
         weight = v[t] * v[u] * (1.0 if t == u else 2.0)
         if weight == 0.0:
@@ -210,8 +218,7 @@ def _trace(chains: _Chains, a: int, b: int, v: FloatArray) -> float:
         chain += [(t, 0)] if t < k else []
         chain += [(b, -1)] if b <= k else []
         chain += [(u, 0)] if u < k else []
-        total += weight * chains.trace(chain)
-    return float(total)
+        yield float(weight), chain
 
 
 class _Chains:
@@ -226,9 +233,29 @@ class _Chains:
         free = 0.4 * available_bytes() / _BYTES_PER_ELEMENT
         self._limit = min(free, _MOST_ELEMENTS)
 
-    def trace(self, chain: Chain) -> float:
-        """Return the trace of a chain of (term, power of its group sizes between its tables)."""
+    def planned(self, chain: Chain) -> Chain:
+        """Return a chain made short, and turned to where it is cut into the smallest products.
+
+        Parameters
+        ----------
+        chain : (term, power of its group sizes between its tables)
+
+        Raises
+        ------
+        TooLargeError
+            If one of these takes too much memory or time.
+        """
         chain = self._shortened(chain)
+        if len(chain) < 3:
+            return chain
+        turns = [chain[i:] + chain[:i] for i in range(len(chain))]
+        best = min(turns, key=self._largest)
+        if self._largest(best) > max(self._limit, _DENSE_BELOW):
+            raise TooLargeError
+        return best
+
+    def trace(self, chain: Chain) -> float:
+        """Return the trace of a chain that is planned."""
         if not chain:
             return float(self.n)
         if len(chain) == 1:
@@ -238,12 +265,8 @@ class _Chains:
             (a, p), (b, r) = chain
             table = self._table(a, b)
             return self._inner(table, table, a, p, b, r)
-        turns = [chain[i:] + chain[:i] for i in range(len(chain))]
-        best = min(turns, key=self._largest)
-        (a, p), (b, s), (c, r) = best[:3]
-        if self._largest(best) > max(self._limit, _DENSE_BELOW):
-            raise TooLargeError
-        other = self._product(a, *best[3], c) if len(best) == 4 else self._table(a, c)
+        (a, p), (b, s), (c, r) = chain[:3]
+        other = self._product(a, *chain[3], c) if len(chain) == 4 else self._table(a, c)
         return self._inner(self._product(a, b, s, c), other, a, p, c, r)
 
     def _shortened(self, chain: Chain) -> Chain:
@@ -272,10 +295,16 @@ class _Chains:
         """Return how many elements N_ab N_bc has at most: few where groups of b lie within one."""
         bound = self._frame(a, c)
         if self._finer(b, a):
-            bound = min(bound, float(self._stored(b, c).nnz))
+            bound = min(bound, self._entries(b, c))
         if self._finer(b, c):
-            bound = min(bound, float(self._stored(a, b).nnz))
+            bound = min(bound, self._entries(a, b))
         return bound
+
+    def _entries(self, a: int, b: int) -> float:
+        """Return how many entries N_ab has."""
+        if a == b or self._stats.n_terms in (a, b):
+            return float(max(self._group_n[a].size, self._group_n[b].size))
+        return float(self._stats.pairs[min(a, b), max(a, b)].counts.size)
 
     def _inner(self, X: Any, Y: Any, a: int, p: int, c: int, r: int) -> float:
         """Return Σ_ij n_i^p X_ij Y_ij n_j^r."""

@@ -14,6 +14,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 
 __all__ = [
     "add_eliminated",
+    "add_products",
     "add_squares",
     "gather",
     "row_forms",
@@ -39,18 +40,19 @@ def gather(
     ----------
     indptr, indices, weights : B, (q, m)
     x : (m, c)
-    out : (q, c)
+    out : (last - first, c)
     """
     width = x.shape[1]
     weighted = weights.size > 0
     for i in range(first, last):
+        row = i - first
         for c in range(width):
-            out[i, c] = 0.0
+            out[row, c] = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             w = weights[e] if weighted else 1.0
             for c in range(width):
-                out[i, c] += w * x[j, c]
+                out[row, c] += w * x[j, c]
 
 
 @njit(cache=True, nogil=True)
@@ -132,6 +134,23 @@ def add_eliminated(
                 j = indices[e]
                 for c in range(width):
                     out[j, c] += row[c]
+
+
+@njit(cache=True, nogil=True)
+def add_products(columns: FloatArray, n_rows: int, out: FloatArray) -> None:
+    """Add to the lower triangle of `out` the products of every two sets of columns.
+
+    Parameters
+    ----------
+    columns : (m, at least n_rows, c)
+    out : (m, m, c), sums over rows, column by column
+    """
+    m, _, width = columns.shape
+    for i in range(n_rows):
+        for a in range(m):
+            for b in range(a + 1):
+                for c in range(width):
+                    out[a, b, c] += columns[a, i, c] * columns[b, i, c]
 
 
 @njit(cache=True, nogil=True)

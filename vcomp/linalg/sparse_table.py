@@ -14,7 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.kernels import sparse_products as kernels
 
-__all__ = ["SparseTable", "side_by_side"]
+__all__ = ["SparseTable", "over_threads", "side_by_side"]
 
 _BLOCKS = 4
 """Blocks of rows at most: sums over them are added in their order, whoever computed them."""
@@ -65,6 +65,11 @@ class SparseTable:
         return self.indptr.size - 1, self.n_cols
 
     @property
+    def nnz(self) -> int:
+        """Number of entries."""
+        return int(self.indices.size)
+
+    @property
     def nbytes(self) -> int:
         """Memory that the table takes."""
         return int(self.indptr.nbytes + self.indices.nbytes + self.weights.nbytes)
@@ -77,8 +82,12 @@ class SparseTable:
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
         out = np.empty((self.shape[0], x.shape[1]))
-        _over_threads(lambda _, a, b: kernels.gather(*self._parts, x, out, a, b), self._bounds)
+        over_threads(lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds)
         return out
+
+    def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
+        """Write the rows ``first .. last - 1`` of B x into `out`."""
+        kernels.gather(*self._parts, x, out, first, last)
 
     def transposed_times(self, x: FloatArray) -> FloatArray:
         """Return B'x for the (q, c) columns of `x`."""
@@ -129,13 +138,13 @@ class SparseTable:
     ) -> FloatArray:
         """Return the sum of what every block of rows adds to zeros."""
         sums = [np.zeros((n_rows, width)) for _ in self._bounds]
-        _over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds)
+        over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds)
         for other in sums[1:]:
             sums[0] += other
         return sums[0]
 
 
-def _over_threads(work: Callable[[int, int, int], Any], bounds: Sequence[tuple[int, int]]) -> None:
+def over_threads(work: Callable[[int, int, int], Any], bounds: Sequence[tuple[int, int]]) -> None:
     """Call `work` with the number and the bounds of each block, on as many threads as cores."""
     if len(bounds) == 1:
         work(0, *bounds[0])
