@@ -51,12 +51,21 @@ def test_polars_frames():
     assert matrix.systems == ("bm25", "rm3")
 
 
-def test_polars_topics_are_refused():
-    polars = pytest.importorskip("polars")
-    with pytest.raises(DataError, match="column 'qid' is not a system's scores"):
-        as_score_matrix(polars.DataFrame({"qid": ["1", "2"], "a": [0.1, 0.2], "b": [0.1, 0.2]}))
+@pytest.mark.parametrize("name", ["topic", "Topics", "query", "qid"])
+def test_a_column_may_name_topics(name):
+    """Frames of polars have no index, and a file that was read has none yet."""
+    wide = WIDE.rename_axis(name).reset_index()
+    for table in (wide, pl.DataFrame(wide), wide.astype({name: int}), wide[["rm3", name, "bm25"]]):
+        matrix = as_score_matrix(table)
+        assert matrix.topics == ("401", "402", "403")
+        assert sorted(matrix.systems) == ["bm25", "rm3"]
+        np.testing.assert_array_equal(matrix.to_frame()[["bm25", "rm3"]], VALUES)
+    assert list(wide.columns) == [name, "bm25", "rm3"]
+
+
+def test_series_are_refused():
     with pytest.raises(DataError, match="topic × system table, not a Series"):
-        as_score_matrix(polars.Series([0.1, 0.2]))
+        as_score_matrix(pl.Series([0.1, 0.2]))
 
 
 def test_arrow_tables():
@@ -74,8 +83,10 @@ def test_a_matrix_is_one_already():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        (WIDE.rename_axis("topic").reset_index(), "column 'topic' .* set it as the index"),
-        (WIDE.assign(Topic=[401, 402, 403]), "column 'Topic' .* set it as the index"),
+        (WIDE.assign(q=list("abc")), "column 'q' .* call it 'topic' if it names topics, or drop"),
+        (WIDE.assign(topic=1, qid=2), "topics have one column, not 'topic', 'qid'; drop others"),
+        (WIDE.assign(Topic=[401, 402, 401]), "several topics called '401'"),
+        (WIDE.assign(topic=["1", None, "3"]), "the topic in row 1 has no name"),
         (WIDE.assign(when=pd.Timestamp("2003-01-01")), "column 'when'"),
         (WIDE.set_axis(["a", "a"], axis=1), "several systems called 'a'"),
         (WIDE[["rm3"]], r"two systems \(columns\); there are 3 × 1"),

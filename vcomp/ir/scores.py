@@ -263,8 +263,10 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
     ----------
     scores : one of
 
-        * a wide pandas frame, topics in the index and a column for each system;
-        * another table that speaks Arrow (polars, pyarrow), all columns of which are systems;
+        * a wide pandas frame, a column for each system, topics in the index or in a column called
+          topic, topics, query or qid;
+        * another table that speaks Arrow (polars, pyarrow), topics in such a column if they have
+          names;
         * a 2-D array or nested lists, whose systems and topics are named ``"0"``, ``"1"``, …;
         * a :class:`ScoreMatrix`, returned as it is once checked.
 
@@ -278,19 +280,18 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
     ------
     DataError
         If `scores` is not a matrix, has fewer than two topics or two systems, two systems or
-        topics of one name or one without, a column that does not hold numbers, or a score that is
-        infinite or beyond 1e150.
+        topics of one name or one without, another column that does not hold numbers, or a score
+        that is infinite or beyond 1e150.
 
     Examples
     --------
     >>> import pandas as pd
     >>> wide = pd.DataFrame({"topic": ["401", "402"], "bm25": [0.2, 0.3], "rm3": [0.3, None]})
-    >>> as_score_matrix(wide)
-    Traceback (most recent call last):
-    ...
-    vcomp.exceptions.DataError: column 'topic' is not a system's scores: set it as the index ...
-    >>> as_score_matrix(wide.set_index("topic")).topics
-    ('401', '402')
+    >>> matrix = as_score_matrix(wide)
+    >>> matrix.topics, matrix.systems
+    (('401', '402'), ('bm25', 'rm3'))
+    >>> as_score_matrix(wide.set_index("topic").add_prefix("my-")).systems
+    ('my-bm25', 'my-rm3')
     """
     if isinstance(scores, ScoreMatrix):
         return check_matrix(scores)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["names_of", "read_wide"]
 
-_NOT_SYSTEMS = frozenset({"topic", "topics", "query", "qid"})
+_TOPICS = frozenset({"topic", "topics", "query", "qid"})
 """Columns that no one means as a system; numbered topics would pass for scores."""
 
 
@@ -27,7 +27,8 @@ def read_wide(table: Any) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]
 
     Parameters
     ----------
-    table : pandas frame, another table that speaks Arrow, a 2-D array or nested lists
+    table : pandas frame, another table that speaks Arrow, a 2-D array or nested lists. A column
+        called topic, topics, query or qid names the topics; else the index of a pandas frame does
 
     Returns
     -------
@@ -37,7 +38,8 @@ def read_wide(table: Any) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]
     Raises
     ------
     DataError
-        If it is no such table, a column does not hold numbers, or a topic or system has no name.
+        If it is no such table, a column does not hold numbers, several name topics, or a topic or
+        system has no name.
     """
     import pandas as pd
 
@@ -65,11 +67,16 @@ def _through_arrow(table: Any) -> pd.DataFrame:
 
 
 def _from_frame(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
+    topics = [name for name in frame.columns if str(name).lower() in _TOPICS]
+    if len(topics) > 1:
+        raise DataError(f"topics have one column, not {', '.join(map(repr, topics))}; drop others")
+    if topics:
+        frame = frame.set_index(topics[0])
     for place, name in enumerate(frame.columns):
-        if not _holds_numbers(frame.iloc[:, place]) or str(name).lower() in _NOT_SYSTEMS:
+        if not _holds_numbers(frame.iloc[:, place]):
             raise DataError(
-                f"column {str(name)!r} is not a system's scores: set it as the index of a pandas "
-                "frame, or drop it. (ScoreMatrix.from_long reads a long frame, a row a score.)"
+                f"column {str(name)!r} is not a system's scores: call it 'topic' if it names "
+                "topics, or drop it. (ScoreMatrix.from_long reads a long frame, a row a score.)"
             )
     for labels, what in ((frame.index, "topic in row"), (frame.columns, "system in column")):
         if labels.nlevels == 1 and labels.isna().any():
