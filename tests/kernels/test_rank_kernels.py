@@ -104,8 +104,8 @@ def test_ordinal_ranks(case):
 def test_smallest_safe_difference(case, rate, relative):
     x, y, ex, ey = rankings(case)
     expected = [smallest_by_search(*row, rate, relative) for row in zip(x, y, ex, ey, strict=True)]
-    for untied in (np.zeros(len(x), bool), swaps(x, y, ex, ey)[0] >= 0):
-        got = smallest_safe_difference(x, y, ex, ey, untied, rate, relative)
+    for swapped in (np.full(len(x), -1), swaps(x, y, ex, ey)[0]):
+        got = smallest_safe_difference(x, y, ex, ey, swapped, rate, relative)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
@@ -118,9 +118,9 @@ def test_many_pairs_share_few_bins(k, relative):
     x[2] = x[2].round(2)
     y = np.broadcast_to(truth, x.shape).copy()
     tolerances = np.full(3, 1e-12)
-    untied = swaps(x, y, tolerances, tolerances)[0] >= 0
-    assert untied.tolist() == [True, True, False]
-    got = smallest_safe_difference(x, y, tolerances, tolerances, untied, 0.05, relative)
+    swapped, _ = swaps(x, y, tolerances, tolerances)
+    assert (swapped < 0).tolist() == [False, False, True]
+    got = smallest_safe_difference(x, y, tolerances, tolerances, swapped, 0.05, relative)
     expected = [smallest_by_search(row, truth, 1e-12, 1e-12, 0.05, relative) for row in x]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     assert np.isfinite(got).all()
@@ -130,10 +130,10 @@ def test_many_pairs_share_few_bins(k, relative):
 def test_what_is_no_number_has_no_smallest_difference(wrong):
     x, y = np.arange(4.0)[None], np.arange(4.0)[None].copy()
     x[0, 2] = wrong
-    none, untied = np.zeros(1), np.ones(1, bool)
+    none, swapped = np.zeros(1), np.zeros(1, np.int64)
     for relative in (False, True):
         for means in (x, 0 * y):
-            found = smallest_safe_difference(means, y, none, none, untied, 0.05, relative)
+            found = smallest_safe_difference(means, y, none, none, swapped, 0.05, relative)
             assert np.isnan(found).all()
 
 
@@ -152,7 +152,8 @@ def test_positive_means_without_ties(seed, k, rate, noise, relative):
     ranks = np.argsort(np.argsort(truth + k * noise * rng.normal(size=(2, k)), axis=1), axis=1)
     means = ranks + 1.0
     means[1] = np.exp(0.1 * means[1] + 0.09 * rng.uniform(size=k))
-    y, none, untied = np.tile(truth, (2, 1)), np.zeros(2), np.ones(2, bool)
-    got = smallest_safe_difference(means, y, none, none, untied, rate, relative)
+    y, none = np.tile(truth, (2, 1)), np.zeros(2)
+    swapped, _ = swaps(means, y, none, none)
+    got = smallest_safe_difference(means, y, none, none, swapped, rate, relative)
     expected = [smallest_by_search(x, truth, 0.0, 0.0, rate, relative) for x in means]
     np.testing.assert_allclose(got, expected, rtol=1e-12)

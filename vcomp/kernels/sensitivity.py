@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 
 __all__ = ["smallest_safe_difference"]
 
@@ -35,7 +35,7 @@ def smallest_safe_difference(
     truth: FloatArray,
     tolerances: FloatArray,
     truth_tolerances: FloatArray,
-    untied: BoolArray,
+    swapped: LongArray,
     rate: float,
     relative: bool,
 ) -> FloatArray:
@@ -45,8 +45,8 @@ def smallest_safe_difference(
     ----------
     means, truth : (m, k) two scores of each system; differences are those in `means`
     tolerances, truth_tolerances : (m,) largest difference of tied systems; their pairs count not
-    untied : (m,) whether no two systems are known to be tied, in `means` or in `truth`; it is
-        faster to know
+    swapped : (m,) number of swapped pairs where no systems are tied, in either; -1 where some are
+        or it is not known, which takes longer
     rate : largest share of swapped pairs
     relative : whether differences are divided by the larger of the two means, in absolute value
 
@@ -67,8 +67,8 @@ def smallest_safe_difference(
             continue
         scale = _GRID if relative else _GRID / span
         tally[:] = 0
-        if untied[row] and (x.min() > _TINY or not relative):
-            delta[row] = _of_ranking(x, y, rate, relative, scale, size, unit, tally)
+        if swapped[row] >= 0 and (x.min() > _TINY or not relative):
+            delta[row] = _of_ranking(x, y, swapped[row], rate, relative, scale, size, unit, tally)
         else:
             ex, ey = tolerances[row], truth_tolerances[row]
             delta[row] = _of_pairs(x, y, ex, ey, rate, relative, scale, size, code, tally)
@@ -79,6 +79,7 @@ def smallest_safe_difference(
 def _of_ranking(
     x: FloatArray,
     y: FloatArray,
+    n_swapped: int,
     rate: float,
     relative: bool,
     scale: float,
@@ -100,8 +101,10 @@ def _of_ranking(
         for j in range(k):
             above += np.int64(x[j] > xi)
         z[above], w[above] = xi, y[i]
-    n = k * (k - 1) // 2
-    left = _swapped_places(z, w, relative, scale, place, unit, tally)
+    n, left = k * (k - 1) // 2, n_swapped
+    if left / n <= rate:
+        return float(_apart(z, -1.0, relative, scale)[1])
+    _swapped_places(z, w, relative, scale, place, unit, tally)
     swapped = place[:left]
     for b in range(_BINS):
         here = tally[b]
@@ -136,8 +139,8 @@ def _swapped_places(
     place: FloatArray,
     unit: FloatArray,
     tally: LongArray,
-) -> int:
-    """Find the places on the grid of swapped pairs and count those of each bin; return how many.
+) -> None:
+    """Fill in the places on the grid of swapped pairs, and count those of each bin.
 
     The means `z` fall, `w` are true means.
     """
@@ -155,7 +158,6 @@ def _swapped_places(
         place[q] = _place(place[q], scale)
     for q in range(count):
         tally[np.uint64(place[q] / _WIDTH)] += 1
-    return int(count)
 
 
 @njit(cache=True, nogil=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.kernels.rank_agreement import swaps
 
 __all__ = ["MeanRows", "rounding"]
@@ -65,15 +65,9 @@ class MeanRows:
         pairs, shares = swaps(self.means, self.truth, *self.tolerances)
         return pairs, shares
 
-    @property
-    def untied(self) -> BoolArray:
-        """(m,): whether no two systems are tied, in the means or the true means."""
-        none_tied: BoolArray = self.swaps[0] >= 0
-        return none_tied
-
     def filled(self, untied: FloatArray, of_tied: Callable[[MeanRows], FloatArray]) -> FloatArray:
         """Return values of rows without ties, and of the others what `of_tied` gives for them."""
-        tied = ~self.untied
+        tied = self.swaps[0] < 0
         if tied.any():
             untied[tied] = of_tied(MeanRows(self.means[tied], self.truth[tied]))
         return untied

@@ -43,7 +43,7 @@ class _Sensitivity(Extrapolated, MeanMeasure):
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return the sensitivity of each row."""
         delta: FloatArray = smallest_safe_difference(
-            rows.means, rows.truth, *rows.tolerances, rows.untied, self.rate, self.relative
+            rows.means, rows.truth, *rows.tolerances, rows.swaps[0], self.rate, self.relative
         )
         return delta
 
