@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import io
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 
 import vcomp
@@ -82,6 +84,16 @@ SAME = {
         "sys", pa.array([datetime.date(2020, 1, 1 + i) for i in NUMBER.tolist()])
     ),
     "Arrow record batch": TABLE.to_batches()[0],
+    "Arrow dataset": ds.dataset(TABLE),
+    "polars, lazy": pl.LazyFrame(DATA),
+    "list of frames": [FRAME.iloc[:7], FRAME.iloc[7:7], FRAME.iloc[7:]],
+    "list of one frame": [FRAME],
+    "tuple of frames of several libraries": (
+        TABLE.slice(0, 7),
+        pl.DataFrame(TABLE.slice(7, 10)),
+        FRAME.iloc[17:20],
+        {name: column[20:] for name, column in DATA.items()},
+    ),
     "Arrow, from an indexed frame": pa.Table.from_pandas(FRAME.set_index("sys")),
 }
 
@@ -263,11 +275,18 @@ def test_a_duplicated_name_matters_only_if_it_is_used():
         ({**DATA, "sys": np.ma.zeros((40, 2))}, "column 'sys' has 2 dimensions"),
         ({**DATA, "sys": set(SYS)}, "column 'sys' is a set"),
         ({**DATA, "sys": (s for s in SYS)}, "column 'sys' is a generator"),
-        (pl.LazyFrame(DATA), "type LazyFrame cannot be read; call .collect"),
         (FRAME["score"], "type Series is one column, not a table; give a pandas"),
         (pl.Series(SCORE), "type Series is one column, not a table; give a pandas"),
         (np.zeros((4, 3)), "type ndarray cannot be read; give a pandas or polars DataFrame"),
-        ([{"score": 1.0}], "type list cannot be read"),
+        ([{"score": 1.0}], "type list cannot be read: it gives dicts, not frames; rows become"),
+        ([(1.0, "s1")], "type list cannot be read: it gives tuples, not frames; .*DataFrame"),
+        (zip(SCORE, SYS, strict=True), "type zip cannot be read: it gives tuples"),
+        ([1.0], "type list cannot be read: it gives floats"),
+        ([FRAME["score"]], "frame 1: data of type Series is one column, not a table"),
+        ([FRAME, FRAME["score"]], "frame 2: data of type Series is one column, not a table"),
+        ([], "the list of data is empty; give a pandas"),
+        ({1, 2}, "type set cannot be read; give a pandas"),
+        (io.StringIO("score,sys"), "data are an open file, a StringIO; give its path"),
         (3, "type int cannot be read"),
         (with_column("sys", pa.array([[i] for i in NUMBER.tolist()])), "facet 'sys' .* a level"),
         (

@@ -193,9 +193,7 @@ def test_a_parquet_file_called_csv_and_a_damaged_one(folder):
 
 
 def test_a_path_that_is_no_file(folder):
-    check_error(folder, "is a folder")
     check_error(folder / "none.csv", "there is no file", "none.csv")
-    check_error(folder / "*.csv", "is a pattern", "one file at a time")
     check_error(
         "https://example.org/a.csv", "'https://example.org/a.csv' is an address", "download"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["from_arrow", "native", "one_column"]
+__all__ = ["KnownDictionaries", "from_arrow", "native", "one_column"]
 
 
 def one_column(name: str, values: Any) -> Any:
@@ -84,26 +85,52 @@ def native(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(swapped) if swapped else frame
 
 
-def from_arrow(table: Any) -> pd.DataFrame:
-    """Convert; text becomes categories inside Arrow, which is far cheaper than in Python."""
+def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFrame:
+    """Convert; text becomes categories inside Arrow, which is far cheaper than in Python.
+
+    Parameters
+    ----------
+    table : a pyarrow Table
+    known : what was made of dictionaries before, for batches that share them; it is added to
+    """
     import pandas as pd
     import pyarrow as pa
 
+    table = _without_runs(table)
     kept = _with_own_order(table.schema)
+    known = {} if known is None else known
+    columns: dict[str, Any] = {}
+    plain = []
     for position, field in enumerate(table.schema):
         encoded = _encoded(table.column(position))
-        if encoded is not None:
-            table = table.set_column(position, field.name, encoded)
+        if encoded is None:
+            plain.append(field.name)
+        columns[field.name] = (
+            None if encoded is None else _categorical(field.name, encoded, kept, known)
+        )
+    rest = table.select(plain)
     # Integers with a null would become floats, and long ones among them equal.
-    gaps = any(pa.types.is_integer(c.type) and c.null_count for c in table.columns)
+    gaps = any(pa.types.is_integer(c.type) and c.null_count for c in rest.columns)
     # A column that was an index of pandas is a column like any other: no metadata.
-    frame: pd.DataFrame = table.to_pandas(
-        ignore_metadata=True, types_mapper=_nullable_integer if gaps else None
+    frame: pd.DataFrame = rest.to_pandas(
+        ignore_metadata=True, split_blocks=True, types_mapper=_nullable_integer if gaps else None
     )
-    for name in frame.columns:
-        if isinstance(frame[name].dtype, pd.CategoricalDtype) and name not in kept:
-            frame[name] = _in_order(frame[name])
-    return frame
+    if len(plain) == len(columns):
+        return frame
+    filled = {name: frame[name] if c is None else c for name, c in columns.items()}
+    return pd.DataFrame(filled, copy=False)
+
+
+def _without_runs(table: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for position, field in enumerate(table.schema):
+        if pa.types.is_run_end_encoded(field.type):
+            decoded = [pc.run_end_decode(chunk) for chunk in table.column(position).chunks]
+            values = pa.chunked_array(decoded, type=field.type.value_type)
+            table = table.set_column(position, field.name, values)
+    return table
 
 
 def _with_own_order(schema: Any) -> set[str]:
@@ -119,31 +146,104 @@ def _with_own_order(schema: Any) -> set[str]:
     return of_pandas | declared
 
 
-def _in_order(column: pd.Series) -> pd.Series:
-    """Return the categories sorted, as those of text from pandas are."""
-    try:
-        return column.cat.set_categories(column.cat.categories.sort_values())
-    except TypeError:
-        return column  # values of several types have no order
-
-
 def _encoded(column: Any) -> Any:
-    """Return text, and dictionaries that pandas would refuse, as a proper dictionary."""
+    """Return text and dictionaries as dictionaries; None of what else there is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return pc.dictionary_encode(column)
     if column.type == pa.string_view():
         return pc.dictionary_encode(column.cast(pa.large_string()))
-    if pa.types.is_dictionary(column.type):
-        dictionaries = [chunk.dictionary for chunk in column.chunks]
-        if any(d.null_count or len(d.unique()) < len(d) for d in dictionaries):
-            return pc.dictionary_encode(column.cast(column.type.value_type))
-        if pa.types.is_unsigned_integer(column.type.index_type):
-            # pandas did not take the unsigned indices of polars before pyarrow 20.
-            return column.cast(pa.dictionary(pa.int32(), column.type.value_type))
-    return None
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.dictionary_encode(column)
+    if not pa.types.is_dictionary(column.type):
+        return None
+    if column.type.value_type == pa.string_view():
+        return column.cast(pa.dictionary(column.type.index_type, pa.large_string()))
+    return column
+
+
+def _categorical(name: str, column: Any, kept: set[str], known: KnownDictionaries) -> pd.Series:
+    """Return categories: those of all chunks, in order of value unless they have their own."""
+    import pandas as pd
+
+    dictionaries: list[Any] = []
+    for chunk in column.chunks:
+        if not dictionaries or not chunk.dictionary.equals(dictionaries[-1]):
+            dictionaries.append(chunk.dictionary)
+    before = known.get(name)
+    one = dictionaries[0] if len(dictionaries) == 1 else None
+    if before is None or one is None or not one.equals(before.dictionary):
+        # A dictionary with the values of the last, in another order, needs no sorting again.
+        again = None if before is None or one is None else before.placing(one)
+        before = again or _Known.of(column.type, dictionaries, in_order=name not in kept)
+    if one is not None:
+        known[name] = before
+    codes = np.empty(len(column), dtype=before.places[0].dtype if dictionaries else np.int8)
+    first, which = 0, 0
+    for chunk in column.chunks:
+        if not chunk.dictionary.equals(dictionaries[which]):
+            which += 1
+        part = codes[first : first + len(chunk)]
+        _place(chunk.indices, before.places[which], part)
+        first += len(chunk)
+    coded = pd.Categorical.from_codes(codes, dtype=before.dtype, validate=False)
+    return pd.Series(coded, copy=False)
+
+
+def _place(indices: Any, places: Any, codes: Any) -> None:
+    """Write the code of every index; the last of the places is that of what is missing."""
+    if indices.null_count:
+        indices = indices.cast("int64").fill_null(len(places) - 1)
+    np.take(places, indices.to_numpy(zero_copy_only=False), out=codes, mode="clip")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Dictionaries, their values as Arrow and pandas have them, and the code of each value."""
+
+    dictionary: Any
+    values: Any
+    dtype: pd.CategoricalDtype
+    places: list[Any]
+
+    @classmethod
+    def of(cls, kind: Any, dictionaries: list[Any], *, in_order: bool) -> _Known:
+        """Unite the dictionaries, in which values may be missing, or stand twice."""
+        import pandas as pd
+        import pyarrow as pa
+
+        values = pa.chunked_array(dictionaries, type=kind.value_type).unique().drop_null()
+        categories = pd.Index(values.to_pandas(), tupleize_cols=False)
+        if in_order:
+            try:
+                order = categories.argsort()
+            except TypeError:  # values of several types have no order
+                order = np.arange(len(categories))
+            values, categories = values.take(pa.array(order)), categories.take(order)
+        dtype = pd.CategoricalDtype(categories, ordered=kind.ordered)
+        places = [_places(dictionary, values) for dictionary in dictionaries]
+        return cls(dictionaries[0] if dictionaries else None, values, dtype, places)
+
+    def placing(self, dictionary: Any) -> _Known | None:
+        """Return the same categories for another dictionary; None if it has other values."""
+        if dictionary.type != self.values.type or dictionary.null_count:
+            return None
+        places = _places(dictionary, self.values)
+        if (places[:-1] < 0).any():
+            return None
+        return replace(self, dictionary=dictionary, places=[places])
+
+
+def _places(dictionary: Any, values: Any) -> Any:
+    """Return the code of every value of the dictionary, and last that of what is missing."""
+    import pyarrow.compute as pc
+
+    found = pc.index_in(dictionary, value_set=values).fill_null(-1).to_numpy()
+    return np.append(found, -1).astype(np.min_scalar_type(-max(len(values), 1)))
+
+
+KnownDictionaries: TypeAlias = "dict[str, _Known]"
+"""By column, the dictionary that came last, and what was made of it."""
 
 
 def _nullable_integer(kind: Any) -> Any:

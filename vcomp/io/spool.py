@@ -1,0 +1,273 @@
+"""Rows that can be gone through once → a Parquet file that can be read as often as needed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.display import count
+from vcomp.exceptions import DataError
+from vcomp.io.parts import Part, reason
+from vcomp.io.source import Source, open_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["spool"]
+
+
+def spool(
+    data: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+) -> Source:
+    """Write rows to a Parquet file a batch at a time, and open it.
+
+    What can be gone through only once (an iterator of frames, a RecordBatchReader) can then be
+    read as often as needed, and never has to be in memory as a whole.
+
+    Parameters
+    ----------
+    data : what :func:`vcomp.io.open_source` opens
+    path : of the file, which stays, ending in ``.parquet``; one that is there is replaced once
+        all rows are written. None for a temporary file, which is removed when the returned source
+        is no longer used, at the latest when Python ends
+    columns : those to write; None for all
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    DataError
+        If `data` cannot be read, a column is not there or holds what has no place in a file
+        (values of several types), the path does not end in ``.parquet``, or the file cannot be
+        written: the disk is full, say. Nothing half-written is left.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> runs = (pd.DataFrame({"sys": ["a", "b"], "score": [0.1 * i, 0.2]}) for i in range(3))
+    >>> source = spool(runs)
+    >>> source.n_rows
+    6
+    >>> len(source.read(["score"])) == len(source.read(["score"]))
+    True
+    """
+    source = open_source(data)
+    names = list(source.columns if columns is None else columns)
+    if path is not None:
+        target = Path(path).expanduser()
+        if target.suffix.lower() not in (".parquet", ".pq"):
+            raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
+        _write(source, names, target)
+        return open_source(target)
+    folder = tempfile.mkdtemp(prefix="vcomp-")
+    try:
+        target = Path(folder, "rows.parquet")
+        _write(source, names, target)
+        opened = open_source(target)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    parts = _Temporary(opened.open_parts)
+    weakref.finalize(parts, shutil.rmtree, folder, ignore_errors=True)
+    return replace(opened, open_parts=parts)
+
+
+class _Temporary:
+    """What opens a temporary file, which is there as long as this is."""
+
+    def __init__(self, open_parts: Callable[[], Iterable[Part]]) -> None:
+        self._open_parts = open_parts
+
+    def __call__(self) -> Iterable[Part]:
+        return self._open_parts()
+
+
+def _write(source: Source, names: list[str], target: Path) -> None:
+    """Write under another name, and give the file its own once it is whole."""
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    writer = _Writer(unfinished, target)
+    try:
+        for frame, _ in source.batches(names):
+            writer.add(frame)
+        writer.finish()
+    finally:
+        writer.abandon()
+
+
+class _Writer:
+    """A Parquet file to which frames are added; its types widen when a frame needs it."""
+
+    def __init__(self, unfinished: Path, target: Path) -> None:
+        self._unfinished, self._target = unfinished, target
+        self._file: Any = None
+        self._schema: Any = None
+
+    def add(self, frame: pd.DataFrame) -> None:
+        """Write the rows as a row group, categories with all of their dictionary."""
+        import pyarrow as pa
+
+        arrays = {str(name): _array(str(name), frame[name]) for name in frame.columns}
+        schema = pa.schema({name: array.type for name, array in arrays.items()})
+        before = self._schema
+        self._schema = schema if before is None else _widened(before, schema)
+        try:
+            if before is None:
+                self._file = self._opened(self._unfinished)
+            elif self._schema != before:
+                self._rewrite()
+            self._file.write_table(_table(arrays, self._schema))
+        except OSError as error:
+            raise self._cannot(error) from None
+
+    def _opened(self, path: Path) -> Any:
+        from pyarrow.parquet import ParquetWriter
+
+        # By default categories of more than a MiB would be written out row by row.
+        return ParquetWriter(path, self._schema, dictionary_pagesize_limit=1 << 30)
+
+    def _rewrite(self) -> None:
+        """Write what there is again, in the wider types."""
+        from pyarrow.parquet import ParquetFile
+
+        self._file.close()
+        narrow = self._unfinished.with_suffix(".narrow")
+        os.replace(self._unfinished, narrow)
+        try:
+            self._file = self._opened(self._unfinished)
+            with ParquetFile(narrow, pre_buffer=False) as file:
+                for batch in file.iter_batches(batch_size=1 << 18):
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    self._file.write_table(_table(columns, self._schema))
+        finally:
+            narrow.unlink()
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        if self._file is None:
+            raise DataError("the data have no rows")
+        try:
+            self._file.close()
+            os.replace(self._unfinished, self._target)
+        except OSError as error:
+            raise self._cannot(error) from None
+
+    def abandon(self) -> None:
+        """Remove what was not finished."""
+        if self._file is not None:
+            with suppress(OSError):  # the disk is full still
+                self._file.close()
+        self._unfinished.unlink(missing_ok=True)
+
+    def _cannot(self, error: OSError) -> DataError:
+        folder = self._target.parent
+        if not folder.is_dir():
+            return DataError(f"{str(self._target)!r} cannot be written: there is no such folder")
+        written = self._unfinished.stat().st_size if self._unfinished.exists() else 0
+        free = shutil.disk_usage(folder).free + written
+        said = os.strerror(error.errno) if error.errno else reason(error)
+        return DataError(
+            f"{str(self._target)!r} cannot be written: {said}, after {_mib(written)} of rows "
+            f"where {_mib(free)} were free. Nothing is left of them; give path= on a disk with "
+            "more room, or fewer columns, columns="
+        )
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{count(round(n_bytes / 2**20))} MiB"
+
+
+def _array(name: str, column: pd.Series) -> Any:
+    """Return the column in Arrow's form, text and categories as dictionaries."""
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            array = pa.array(column, from_pandas=True)
+            is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+            return array.cast(pa.large_string()).dictionary_encode() if is_text else array
+        values = pa.array(column.cat.categories)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(
+            f"column {name!r} has no place in a Parquet file: {reason(error)}; give its values "
+            "one type, text for instance"
+        ) from None
+    if pa.types.is_string(values.type):
+        values = values.cast(pa.large_string())
+    codes = column.cat.codes.to_numpy()
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes.astype(np.int32), mask=codes < 0),
+        values,
+        ordered=not column.cat.categories.is_monotonic_increasing,
+    )
+
+
+def _widened(before: Any, new: Any) -> Any:
+    """Return types that hold what was written and what comes."""
+    import pyarrow as pa
+
+    fields = []
+    for field in before:
+        kinds = field.type, new.field(field.name).type
+        if pa.types.is_null(kinds[0]) or pa.types.is_null(kinds[1]):
+            kind = kinds[1] if pa.types.is_null(kinds[0]) else kinds[0]
+        elif pa.types.is_dictionary(kinds[0]):
+            kind = kinds[0]
+        else:
+            plain = [k.value_type if pa.types.is_dictionary(k) else k for k in kinds]
+            schemas = [pa.schema([(field.name, k)]) for k in plain]
+            try:
+                kind = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+            except pa.ArrowException:
+                raise DataError(
+                    f"column {field.name!r} is of type {plain[0]} first and {plain[1]} later; "
+                    "a file has one type for all rows"
+                ) from None
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
+
+
+def _table(arrays: Mapping[str, Any], schema: Any) -> Any:
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        try:
+            columns.append(_cast(arrays[field.name], field.type))
+        except pa.ArrowException as error:
+            raise DataError(
+                f"column {field.name!r} cannot be written as {field.type}, the type of other "
+                f"rows: {reason(error)}"
+            ) from None
+    return pa.table(columns, schema=schema)
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if array.type == kind:
+        return array
+    is_coded = pa.types.is_dictionary(array.type)
+    if not pa.types.is_dictionary(kind):
+        return (array.cast(array.type.value_type) if is_coded else array).cast(kind)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if not is_coded:
+        array = array.cast(kind.value_type).dictionary_encode()
+    values = array.dictionary.cast(kind.value_type)
+    indices = array.indices.cast(pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered)
