@@ -13,6 +13,7 @@ from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.simulate import fit_collection
+from vcomp.simulate.copula import gaussian
 from vcomp.simulate.decompose import correlation_factor, decompose
 from vcomp.simulate.expected import spread_of
 
@@ -123,7 +124,7 @@ def test_spread_has_the_moments_of_a_sum(correlation):
     from vcomp.simulate.continuous import normal_margin
 
     x = np.array([-1.0, 0.0, 1.0])
-    spread = spread_of(normal_margin(x), normal_margin(2.0 * x), correlation)
+    spread = spread_of(normal_margin(x), normal_margin(2.0 * x), gaussian(), correlation)
     assert spread.weights @ spread.values == pytest.approx(0.0, abs=1e-12)
     variance = 1.0 + 4.0 + 2.0 * 2.0 * correlation
     assert spread.weights @ spread.values**2 == pytest.approx(variance, abs=1e-6)

@@ -148,7 +148,7 @@ class ProbedForms:
         return int(np.clip(_ELEMENTS_AT_ONCE // max(elements, 1), 1, _COLUMNS_AT_ONCE))
 
     def _units(self, t: int) -> list[FloatArray]:
-        eye, step = np.eye(self._tables.sizes[t]), 4 * self._step()
+        eye, step = np.eye(self._tables.sizes[t]), self._step()
         return [np.ascontiguousarray(eye[:, i : i + step]) for i in range(0, len(eye), step)]
 
     def _over_columns(self, t: int, x: FloatArray) -> FloatArray:

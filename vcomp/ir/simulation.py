@@ -21,6 +21,8 @@ def fit_collection(
     random_sampling: bool = True,
     means: str | ArrayLike = "observed",
     support: ArrayLike | str | None = None,
+    copula: str = "gaussian",
+    df: float | None = None,
 ) -> CollectionSimulator:
     """Prepare the simulation of collections with the same systems and new topics.
 
@@ -43,6 +45,8 @@ def fit_collection(
     means : true means: ``"observed"``, ``"fitted"`` (the algorithm as published), or one number a
         system
     support : possible scores, or ``"P@k"``, ``"RR@k"``, ``"RR"``
+    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together
+    df : degrees of freedom of the t copula; fitted if None
 
     Returns
     -------
@@ -82,4 +86,6 @@ def fit_collection(
         random_sampling=random_sampling,
         means=means,
         support=support,
+        copula=copula,
+        df=df,
     )

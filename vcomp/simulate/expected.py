@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.simulate.copula import Copula
 from vcomp.simulate.margin import GRID, Margin, normal_weights
 from vcomp.simulate.scale import Scale
 
@@ -72,16 +73,17 @@ class Spread:
         return float(self.weights @ np.clip(scores, 0.0, 1.0)), max(slope, 1e-300)
 
 
-def spread_of(topic: Margin, residual: Margin, correlation: float) -> Spread:
-    """Return topic effect plus residual by quadrature over the two normals of the copula.
+def spread_of(topic: Margin, residual: Margin, copula: Copula, correlation: float) -> Spread:
+    """Return topic effect plus residual by quadrature over two normals.
 
     Parameters
     ----------
     topic, residual : margins
-    correlation : of the two normals
+    copula : that ties them together
+    correlation : of the two in it
     """
     z = GRID[::_EVERY]
     weights = normal_weights(z)
-    other = correlation * z[:, None] + np.sqrt(max(1.0 - correlation**2, 0.0)) * z
+    other = copula.conditional(correlation, z)
     sums = topic.quantiles[::_EVERY, None] + np.interp(other, GRID, residual.quantiles)
     return Spread(sums.ravel(), np.outer(weights, weights).ravel())

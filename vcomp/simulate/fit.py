@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.simulate.continuous import kernel_margin, normal_margin
+from vcomp.simulate.copula import COPULAS, Copula, fitted_df, gaussian, student
 from vcomp.simulate.decompose import Effects, correlation_factor, decompose, normal_scores
 from vcomp.simulate.discrete import support_of
 from vcomp.simulate.expected import Spread, spread_of
@@ -35,12 +36,14 @@ def fit_collection(
     random_sampling: bool = True,
     means: str | ArrayLike = "observed",
     support: ArrayLike | str | None = None,
+    copula: str = "gaussian",
+    df: float | None = None,
 ) -> CollectionSimulator:
     """Prepare the simulation of collections with the same systems and new topics.
 
     With ``margins="kernel"`` or ``"normal"`` it is Algorithm 1 of Urbano (2016): scores are taken
     apart into effects of systems and topics and residuals; topic effects and residuals are drawn
-    from their margins, tied together by a Gaussian copula; system effects stay as they are.
+    from their margins, tied together by a copula; system effects stay as they are.
 
     * ``"kernel"``: margins are kernel estimates, and effects add up as smoothed logits
       log((x + .05) / (1.05 - x)), so that scores stay between 0 and 1;
@@ -48,8 +51,8 @@ def fit_collection(
       add up as scores, which may lie outside 0 and 1.
 
     With any other margin it is the model of Urbano and Nagler (2018), without effects: scores of
-    each system follow a margin of their own, tied together by a Gaussian copula with the
-    correlations of normal scores. Margins are ``"truncated_normal"``, ``"beta"``,
+    each system follow a margin of their own, tied together by a copula with the correlations of
+    normal scores. Margins are ``"truncated_normal"``, ``"beta"``,
     ``"truncated_kernel"``, ``"beta_kernel"``; with `support` ``"beta_binomial"`` and
     ``"discrete_kernel"``; and ``"auto"``, which takes for each system that with the smallest AIC.
 
@@ -69,6 +72,11 @@ def fit_collection(
         comes of the effects, or of the margins, as they are; or (n_systems,) numbers
     support : possible scores, see :func:`vcomp.simulate.discrete.support_of`; for instance
         ``"P@20"`` or ``"RR@10"``
+    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together: a topic
+        that is unusual for one system is so for more of them. Its correlations are the same
+    df : degrees of freedom of the t copula, from 1 on; the fewer, the more often extremes come
+        together. If None, those between 1 and 200 with the largest likelihood of the ranks of all
+        pairs of systems (and topic effects)
 
     Returns
     -------
@@ -98,12 +106,19 @@ def fit_collection(
     paper's code. Kernel widths are by its rule too, that of ``ks::kcde``; the distribution is
     evaluated exactly instead of on a grid of 401 points.
 
+    Without effects, what is kept are margins and the correlations of normal scores. Those of
+    scores, and with them the share of the topics, come out lower where a few topics are much
+    easier than the rest.
+
     References
     ----------
     Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 5, Algorithm 1.
 
     Urbano, J. and Nagler, T. (2018). Stochastic simulation of test collections: evaluation scores.
     *SIGIR*, 695-704.
+
+    Demarta, S. and McNeil, A. J. (2005). The t copula and related copulas. *International
+    Statistical Review*, 73, 111-129.
 
     Examples
     --------
@@ -113,8 +128,9 @@ def fit_collection(
     <20 simulated collections of 100 topics × 3 systems>
     """
     X, names = _read(scores, systems)
-    asked = _Asked(margins, homoscedastic, uncorrelated, random_sampling)
+    asked = _Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
     _check_options(asked, support)
+    _check_copula(asked)
     if margins != "normal":
         _check_between_0_and_1(X, names, margins)
     wanted = _wanted(means, X, names, bounded=margins != "normal")
@@ -130,6 +146,8 @@ class _Asked:
     homoscedastic: bool
     uncorrelated: bool
     random_sampling: bool
+    copula: str
+    df: float | None
 
 
 def _from_effects(
@@ -143,6 +161,8 @@ def _from_effects(
     factor = correlation_factor(effects.covariance())
     if asked.uncorrelated:
         factor = np.eye(len(factor))
+    columns = np.column_stack([effects.topics, effects.residuals])
+    copula = _copula(asked, columns, factor)
     # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
     inside = scale.logit or bool((X >= 0.0).all() and (X <= 1.0).all())
     reach = scale.reach if inside else np.inf
@@ -152,7 +172,7 @@ def _from_effects(
         for e in effects.residuals.T
     )
     spreads = [
-        spread_of(topic, margin, float(r))
+        spread_of(topic, margin, copula, float(r))
         for margin, r in zip(residuals, factor[1:, 0], strict=True)
     ]
     offsets, means = _offsets(effects.mean + effects.systems, spreads, scale, wanted)
@@ -165,12 +185,20 @@ def _from_effects(
         scale,
         offsets,
         factor,
+        copula,
         asked.homoscedastic,
         asked.uncorrelated,
         asked.random_sampling,
         means,
         np.stack([margin.quantiles for margin in residuals]),
     )
+
+
+def _copula(asked: _Asked, columns: FloatArray, factor: FloatArray) -> Copula:
+    """Return the copula that is asked for, its degrees of freedom fitted if none are given."""
+    if asked.copula == "gaussian":
+        return gaussian()
+    return student(fitted_df(columns, factor @ factor.T) if asked.df is None else float(asked.df))
 
 
 def _offsets(
@@ -214,6 +242,7 @@ def _from_margins(
         Scale(logit=False),
         np.zeros(len(names)),
         factor,
+        _copula(asked, X, factor),
         False,
         asked.uncorrelated,
         asked.random_sampling,
@@ -280,6 +309,29 @@ def _check_options(asked: _Asked, support: object) -> None:
         raise PlanError(
             f"homoscedastic=True goes with margins of residuals; margins={asked.margins!r} are "
             "those of scores. Use 'kernel' or 'normal'"
+        )
+
+
+def _check_copula(asked: _Asked) -> None:
+    if asked.copula not in COPULAS:
+        raise PlanError(
+            f"copula={asked.copula!r} is not known{did_you_mean(asked.copula, COPULAS)}; it is "
+            "'gaussian' or 't'"
+        )
+    if asked.copula == "t" and asked.uncorrelated:
+        raise PlanError(
+            "copula='t' ties extremes together even where nothing is correlated; "
+            "uncorrelated=True goes with copula='gaussian'"
+        )
+    if asked.df is None:
+        return
+    if asked.copula != "t":
+        raise PlanError("df= are the degrees of freedom of copula='t'; the Gaussian one has none")
+    number = isinstance(asked.df, int | float | np.number) and not isinstance(asked.df, bool)
+    if not number or not 1.0 <= asked.df < np.inf:
+        raise PlanError(
+            f"df= is a finite number from 1 on, not {asked.df!r}; for infinitely many take "
+            "copula='gaussian'"
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.simulate.collections import SimulatedCollections
+from vcomp.simulate.copula import Copula
 from vcomp.simulate.margin import LOW, PER_UNIT, Margin
 from vcomp.simulate.scale import Scale
 from vcomp.simulate.summary import simulator_summary
@@ -35,6 +36,7 @@ class CollectionSimulator:
     scale : that effects add up on
     offsets : (n_systems,) on this scale, grand mean plus system effect; zero without effects
     factor : Cholesky factor of the copula's correlations; topic effects first where there are some
+    copula : that ties effects, or scores, together
     homoscedastic, uncorrelated, random_sampling : which assumptions hold
     means : (n_systems,) true mean score of each system
 
@@ -57,6 +59,7 @@ class CollectionSimulator:
     scale: Scale
     offsets: FloatArray
     factor: FloatArray
+    copula: Copula
     homoscedastic: bool
     uncorrelated: bool
     random_sampling: bool
@@ -173,17 +176,22 @@ class CollectionSimulator:
 
         assert self.topic_margin is not None
         n_topics, n_systems = out.shape
-        if self.random_sampling:
-            z_topics: FloatArray = rng.standard_normal((n_topics,))
-        else:
+        drawn = n_topics if self.random_sampling else pool_size(n_topics)
+        z_topics: FloatArray = rng.standard_normal((drawn,))
+        scales = self.copula.scales(drawn, rng)
+        at_topics = self.copula.normals(z_topics, scales)
+        if not self.random_sampling:
             # Topic effects come first in the factor, so that the residuals of topics that are not
             # chosen need not be drawn.
-            pool = np.sort(rng.standard_normal((pool_size(n_topics),)))
-            z_topics = pool[choose_unevenly(n_topics, pool.size, rng)]
+            order = np.argsort(at_topics, kind="stable")
+            chosen = order[choose_unevenly(n_topics, drawn, rng)]
+            z_topics, at_topics = z_topics[chosen], at_topics[chosen]
+            scales = None if scales is None else scales[chosen]
         z: FloatArray = rng.standard_normal((n_topics, n_systems))
         if not self.uncorrelated:
             z = z @ self.factor[1:, 1:].T + np.outer(z_topics, self.factor[1:, 0])
-        topics = effects_at(self.topic_margin.quantiles, z_topics, LOW, PER_UNIT)
+        z = self.copula.normals(z, scales)
+        topics = effects_at(self.topic_margin.quantiles, at_topics, LOW, PER_UNIT)
         smoothing = self.scale.smoothing
         scores_from_effects(z, topics, self.offsets, self.tables, LOW, PER_UNIT, smoothing, out)
 
@@ -195,6 +203,7 @@ class CollectionSimulator:
         z: FloatArray = rng.standard_normal((drawn, n_systems))
         if not self.uncorrelated:
             z = z @ self.factor.T
+        z = self.copula.normals(z, self.copula.scales(drawn, rng))
         if not self.random_sampling:
             z = z[np.argsort(z.sum(axis=1), kind="stable")]
             z = z[choose_unevenly(n_topics, drawn, rng)]

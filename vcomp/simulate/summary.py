@@ -22,6 +22,7 @@ def simulator_summary(simulator: CollectionSimulator) -> Any:
         [
             ("Stochastic simulation", f"from {n_topics:,} topics × {n_systems:,} systems"),
             (f"margins: {simulator.family}", f"scale: {_scale(simulator)}"),
+            (f"copula: {_copula(simulator)}", ""),
         ]
     )
     rows = [[_yes(holds)] for holds in _assumptions(simulator).values()]
@@ -51,6 +52,15 @@ def _scale(simulator: CollectionSimulator) -> str:
     if simulator.topic_margin is None:
         return "scores, no effects"
     return "smoothed logits" if simulator.scale.logit else "scores"
+
+
+def _copula(simulator: CollectionSimulator) -> str:
+    copula = simulator.copula
+    if simulator.uncorrelated:
+        return "none"
+    if copula.name == "gaussian":
+        return "Gaussian"
+    return f"t with {display.number(copula.df, 3)} degrees of freedom"
 
 
 def _notes(simulator: CollectionSimulator) -> list[str]:
