@@ -72,6 +72,17 @@ def test_assumptions(matrix, tmp_path):
     assert str(simulator.summary()) in text
 
 
+@pytest.mark.parametrize("df", [None, 3.5])
+def test_the_other_copula(df, matrix, tmp_path):
+    out = tmp_path / "new.csv"
+    given = [] if df is None else ["--copula-df", df]
+    text = run("simulate", matrix, "--topics", 8, "--copula", "t", *given, "--out", out)
+    simulator = vcomp.ir.fit_collection(SCORES, copula="t", df=df)
+    expected = simulator.simulate(8, rng=0)
+    np.testing.assert_array_equal(pd.read_csv(out)["score"], expected.scores.ravel())
+    assert "degrees of freedom" in text
+
+
 @pytest.mark.parametrize(("text", "support"), [("P@10", "P@10"), ("0,.25,.5,.75,1", None)])
 def test_possible_scores(tmp_path, text, support):
     values = np.arange(11) / 10 if support else np.arange(5) / 4
@@ -134,6 +145,8 @@ MISTAKES = {
     "margins='kernals' is not known (did you mean 'kernel'?)": [
         *["--out", "OUT", "--margins", "kernals"],
     ],
+    "copula='vine' is not known; it is 'gaussian' or 't'": ["--out", "OUT", "--copula", "vine"],
+    "the Gaussian one has none": ["--out", "OUT", "--copula-df", "4"],
     "means='true' is not known": ["--out", "OUT", "--means", "true"],
     "homoscedastic=True goes with margins of residuals": [
         *["--out", "OUT", "--margins", "beta", "--homoscedastic"],

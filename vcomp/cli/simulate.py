@@ -66,6 +66,20 @@ Examples:
     metavar="NAME",
     help="True means are those observed, or as fitted by the algorithm.",
 )
+@click.option(
+    "--copula",
+    default="gaussian",
+    show_default=True,
+    metavar="NAME",
+    help="gaussian, or t, under which extremes come together.",
+)
+@click.option(
+    "--copula-df",
+    "df",
+    type=float,
+    metavar="NU",
+    help="Degrees of freedom of the t copula.  [default: fitted]",
+)
 @click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
 @click.option("--seed", "rng", default=0, show_default=True, metavar="N", help="Of the draws.")
 @click.option(
