@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -273,7 +274,7 @@ def test_a_document_twice_in_a_file(track):
 
 def test_the_mark_of_utf_8_is_no_part_of_the_first_field(folder):
     plain = read_trec_eval(folder)
-    for file in folder.iterdir():
+    for file in filter(Path.is_file, folder.iterdir()):
         file.write_bytes("\ufeff".encode() + file.read_bytes().replace(b"\n", b"\r\n"))
     same = read_trec_eval(folder)
     np.testing.assert_array_equal(same.scores, plain.scores)
