@@ -32,7 +32,7 @@ def test_without_r_a_sentence_says_so(monkeypatch, tmp_path, capsys):
     bench_reliability.run(report, QUICK)
     assert report.comparisons == []
     omitted = [line for line in capsys.readouterr().out.splitlines() if "omitted" in line]
-    assert len(omitted) == 5
+    assert len(omitted) == 6
     assert all(line.endswith("plain R: Rscript is not installed") for line in omitted)
 
 
@@ -75,6 +75,8 @@ def test_expected_tau_of_r_is_that_of_two_systems():
     scores = np.array([[0.1, 0.2], [0.1, 0.3], [0.1, 0.4]])
     found = reliability.expect_tau(scores, [1, 4], repeats=1, limit=60.0)
     np.testing.assert_allclose(found.estimate, [0.954499736103642, 0.999936657516334], atol=1e-12)
+    w = (1.0 - found.estimate) / 2.0
+    np.testing.assert_allclose(found.variance, 4.0 * w * (1.0 - w), atol=1e-12)
 
 
 @with_r

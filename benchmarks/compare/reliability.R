@@ -9,14 +9,17 @@
 expected_tau <- function(scores, sizes) {
   scores <- scores[, order(colMeans(scores), decreasing = TRUE)]
   n <- ncol(scores)
-  swaps <- numeric(length(sizes))
+  swaps <- variance <- numeric(length(sizes))
   for (i in seq_len(n - 1)) {
     for (j in (i + 1):n) {
       difference <- scores[, i] - scores[, j]
-      swaps <- swaps + pnorm(-mean(difference) / sqrt(var(difference) / sizes))
+      w <- pnorm(-mean(difference) / sqrt(var(difference) / sizes))
+      swaps <- swaps + w
+      variance <- variance + w * (1 - w)
     }
   }
-  1 - 4 * swaps / (n * (n - 1))
+  pairs <- n * (n - 1) / 2
+  list(estimate = 1 - 2 * swaps / pairs, variance = 4 * variance / pairs^2)
 }
 
 # Accuracy of halves -------------------------------------------------------------------------
@@ -134,13 +137,16 @@ simulate <- function(simulator, normals) {
 
 # ----------------------------------------------------------------------------------------------
 
-# Seconds of a call, the best of several as on the other side; a long one is timed once, and the
-# clock's thousandths are shared by as many short ones as take a tenth of a second.
+# Processor seconds of a call, the best of several as on the other side; a long one is timed once.
+# The clock's thousandths are shared by as many short calls as take a tenth of a second.
+seconds_of <- function(call, calls = 1) {
+  sum(system.time(for (k in seq_len(calls)) call())[c("user.self", "sys.self")]) / calls
+}
+
 best_of <- function(call) {
-  seconds <- system.time(call())[["elapsed"]]
-  if (seconds > 2) return(seconds)
-  calls <- ceiling(0.1 / max(seconds, 0.001))
-  min(replicate(given$repeats, system.time(for (k in seq_len(calls)) call())[["elapsed"]])) / calls
+  first <- seconds_of(call)
+  if (first > 2) return(first)
+  min(replicate(given$repeats, seconds_of(call, ceiling(0.1 / max(first, 0.001)))))
 }
 
 arguments <- commandArgs(trailingOnly = TRUE)
@@ -150,7 +156,7 @@ scores <- given$scores
 answer <- switch(arguments[1],
   tau = {
     work <- function() expected_tau(scores, given$sizes)
-    list(estimate = work(), seconds = best_of(work))
+    c(work(), seconds = best_of(work))
   },
   split_half = {
     work <- function() split_half(scores, given$halves, given$others, given$measures, given$sizes)

@@ -23,9 +23,10 @@ __all__ = ["PeerHalves", "PeerSimulation", "PeerTau", "expect_tau", "simulate", 
 
 @dataclass(frozen=True, slots=True)
 class PeerTau:
-    """Eτ for tests of several sizes, and the time."""
+    """Eτ for tests of several sizes, its variance if swaps were independent, and the time."""
 
     estimate: FloatArray
+    variance: FloatArray
     seconds: float
 
 
@@ -64,7 +65,8 @@ def expect_tau(
     answer = _run("tau", limit, scores=scores.tolist(), sizes=list(sizes), repeats=repeats)
     if isinstance(answer, str):
         return answer
-    return PeerTau(_numbers(answer["estimate"]), answer["seconds"])
+    estimate, variance = (np.atleast_1d(_numbers(answer[n])) for n in ("estimate", "variance"))
+    return PeerTau(estimate, variance, answer["seconds"])
 
 
 def split_half(
