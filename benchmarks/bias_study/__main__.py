@@ -49,10 +49,10 @@ class Places:
     @classmethod
     def within(cls, folder: Path) -> Places:
         """Return places that are all in one folder."""
-        return cls(folder, folder / "rows", folder / "bias-study.md", folder / "bias-study")
+        return cls(folder, folder / "kept", folder / "bias-study.md", folder / "bias-study")
 
 
-KEPT = Places(_HERE / "results", _HERE / "rows", _DOCS / "bias-study.md", _DOCS / "bias-study")
+KEPT = Places(_HERE / "results", _HERE / "kept", _DOCS / "bias-study.md", _DOCS / "bias-study")
 """Where the project has them; the parts are not part of it."""
 
 
