@@ -228,16 +228,20 @@ def test_collections_travel(scores):
     st.integers(0, 10**6),
     st.sampled_from(["kernel", "normal", "beta", "truncated_kernel", "beta_kernel", "auto"]),
     st.sampled_from([2, 5, 0]),
-    st.booleans(),
+    st.sampled_from(["gaussian", "uncorrelated", "t"]),
     st.booleans(),
 )
-def test_small_and_coarse_collections(n, k, seed, margins, values, uncorrelated, random_sampling):
+def test_small_and_coarse_collections(n, k, seed, margins, values, tied, random_sampling):
     """Ties, zeros and ones, few topics: collections are simulated, or refused in words."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, values, (n, k)) / (values - 1) if values else rng.beta(0.1, 0.2, (n, k))
     try:
         simulator = fit_collection(
-            X, margins=margins, uncorrelated=uncorrelated, random_sampling=random_sampling
+            X,
+            margins=margins,
+            uncorrelated=tied == "uncorrelated",
+            copula="t" if tied == "t" else "gaussian",
+            random_sampling=random_sampling,
         )
     except (DataError, EstimationError) as error:
         words = str(error)
@@ -250,3 +254,32 @@ def test_small_and_coarse_collections(n, k, seed, margins, values, uncorrelated,
     Y = simulator.simulate(7, 2, rng=1).scores
     assert np.isfinite(Y).all()
     assert margins == "normal" or (Y.min() >= 0.0 and Y.max() <= 1.0)
+
+
+@pytest.mark.parametrize(
+    ("systems", "words"),
+    [
+        ("abc", "systems= is a list of names, not 'abc'"),
+        (3, "systems= is a list of names, not 3"),
+        (["a", "b", "a"], "system 'a' is named twice"),
+        (["a", None, "b"], "names of systems are text or numbers, not None"),
+        (["a", "b"], "there are 2 names for 3 systems"),
+    ],
+)
+def test_names_that_are_none(systems, words):
+    X = np.random.default_rng(1).beta(2, 3, (9, 3))
+    with pytest.raises(DataError, match=words):
+        fit_collection(X, systems)
+
+
+def test_complex_scores_are_refused():
+    X = np.random.default_rng(1).beta(2, 3, (9, 3)) + 0j
+    with pytest.raises(DataError, match="topic × system matrix of numbers: they are complex"):
+        fit_collection(X)
+
+
+def test_there_are_only_so_many_collections():
+    simulated = fit_collection(np.random.default_rng(1).beta(2, 3, (9, 3))).simulate(5, 2)
+    for number in (2, -1, 0.5):
+        with pytest.raises(PlanError, match=f"collections are numbered from 0 to 1, not {number}"):
+            simulated.to_frame(number)

@@ -140,6 +140,10 @@ def test_negative_components_are_told():
         ({"p": 3, "i": 4, "a": 2, "sizes": {"a": 2}}, "given twice"),
         ({"sizes": [1]}, "sizes is a mapping"),
         ({"p": 3, "i": 4, "a": 2, "mean": np.nan}, "mean is a finite number"),
+        ({"p": 3, "i": 4, "a": 2, "mean": "0"}, "mean is a finite number"),
+        ({"p": 3, "i": 4, "a": 2, "mean": None}, "mean is a finite number"),
+        ({"p": 3, "i": 4, "a": 2, "response": "a"}, "response='a' is a facet"),
+        ({"p": 3, "i": 4, "a": 2, "response": 3}, "response= is the name of a column, not 3"),
         ({"p": 3, "i": 4, "a": 2, "design": "p x i"}, "the components have a, i, p"),
         ({"p": 10**6, "i": 10**6, "a": 10**3}, "take fewer levels"),
     ],
@@ -147,6 +151,12 @@ def test_negative_components_are_told():
 def test_what_cannot_be_drawn(crossed, options, words):
     with pytest.raises(PlanError, match=words):
         simulate_effects(crossed, **options)
+
+
+@pytest.mark.parametrize("source", [None, {"a": 1.0}, "p x i"])
+def test_what_has_no_components(source):
+    with pytest.raises(PlanError, match=r"source is a fit or components, .* not (None|dict|str)"):
+        simulate_effects(source, a=3)
 
 
 def test_what_is_nested_cannot_be_crossed():

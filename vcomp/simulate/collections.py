@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +68,18 @@ class SimulatedCollections:
         return pd.Series(self.means, index=pd.Index(self.systems, name="system"), name="mean")
 
     def to_frame(self, number: int = 0) -> pd.DataFrame:
-        """Return one collection as a wide frame, a row a topic and a column a system."""
+        """Return one collection as a wide frame, a row a topic and a column a system.
+
+        Raises
+        ------
+        PlanError
+            If there is no collection of that number; they are numbered from 0 here.
+        """
         import pandas as pd
 
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not whole or not 0 <= number < len(self):
+            raise PlanError(f"collections are numbered from 0 to {len(self) - 1}, not {number!r}")
         return pd.DataFrame(self.scores[number], self._topics(), list(self.systems))
 
     def to_long(self) -> pd.DataFrame:

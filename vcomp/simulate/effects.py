@@ -116,7 +116,8 @@ def simulate_effects(
     ------
     PlanError
         If the design is not one that the components support, a size is missing or not a whole
-        number from 1 on, or the scores would not fit into memory.
+        number from 1 on, the scores would not fit into memory, `source` has no components, `mean`
+        is no finite number, or `response` is no name or that of a facet.
 
     Warns
     -----
@@ -137,14 +138,16 @@ def simulate_effects(
     """
     from vcomp.resampling.streams import seed_from, stream
 
-    components = source if isinstance(source, VarianceComponents) else source.components
+    components = _components_of(source)
     asked = _both(sizes, n)
     made = _design(components, design)
+    _check_response(response, made)
     if REPLICATE in made.facets:
         asked.setdefault(REPLICATE, 1)
     counts = check_sizes(made, asked)
     _check_memory(n_rows(made, counts))
-    if not np.isfinite(mean):
+    number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
+    if not number or not np.isfinite(mean):
         raise PlanError(f"mean is a finite number, not {mean!r}")
     values = _not_negative(components)
     layout, seed = level_codes(made, counts), seed_from(rng)
@@ -161,6 +164,24 @@ def simulate_effects(
         effects[name] = sd * generator.standard_normal(count)
         scores += effects[name][groups[name]]
     return SimulatedScores(layout, scores, effects, groups, float(mean), response, seed)
+
+
+def _components_of(source: VarianceComponents | HasComponents) -> VarianceComponents:
+    components = getattr(source, "components", source)
+    if not isinstance(components, VarianceComponents):
+        what = "None" if source is None else type(source).__name__
+        raise PlanError(
+            "source is a fit or components, such as vcomp.from_components() makes of a mapping, "
+            f"not {what}"
+        )
+    return components
+
+
+def _check_response(response: object, design: Design) -> None:
+    if not isinstance(response, str):
+        raise PlanError(f"response= is the name of a column, not {response!r}")
+    if response in design.facets:
+        raise PlanError(f"response={response!r} is a facet, which has a column of that name")
 
 
 def _both(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
+from vcomp.exceptions import EstimationError
+from vcomp.simulate.asked import (
+    Asked,
+    check_between_0_and_1,
+    check_effects,
+    check_options,
+    read,
+    wanted,
+)
 from vcomp.simulate.continuous import kernel_margin, normal_margin
-from vcomp.simulate.copula import COPULAS, Copula, fitted_df, gaussian, student
-from vcomp.simulate.decompose import Effects, correlation_factor, decompose, normal_scores
+from vcomp.simulate.copula import Copula, fitted_df, gaussian, student
+from vcomp.simulate.decompose import correlation_factor, decompose, normal_scores
 from vcomp.simulate.discrete import support_of
 from vcomp.simulate.expected import Spread, spread_of
 from vcomp.simulate.margin import Margin
 from vcomp.simulate.scale import Scale
-from vcomp.simulate.select import EFFECTS, FAMILIES, score_margin
+from vcomp.simulate.select import EFFECTS, score_margin
 from vcomp.simulate.simulator import CollectionSimulator
 
 __all__ = ["fit_collection"]
-
-_CONSTANT = 1e-12
-"""Residuals smaller than this, relative to the largest value, are made by rounding alone."""
 
 
 def fit_collection(
@@ -88,7 +92,8 @@ def fit_collection(
         If `scores` is not a matrix of at least two topics and two systems, or a score is missing,
         infinite or, where margins need it, not between 0 and 1; if topics do not differ, or a
         system differs from the mean of all by the same on each topic; if a system's scores have no
-        distribution of the kind that is asked for.
+        distribution of the kind that is asked for; if names are not as many as systems, or not
+        different.
     PlanError
         If an option is not one of those above, or does not go with the margins.
     EstimationError
@@ -127,35 +132,24 @@ def fit_collection(
     >>> simulator.simulate(100, size=20, rng=1)
     <20 simulated collections of 100 topics × 3 systems>
     """
-    X, names = _read(scores, systems)
-    asked = _Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
-    _check_options(asked, support)
-    _check_copula(asked)
+    X, names = read(scores, systems)
+    asked = Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
+    check_options(asked, support)
     if margins != "normal":
-        _check_between_0_and_1(X, names, margins)
-    wanted = _wanted(means, X, names, bounded=margins != "normal")
+        check_between_0_and_1(X, names, margins)
+    true_means = wanted(means, X, names, bounded=margins != "normal")
     if margins in EFFECTS:
-        return _from_effects(X, names, asked, wanted)
+        return _from_effects(X, names, asked, true_means)
     possible = None if support is None else support_of(support)
-    return _from_margins(X, names, asked, wanted, possible)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    margins: str
-    homoscedastic: bool
-    uncorrelated: bool
-    random_sampling: bool
-    copula: str
-    df: float | None
+    return _from_margins(X, names, asked, true_means, possible)
 
 
 def _from_effects(
-    X: FloatArray, names: tuple[str, ...], asked: _Asked, wanted: FloatArray | None
+    X: FloatArray, names: tuple[str, ...], asked: Asked, true_means: FloatArray | None
 ) -> CollectionSimulator:
     scale = Scale(logit=asked.margins == "kernel")
     effects = decompose(scale.forward(X))
-    _check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
+    check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
     if asked.homoscedastic:
         effects = effects.pooled()
     factor = correlation_factor(effects.covariance())
@@ -175,7 +169,7 @@ def _from_effects(
         spread_of(topic, margin, copula, float(r))
         for margin, r in zip(residuals, factor[1:, 0], strict=True)
     ]
-    offsets, means = _offsets(effects.mean + effects.systems, spreads, scale, wanted)
+    offsets, means = _offsets(effects.mean + effects.systems, spreads, scale, true_means)
     return CollectionSimulator(
         X,
         names,
@@ -194,7 +188,7 @@ def _from_effects(
     )
 
 
-def _copula(asked: _Asked, columns: FloatArray, factor: FloatArray) -> Copula:
+def _copula(asked: Asked, columns: FloatArray, factor: FloatArray) -> Copula:
     """Return the copula that is asked for, its degrees of freedom fitted if none are given."""
     if asked.copula == "gaussian":
         return gaussian()
@@ -202,15 +196,15 @@ def _copula(asked: _Asked, columns: FloatArray, factor: FloatArray) -> Copula:
 
 
 def _offsets(
-    fitted: FloatArray, spreads: list[Spread], scale: Scale, wanted: FloatArray | None
+    fitted: FloatArray, spreads: list[Spread], scale: Scale, true_means: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return grand mean plus system effects, and the means that they lead to."""
     offsets = fitted
-    if wanted is not None:
+    if true_means is not None:
         offsets = np.array(
             [
                 spread.offset(float(mean), scale, float(start))
-                for spread, mean, start in zip(spreads, wanted, fitted, strict=True)
+                for spread, mean, start in zip(spreads, true_means, fitted, strict=True)
             ]
         )
     pairs = zip(spreads, offsets, strict=True)
@@ -220,15 +214,15 @@ def _offsets(
 def _from_margins(
     X: FloatArray,
     names: tuple[str, ...],
-    asked: _Asked,
-    wanted: FloatArray | None,
+    asked: Asked,
+    true_means: FloatArray | None,
     support: FloatArray | None,
 ) -> CollectionSimulator:
     fitted: list[Margin] = []
     for s, name in enumerate(names):
         margin = score_margin(X[:, s], asked.margins, support, name)
-        if wanted is not None:
-            margin = _with_mean(margin, float(wanted[s]), name)
+        if true_means is not None:
+            margin = _with_mean(margin, float(true_means[s]), name)
         fitted.append(margin)
     factor = np.eye(len(names))
     if not asked.uncorrelated:
@@ -256,133 +250,3 @@ def _with_mean(margin: Margin, mean: float, system: str) -> Margin:
         return margin.with_mean(mean)
     except EstimationError as error:
         raise EstimationError(f"system {system!r}: {error}; use means='fitted'") from error
-
-
-def _read(scores: ArrayLike, systems: Sequence[str] | None) -> tuple[FloatArray, tuple[str, ...]]:
-    try:
-        # In rows whatever frame it came from: sums in another order differ in the last bit.
-        X = np.array(scores, dtype=float, order="C")
-    except (TypeError, ValueError) as error:
-        raise DataError(f"scores must be a topic × system matrix of numbers: {error}") from error
-    if X.ndim != 2:
-        raise DataError(
-            "scores must be a matrix, topics down and systems across; "
-            f"it has {X.ndim} dimension(s)"
-        )
-    n_topics, n_systems = X.shape
-    if n_topics < 2 or n_systems < 2:
-        raise DataError(
-            "a simulation starts from at least two topics (rows) and two systems (columns); "
-            f"there are {n_topics} × {n_systems}"
-        )
-    names = tuple(map(str, range(n_systems) if systems is None else systems))
-    if len(names) != n_systems:
-        raise DataError(f"there are {len(names)} names for {n_systems} systems")
-    wrong = np.argwhere(~np.isfinite(X))
-    if wrong.size:
-        topic, system = wrong[0]
-        what = "missing" if np.isnan(X[topic, system]) else "infinite"
-        raise DataError(
-            f"{len(wrong):,} of {X.size:,} scores are missing or infinite: that of system "
-            f"{names[system]!r} on topic number {topic + 1} is {what}; keep the topics that all "
-            "systems have"
-        )
-    return X, names
-
-
-def _check_options(asked: _Asked, support: object) -> None:
-    if asked.margins not in FAMILIES:
-        raise PlanError(
-            f"margins={asked.margins!r} is not known{did_you_mean(asked.margins, FAMILIES)}; "
-            f"margins are {', '.join(FAMILIES)}"
-        )
-    for name in ("homoscedastic", "uncorrelated", "random_sampling"):
-        value = getattr(asked, name)
-        if not isinstance(value, bool | np.bool_):
-            raise PlanError(f"{name} is True or False, not {value!r}")
-    if asked.margins in EFFECTS and support is not None:
-        raise PlanError(
-            f"support= goes with margins of scores; margins={asked.margins!r} are those of "
-            "residuals. Use 'beta_binomial', 'discrete_kernel' or 'auto'"
-        )
-    if asked.margins not in EFFECTS and asked.homoscedastic:
-        raise PlanError(
-            f"homoscedastic=True goes with margins of residuals; margins={asked.margins!r} are "
-            "those of scores. Use 'kernel' or 'normal'"
-        )
-
-
-def _check_copula(asked: _Asked) -> None:
-    if asked.copula not in COPULAS:
-        raise PlanError(
-            f"copula={asked.copula!r} is not known{did_you_mean(asked.copula, COPULAS)}; it is "
-            "'gaussian' or 't'"
-        )
-    if asked.copula == "t" and asked.uncorrelated:
-        raise PlanError(
-            "copula='t' ties extremes together even where nothing is correlated; "
-            "uncorrelated=True goes with copula='gaussian'"
-        )
-    if asked.df is None:
-        return
-    if asked.copula != "t":
-        raise PlanError("df= are the degrees of freedom of copula='t'; the Gaussian one has none")
-    number = isinstance(asked.df, int | float | np.number) and not isinstance(asked.df, bool)
-    if not number or not 1.0 <= asked.df < np.inf:
-        raise PlanError(
-            f"df= is a finite number from 1 on, not {asked.df!r}; for infinitely many take "
-            "copula='gaussian'"
-        )
-
-
-def _check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -> None:
-    outside = np.argwhere((X < 0.0) | (X > 1.0))
-    if outside.size:
-        topic, system = outside[0]
-        raise DataError(
-            f"margins={margins!r} needs scores between 0 and 1; that of system "
-            f"{names[system]!r} on topic number {topic + 1} is {X[topic, system]:g}. Scale the "
-            "scores, or use margins='normal'"
-        )
-
-
-def _wanted(
-    means: str | ArrayLike, X: FloatArray, names: tuple[str, ...], bounded: bool
-) -> FloatArray | None:
-    """Return the true means that are asked for; None for those that are fitted."""
-    if isinstance(means, str):
-        if means not in ("observed", "fitted"):
-            known = ("observed", "fitted")
-            raise PlanError(
-                f"means={means!r} is not known{did_you_mean(means, known)}; it is 'observed', "
-                "'fitted', or a number for each system"
-            )
-        return X.mean(axis=0) if means == "observed" else None
-    try:
-        values = np.asarray(means, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise PlanError(f"means holds a number for each system: {error}") from error
-    if values.shape != (len(names),):
-        raise PlanError(f"means holds {values.size} numbers for {len(names)} systems")
-    wrong = ~np.isfinite(values) | (bounded & ((values <= 0.0) | (values >= 1.0)))
-    if wrong.any():
-        s = int(wrong.argmax())
-        what = "between 0 and 1" if bounded else "finite"
-        raise PlanError(f"means of system {names[s]!r} is {values[s]:g}; it must be {what}")
-    return values
-
-
-def _check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> None:
-    tolerance = _CONSTANT * max(largest, 1.0)
-    if float(np.ptp(effects.topics)) <= tolerance:
-        raise DataError(
-            "the mean score is the same on every topic, so that there are no topic effects to "
-            "draw from"
-        )
-    constant = np.ptp(effects.residuals, axis=0) <= tolerance
-    if constant.any():
-        name = names[int(constant.argmax())]
-        raise DataError(
-            f"system {name!r} differs from the mean of all systems by the same on every topic, so "
-            "that it has no residuals to draw from; leave it out"
-        )
