@@ -272,3 +272,12 @@ def test_frames_are_read():
     frame.loc[3, "b"] = np.nan
     with pytest.raises(DataError, match="system 'b' on topic number 4 is missing"):
         vcomp.ir.fit_collection(frame)
+
+
+def test_a_diagnosis_is_printed_as_its_summary():
+    X = collection(30, 5, seed=2)
+    diagnosis = vcomp.ir.diagnose(X, X[:20])
+    assert str(diagnosis) == str(diagnosis.summary())
+    assert "tau_ap" in str(diagnosis)
+    assert "<table" in diagnosis._repr_html_()
+    assert repr(diagnosis) == "<diagnosis of 1 simulated collections>"

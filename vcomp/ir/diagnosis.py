@@ -63,8 +63,14 @@ class Diagnosis:
     n_topics: int
     n_topics_original: int
 
+    def __str__(self) -> str:
+        return str(self.summary())
+
     def __repr__(self) -> str:
         return f"<diagnosis of {len(self.values):,} simulated collections>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
 
     @property
     def table(self) -> pd.DataFrame:
