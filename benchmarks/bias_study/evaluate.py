@@ -109,7 +109,8 @@ def evaluate(cell: Cell, trials: int, seed: int, sensitivities: bool) -> Evaluat
     )
 
 
-def halves_of(n_topics: int) -> tuple[list[int], int]:
+@cache
+def halves_of(n_topics: int) -> tuple[tuple[int, ...], int]:
     """Return the sizes of halves and the number of splits of each, as the paper's code has them.
 
     Where there would be but one size, of two topics, halves of one topic are taken as well.
@@ -117,10 +118,10 @@ def halves_of(n_topics: int) -> tuple[list[int], int]:
     Examples
     --------
     >>> halves_of(5)
-    ([1, 2], 100)
+    ((1, 2), 100)
     """
-    sizes = published_sizes(n_topics)
-    sizes = [1, *sizes] if len(sizes) == 1 else sizes
+    sizes = tuple(published_sizes(n_topics))
+    sizes = (1, *sizes) if len(sizes) == 1 else sizes
     return sizes, published_trials(len(sizes))
 
 

@@ -44,7 +44,7 @@ random sampling; 13 sizes from 5 to 500 topics; {trials} trials of each: {collec
 collections (`vcomp.ir.fit_collection(..., means="fitted")`, Algorithm 1 to the letter; seed
 {seed}). For each of them nine indicators say how like the original it is, τ, τ_AP, the two
 sensitivities, Eρ², Φ and F are measured against the truth, and all 13 sizes are estimated for:
-{estimates:,} estimates by each estimator.
+{estimates:,} estimates by each estimator. Eτ and Eτ_AP are by eqs. 35, 38 and 41, as published.
 """
 
 _TRUTHS = """\
@@ -130,10 +130,10 @@ def _what_was_run(run: Run) -> str:
         estimates=run.estimates,
     )
     if not run.sensitivities:
-        said += "Sensitivities were not extrapolated in this run (`--sensitivities`)."
+        said += "Sensitivities were not extrapolated in this run (`--sensitivities`).\n"
     if run.no_curve:
         said += (
-            f" For {run.no_curve:,} of the collections some curve could not be fitted to halves: "
+            f"For {run.no_curve:,} of the collections some curve could not be fitted to halves: "
             "they had no error, or no sensitivity."
         )
     return fill(said, 99, break_on_hyphens=False)
