@@ -25,6 +25,7 @@ from benchmarks.bias_study.cells import (
     simulator,
 )
 from benchmarks.bias_study.evaluate import MEASURES, TRUTHS, Evaluation, estimators, halves_of
+from benchmarks.bias_study.figures import draw_all
 from benchmarks.bias_study.findings import is_near
 from benchmarks.bias_study.page import page
 from benchmarks.bias_study.published import TABLES, TOTAL
@@ -330,6 +331,14 @@ def test_boxes_are_quantiles(run):
     assert box.p50 == pytest.approx(np.median(values), rel=1e-12)
     assert box.p95 == pytest.approx(np.quantile(values, 0.95), rel=1e-12)
     assert box.group == "genomics2004"
+
+
+def test_figures_are_drawn_of_what_there_is(run, tmp_path):
+    drawn = draw_all(boxes(run, SMALL), biases(run, SMALL), reliabilities(run, SMALL), tmp_path)
+    assert drawn == [4, 5, 6, 8, 9, 11]  # sensitivities were not extrapolated
+    for number in drawn:
+        start = (tmp_path / f"figure{number}.png").read_bytes()[:8]
+        assert start == b"\x89PNG\r\n\x1a\n"
 
 
 def test_published_tables_are_quoted_as_they_are(shared_data):
