@@ -91,7 +91,7 @@ class Cell:
         Examples
         --------
         >>> Cell(Part(0, (False, False, False, False)), 1).number(3)
-        3328
+        2497
         """
         return trial * 4 * 16 * len(SIZES) + self.part.number * len(SIZES) + self.size
 
