@@ -8,7 +8,7 @@ import pytest
 from designs import DESIGNS, unbalanced
 
 import vcomp
-from vcomp.estimators import zero_squares
+from vcomp.estimators import equations, zero_squares
 from vcomp.estimators.elimination import Eliminations
 
 ZEROS = [(0,), (1,), (0, 1), "all"]
@@ -104,3 +104,33 @@ def test_documents_at_zero_agree_with_their_columns(monkeypatch):
     by_columns = squares()
     monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
     np.testing.assert_allclose(squares(), by_columns, rtol=1e-12)
+
+
+def test_a_fit_of_documents_that_differ_between_assessors_is_the_same_either_way(monkeypatch):
+    track = vcomp.ir.novelty_like_track(
+        n_systems=6, n_topics=5, n_documents=40, effects={"retrieval": -2.5}, rng=1
+    )
+    universe = vcomp.ir.document_universe(
+        track.retrieved, track.judgements, universe="assessor"
+    ).scores()
+
+    def fit():
+        design = "system x assessor x (document:topic)"
+        res = vcomp.gstudy(universe, design, "score", method="reml")
+        assert "the rest is crossed" in res.engine
+        return res
+
+    by_columns = fit()
+    used = []
+    original = zero_squares.squares_at_zero
+    monkeypatch.setattr(
+        equations,
+        "squares_at_zero",
+        lambda *at, **options: used.append(at) or original(*at, **options),
+    )
+    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
+    by_rank = fit()
+    assert used
+    # Both stop within the tolerance of the iteration, which starts from these forms.
+    np.testing.assert_allclose(by_rank.vcomp, by_columns.vcomp, rtol=1e-6, atol=1e-9)
+    assert by_rank.llf == pytest.approx(by_columns.llf, abs=1e-9)

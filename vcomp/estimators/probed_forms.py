@@ -10,7 +10,8 @@ The last trace is a sum over a pair table. The others are taken over the groups 
 pair of terms the one with fewer groups: of all of them where they are few, else by signs x with
 E xx' = I, which are exact on the diagonal (Hutchinson 1990). One x serves all α and β, so that
 what cancels between sums of squares cancels for every x and the error of a component is relative
-to its own variance. A product costs as much as reading the pair tables twice.
+to its own variance. Where α is finer than t or u, Z_u'A_α Z_t is Z_u'Z_t, so that of all these
+products few are made, and of a large term u they are made for a block of its groups at a time.
 """
 
 from __future__ import annotations

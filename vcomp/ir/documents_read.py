@@ -58,7 +58,7 @@ def document_universe(
         the design is crossed. ``"assessor"``, as published: those of the assessor by whose
         judgements a system is scored, so that documents differ between assessors where one of
         them finds relevant what no system retrieved and nobody else finds relevant; the design
-        then has empty cells, and its components take far longer to estimate. ``"all"``: every
+        then has empty cells, and its components take longer to estimate. ``"all"``: every
         document that was judged, too, as for classification, where nothing is retrieved
     systems : systems that may have retrieved nothing at all, and are in no row therefore
     relevant_from : the lowest grade that counts as relevant
