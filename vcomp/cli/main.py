@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import click
 
@@ -25,6 +25,7 @@ from vcomp.cli.items import items
 from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
 from vcomp.cli.scores import read_scores, score_options
 from vcomp.cli.simulate import simulate_command
+from vcomp.dstudy.rank_options import usual_interval
 from vcomp.exceptions import VcompError, VcompWarning
 
 __all__ = ["cli", "main"]
@@ -188,7 +189,26 @@ def dstudy(
 @click.option(
     "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
 )
+@click.option(
+    "--method", default="shrunken", show_default=True, help="shrunken, or urbano as published."
+)
+@click.option(
+    "--threshold", default=0.0, show_default=True, help="Systems no further apart are equal."
+)
+@click.option(
+    "--ties",
+    default="a",
+    show_default=True,
+    help="a or b: in Eτ, equal systems count as in τ_a or τ_b.",
+)
+@click.option(
+    "--interval",
+    default=None,
+    help="prediction, of one ranking; confidence, of its expectation; or independent, as "
+    "published. The first if left out, the last with --method urbano.",
+)
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option("--rng", type=int, default=0, show_default=True, help="Seed of the intervals.")
 @click.option(
     "--format",
     "format_",
@@ -205,8 +225,9 @@ def tau_command(
     score: str | None,
     drop_worst: float,
     topics: str | None,
-    alpha: float,
+    ties: str,
     format_: str,
+    **options: Any,
 ) -> None:
     """Rank accuracy: how near to the true ranking of systems is one by n topics.
 
@@ -217,10 +238,12 @@ def tau_command(
 
     n = topic_counts(topics)
     matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
-    tau = ir.expected_tau(matrix, n, drop_worst=drop_worst, alpha=alpha)
-    tau_ap = ir.expected_tau_ap(matrix, n, drop_worst=drop_worst, alpha=alpha)
-    table = output.both_ranks(tau, tau_ap)
-    click.echo(formatted(table, format_, output.rank_text("topic", tau, tau_ap, alpha)))
+    options["drop_worst"] = drop_worst
+    tau = ir.expected_tau(matrix, n, ties=cast("Literal['a', 'b']", ties), **options)
+    tau_ap = ir.expected_tau_ap(matrix, n, **options)
+    of = options["interval"] or usual_interval(options["method"])
+    text = output.rank_text("topic", tau, tau_ap, options["alpha"], of)
+    click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))
 
 
 cli.add_command(accuracy_command)

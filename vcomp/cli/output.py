@@ -31,6 +31,12 @@ __all__ = [
 
 Ranks = tuple[str, "pd.DataFrame", "pd.DataFrame"]
 
+_INTERVALS = {
+    "prediction": "Intervals are for the correlations of one such ranking.",
+    "confidence": "Intervals are for the expected correlations themselves.",
+    "independent": "Intervals take swaps as independent, which they are not: they are too short.",
+}
+
 
 def rank_accuracy(
     res: Any, sizes: Mapping[str, Sequence[float]], object_: str | None, alpha: float
@@ -40,7 +46,7 @@ def rank_accuracy(
     ranked = object_ or facets[0]
     sampled = next((f for f in facets if f in sizes), None)
     sampled = sampled or next((f for f in facets if f != ranked), facets[0])
-    n = {sampled: sizes.get(sampled, [res.design.n_levels[facets.index(sampled)]])}
+    n = {sampled: sizes.get(sampled)}
     return (
         sampled,
         res.expected_tau(alpha=alpha, **n),
@@ -58,8 +64,14 @@ def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float, method: An
     return "\n\n".join(parts)
 
 
-def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float) -> str:
-    """Return Eτ and Eτ_AP with their intervals as a table."""
+def rank_text(
+    facet: str,
+    tau: pd.DataFrame,
+    tau_ap: pd.DataFrame,
+    alpha: float,
+    of: str = "prediction",
+) -> str:
+    """Return Eτ and Eτ_AP with their intervals, of the kind `of`, as a table."""
     interval = f"{display.level(alpha)} interval"
     rows = [
         (
@@ -78,7 +90,7 @@ def rank_text(facet: str, tau: pd.DataFrame, tau_ap: pd.DataFrame, alpha: float)
     )
     notes = [
         "Eτ: expected Kendall correlation with the true ranking; Eτ_AP weighs its top more.",
-        "Their intervals take swaps as independent, which they are not.",
+        _INTERVALS[of],
     ]
     return str(display.summary([table], notes))
 

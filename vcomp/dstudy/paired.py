@@ -1,7 +1,8 @@
 """The differences between every two systems: what rank accuracy needs of the scores.
 
 :class:`PairedDifferences` holds how much every two systems differ, and how much their difference
-varies from topic to topic. It keeps no scores.
+varies from topic to topic; of the scores it keeps what is left when the means of systems and
+topics are taken out.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ class PairedDifferences:
     variances : (k(k-1)/2,) variance of D over these topics, with denominator n - 1; exactly zero
         where D does not vary but for rounding
     n_common : (k(k-1)/2,) number of these topics
+    centres : (k,) mean score of each system less the means of its topics, on average zero; but
+        for missing cells the same as `effects`
+    n_scores : (k,) number of topics on which each system has a score
+    residuals : (n_topics, k) scores less topic means and system means; zero where one is missing
+    df : effective degrees of freedom between systems, from 1 to k - 1: how many independent
+        systems would vary as much in their mean square as these, whose errors are correlated
 
     Examples
     --------
@@ -65,6 +72,10 @@ class PairedDifferences:
     differences: FloatArray
     variances: FloatArray
     n_common: LongArray
+    centres: FloatArray
+    n_scores: LongArray
+    residuals: FloatArray
+    df: float
 
     @classmethod
     def from_scores(
@@ -94,6 +105,18 @@ class PairedDifferences:
         Topic means and then system means are taken out before anything is squared; the variances
         of pairs for which that sum still cancels are computed from their differences.
 
+        With the means of rows and columns taken out of S, `df` is (tr S)²/tr S² (Box, 1954), both
+        estimated without bias under normality (Huynh and Feldt, 1976).
+
+        References
+        ----------
+        Box, G. E. P. (1954). Some theorems on quadratic forms applied in the study of analysis of
+        variance problems, II. *Annals of Mathematical Statistics*, 25, 484-498.
+
+        Huynh, H. and Feldt, L. S. (1976). Estimation of the Box correction for degrees of freedom
+        from sample data in randomized block and split-plot designs. *Journal of Educational
+        Statistics*, 1, 69-82.
+
         Examples
         --------
         >>> PairedDifferences.from_scores([[0.3, 0.5], [0.4, 0.5]], ["a", "b"]).systems
@@ -108,17 +131,36 @@ class PairedDifferences:
         X = X[:, order]
         names = tuple(str(systems[k]) for k in order)
         upper = np.triu_indices(len(names), 1)
+        Z, centres = _centred(X)
         if np.isnan(X).any():
-            differences, variances, doubtful, n_common = _incomplete(X, names, upper)
+            Z = np.nan_to_num(Z, copy=False)
+            differences, variances, doubtful, n_common, S = _incomplete(
+                X, Z, centres, names, upper
+            )
         else:
+            centres = effects
             differences = effects[upper[0]] - effects[upper[1]]
-            variances, doubtful = _complete(X, upper)
+            variances, doubtful, S = _complete(Z, upper)
             n_common = np.full(differences.size, len(X), dtype=np.int64)
+        n_scores = (~np.isnan(X)).sum(axis=0)
+        df = _effective_df(S, float(n_common.mean()))
         variances[doubtful] = _direct_variances(X, upper[0][doubtful], upper[1][doubtful])
         constant = variances <= tolerance**2
         variances[constant] = 0.0
         differences[constant & (np.abs(differences) <= tolerance)] = 0.0
-        return cls(names, len(X), grand_mean, effects, differences, variances, n_common)
+        return cls(
+            names,
+            len(X),
+            grand_mean,
+            effects,
+            differences,
+            variances,
+            n_common,
+            centres,
+            n_scores,
+            Z,
+            df,
+        )
 
     @property
     def n_systems(self) -> int:
@@ -186,34 +228,51 @@ def _best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, Float
 _Pairs = tuple[LongArray, LongArray]
 
 
-def _complete(X: FloatArray, pairs: _Pairs) -> tuple[FloatArray, BoolArray]:
-    """Return the variances of differences, and which of them cancellation may have spoilt."""
+def _complete(Z: FloatArray, pairs: _Pairs) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Return the variances of differences, which of them cancellation may have spoilt, and S."""
     i, j = pairs
-    Z, _ = _centred(X)
     S = Z.T @ Z / (len(Z) - 1)
     diagonal = np.diag(S)
     total = diagonal[i] + diagonal[j]
     variances = total - 2.0 * S[i, j]
-    return variances, variances <= _CANCELLED * total
+    return variances, variances <= _CANCELLED * total, S
 
 
 def _incomplete(
-    X: FloatArray, systems: Sequence[str], pairs: _Pairs
-) -> tuple[FloatArray, FloatArray, BoolArray, LongArray]:
-    """Return means and variances of differences over common topics, the doubtful, and n."""
+    X: FloatArray, Z: FloatArray, centres: FloatArray, systems: Sequence[str], pairs: _Pairs
+) -> tuple[FloatArray, FloatArray, BoolArray, LongArray, FloatArray]:
+    """Return means and variances of differences over common topics, the doubtful, n, and S."""
     i, j = pairs
-    present = ~np.isnan(X)
-    M = present.astype(float)
-    n = (M.T @ M)[i, j]
+    M = (~np.isnan(X)).astype(float)
+    counts = M.T @ M
+    n = counts[i, j]
     _check_common(n, systems, pairs)
-    Z, effects = _centred(X)
-    Z = np.where(present, Z, 0.0)
     sums, squares, products = Z.T @ M, (Z * Z).T @ M, Z.T @ Z
     mean = (sums[i, j] - sums[j, i]) / n
     total = squares[i, j] + squares[j, i]
     ss = total - 2.0 * products[i, j] - n * mean**2
-    differences = mean + effects[i] - effects[j]
-    return differences, ss / (n - 1.0), ss <= _CANCELLED * total, n.astype(np.int64)
+    differences = mean + centres[i] - centres[j]
+    variances, doubtful = ss / (n - 1.0), ss <= _CANCELLED * total
+    return differences, variances, doubtful, n.astype(np.int64), products / (counts - 1.0)
+
+
+def _effective_df(S: FloatArray, n: float) -> float:
+    """Return the effective degrees of freedom of the mean square between systems.
+
+    Parameters
+    ----------
+    S : (k, k) covariances of scores less topic means
+    n : number of topics, of which a pair of systems has as many in common on average
+    """
+    k = len(S)
+    S = S - S.mean(axis=0) - S.mean(axis=1, keepdims=True) + S.mean()
+    squares = float(np.vdot(S, S))
+    if squares == 0.0:
+        return k - 1.0
+    box = float(np.trace(S)) ** 2 / squares
+    spare = n - 1.0 - box
+    corrected = (n * box - 2.0) / spare if spare > _ROUNDING * n else box
+    return min(max(corrected, box, 1.0), k - 1.0)
 
 
 def _centred(X: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -236,7 +295,7 @@ def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
     (n_pairs,) array
         Exactly zero where the difference does not vary but for rounding.
     """
-    variances, doubtful = _complete(X, pairs)
+    variances, doubtful, _ = _complete(_centred(X)[0], pairs)
     variances[doubtful] = _direct_variances(X, pairs[0][doubtful], pairs[1][doubtful])
     variances[variances <= (_ROUNDING * np.abs(X).max()) ** 2] = 0.0
     return variances

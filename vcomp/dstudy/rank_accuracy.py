@@ -9,57 +9,118 @@ statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Sectio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.dstudy.paired import PairedDifferences
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.dstudy.rank_correlation import RankCorrelation
+from vcomp.dstudy.rank_draws import RankDraws
+from vcomp.dstudy.rank_options import METHODS, RankInterval, RankMethod, RankOptions, check_one_of
+from vcomp.dstudy.swaps import Swaps
+from vcomp.estimators.options import seed_of
+from vcomp.exceptions import PlanError, warn
 from vcomp.uncertainty.delta import wald_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["expected_tau", "expected_tau_ap"]
+__all__ = ["RankInterval", "RankMethod", "estimated_tau", "expected_tau", "expected_tau_ap"]
+
+_MOST_CELLS = 2 * 10**8
+"""Draws times systems that are held at once: 1.6 GB, of which there are a few."""
 
 
 def expected_tau(
-    pairs: PairedDifferences, n_topics: float | Iterable[float], *, alpha: float = 0.05
+    pairs: PairedDifferences,
+    n_topics: float | Iterable[float] | None = None,
+    *,
+    method: RankMethod = "shrunken",
+    threshold: float = 0.0,
+    ties: Literal["a", "b"] = "a",
+    interval: RankInterval | None = None,
+    alpha: float = 0.05,
+    draws: int = 2_000,
+    rng: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
     """Estimate Kendall's τ between the ranking by a test of `n_topics` and the true ranking.
 
-    The probability that a new test of n' topics swaps systems i and j is estimated as
-
-        w_ij = Φ(-√n' D̄_ij / s_ij)
-
-    with systems sorted by mean, D̄ and s the mean and standard deviation of their differences over
-    topics (Urbano, 2016, eq. 35). Then (eqs. 38 and 39)
+    With systems sorted by mean, D̄ and s the mean and standard deviation of the differences of
+    systems i and j over the n topics, and w_ij the probability that a test of n' topics swaps
+    them (Urbano, 2016, eqs. 38 and 39)
 
         Eτ = 4 Σ_{i<j} (1 - w_ij) / (k(k-1)) - 1,    Var = 16 Σ_{i<j} w_ij (1 - w_ij) / (k(k-1))².
 
     Parameters
     ----------
     pairs : the differences between systems
-    n_topics : one or more numbers of topics n'
+    n_topics : one or more numbers of topics n'; None for the test at hand, which has n
+    method : of the probability of a swap
+
+        * ``"shrunken"``: w_ij = T(-√n' ρ D̄_ij / s_ij), with Student's distribution of n - 1
+          degrees of freedom and ρ² the share of true differences in the variance of mean scores
+          (Eρ², see :mod:`vcomp.dstudy.shrinkage`). Observed differences hold error and are wider
+          than true ones; ρD̄ spread as these. For the test at hand w_ij is the probability, given
+          its scores, that the true order is another;
+        * ``"urbano"``: w_ij = Φ(-√n' D̄_ij / s_ij), as published (eq. 35). It is too sure of the
+          ranking, the more so the fewer topics there are.
+    threshold : largest difference of systems that count as equal, in units of the scores
+    ties : what becomes of equal systems; see Notes
+    interval : what `low` and `high` are to cover
+
+        * ``"prediction"``: τ of the test at hand, or of one new test of n' topics;
+        * ``"confidence"``: its expectation over all such tests, Eτ itself;
+        * ``"independent"``: τ, if swaps were independent: the normal interval with the published
+          variance, cut at -1 and 1. They are not, as a system that is lucky with the topics
+          passes several others at once: it is far too short.
+
+        If None, the first for ``method="shrunken"``, the last for ``method="urbano"``
     alpha : one less the coverage of the interval
+    draws : number of draws behind the first two intervals
+    rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
 
     Returns
     -------
     pandas.DataFrame
         A row for each n' with columns ``n``, ``estimate``, ``variance``, ``low`` and ``high``.
+        The variance is the published one, of independent swaps.
 
     Raises
     ------
     PlanError
-        If `n_topics` is not positive, or `alpha` not between 0 and 1.
+        If a number of topics is not positive, `threshold` not a number from 0 on, `alpha` not
+        between 0 and 1, `draws` no whole number from 1 on or too large for memory; or if
+        `method`, `ties` or `interval` is something else.
+    EstimationError
+        If `rng` is no seed or generator.
 
     Notes
     -----
-    **The interval is approximate, and too short.** The paper's variance treats the swaps of
-    different pairs as independent. They are not: a system that is lucky with the topics of a test
-    passes several others at once. Nor does the variance cover the uncertainty of the w_ij
-    themselves. The interval is the normal one with that variance, cut at -1 and 1.
+    **Equal systems.** With a threshold ε, a pair is equal in the test if |D̄'_ij| ≤ ε there, and
+    truly equal if |D_ij| ≤ ε. D is taken for ρD̄ (with ``"urbano"`` for D̄), and D̄' varies about
+    it: the test has i ahead with probability a_ij = T(√n' (ρD̄_ij - ε)/s_ij), behind with
+    b_ij = T(√n' (-ρD̄_ij - ε)/s_ij), and else equal to j. With u_ij one for pairs that are not
+    truly equal and zero for others, concordant less discordant pairs and their variance are
+
+        C = Σ u_ij (a_ij - b_ij),    Var = Σ u_ij (a_ij + b_ij - (a_ij - b_ij)²).
+
+    ``ties="a"`` divides C by all pairs, k(k-1)/2; so a truly equal pair is neither swapped nor
+    right. ``ties="b"`` divides it by √(Σ u_ij Σ (a_ij + b_ij)), the pairs expected to be unequal
+    in the one and in the other ranking. The variance goes with it as if this were known. Without
+    a threshold no two systems are equal, a_ij + b_ij = 1, and both are the above.
+
+    **Draws.** True means are drawn from their distribution given the scores: (1 - B) X̄ +
+    √(1 - B) Zᵀg/√(n(n-1)), with Z the scores less topic and system means, g standard normal, and
+    B from the distribution of 1 - Eρ²; errors of new tests are Zᵀg/√(n'(n-1)), with another g.
+    All errors of a draw are multiplied by √((n-1)/χ²). So swaps depend on each other as the
+    scores do. Intervals are quantiles of what τ, or its expectation, comes to, and the same for
+    both methods.
+
+    **Missing cells.** Each pair is compared over its common topics, their number is its n, and a
+    system's mean is that over its own topics. New tests are complete: all systems meet all n'
+    topics. To the test at hand n' is the number of all of its topics, and pairs with fewer in
+    common are taken to be surer than they are.
 
     Where the difference is the same on every topic, w_ij is its limit: 0 (1 if, with missing
     cells, j is ahead of i on their common topics), and ½ for identical systems.
@@ -68,6 +129,8 @@ def expected_tau(
     ----------
     Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.3.1.
 
+    Kendall, M. G. (1948). *Rank Correlation Methods*. Griffin. (τ_a and τ_b.)
+
     Examples
     --------
     >>> pairs = PairedDifferences.from_scores(
@@ -75,15 +138,29 @@ def expected_tau(
     ... )
     >>> expected_tau(pairs, [3, 30])[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
+    0   3     0.689     0.144
+    1  30     0.874     0.070
+    >>> expected_tau(pairs, [3, 30], method="urbano")[["n", "estimate", "variance"]].round(3)
+        n  estimate  variance
     0   3     0.762     0.103
     1  30     0.923     0.046
     """
-    weights = np.full(pairs.variances.size, 1.0 / pairs.variances.size)
-    return _expected(pairs, weights, n_topics, alpha)
+    if ties not in ("a", "b"):
+        raise PlanError(f"ties must be 'a' or 'b', not {ties!r}")
+    options = RankOptions(method, threshold, interval, alpha, draws, rng)
+    return _table(pairs, n_topics, options, RankCorrelation(ap=False, ties=ties))
 
 
 def expected_tau_ap(
-    pairs: PairedDifferences, n_topics: float | Iterable[float], *, alpha: float = 0.05
+    pairs: PairedDifferences,
+    n_topics: float | Iterable[float] | None = None,
+    *,
+    method: RankMethod = "shrunken",
+    threshold: float = 0.0,
+    interval: RankInterval | None = None,
+    alpha: float = 0.05,
+    draws: int = 2_000,
+    rng: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
     """Estimate τ_AP between the ranking by a test of `n_topics` and the true ranking.
 
@@ -96,9 +173,10 @@ def expected_tau_ap(
 
     Parameters
     ----------
-    pairs : the differences between systems
-    n_topics : one or more numbers of topics n'
-    alpha : one less the coverage of the interval
+    pairs, n_topics, method, interval, alpha, draws, rng : as of :func:`expected_tau`
+    threshold : largest difference of systems that count as equal; with a_ij, b_ij and u_ij as of
+        :func:`expected_tau`, Eτ_AP = 1/(k-1) Σ_{i≥2} Σ_{j<i} u_ij (a_ij - b_ij) / (i-1), to which
+        a pair that is equal in one of the rankings adds what the mean over both orders would
 
     Returns
     -------
@@ -107,14 +185,13 @@ def expected_tau_ap(
 
     Raises
     ------
-    PlanError
-        If `n_topics` is not positive, or `alpha` not between 0 and 1.
+    PlanError, EstimationError
+        As of :func:`expected_tau`.
 
     Notes
     -----
-    **The interval is approximate, and too short**, since the variance treats the swaps of
-    different pairs as independent, which they are not: see :func:`expected_tau`. It is cut at -1
-    and 1.
+    In the estimate, ranks are those in the test at hand, as published; in the draws behind the
+    interval they are true ones.
 
     References
     ----------
@@ -127,34 +204,73 @@ def expected_tau_ap(
     ... )
     >>> expected_tau_ap(pairs, [3, 30])[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
-    0   3     0.821     0.058
-    1  30     0.942     0.026
+    0   3     0.748     0.108
+    1  30     0.904     0.042
     """
-    k = pairs.n_systems
-    n_above = np.triu_indices(k, 1)[1].astype(np.float64)
-    weights: FloatArray = 1.0 / ((k - 1.0) * n_above)
-    return _expected(pairs, weights, n_topics, alpha)
+    options = RankOptions(method, threshold, interval, alpha, draws, rng)
+    return _table(pairs, n_topics, options, RankCorrelation(ap=True, ties="a"))
 
 
-def _expected(
+def estimated_tau(
     pairs: PairedDifferences,
-    weights: FloatArray,
     n_topics: float | Iterable[float],
-    alpha: float,
-) -> pd.DataFrame:
-    """Return the table of 1 - 2 Σ a w over pairs, with weights a that add up to one."""
-    import pandas as pd
-    from scipy.special import ndtr
+    *,
+    ap: bool = False,
+    method: RankMethod = "shrunken",
+) -> FloatArray:
+    """Return Eτ or Eτ_AP alone, without intervals, for loops: see :func:`expected_tau`.
 
+    Parameters
+    ----------
+    pairs : the differences between systems
+    n_topics : one or more numbers of topics
+    ap : whether Eτ_AP is asked for
+    method : ``"shrunken"`` or ``"urbano"``
+
+    Raises
+    ------
+    PlanError
+        If a number of topics is not positive, or `method` something else.
+
+    Examples
+    --------
+    >>> pairs = PairedDifferences.from_scores(
+    ...     [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]], ["a", "b", "c"]
+    ... )
+    >>> estimated_tau(pairs, [3, 30], method="urbano").round(3)
+    array([0.762, 0.923])
+    """
     n = _positive(n_topics)
-    check_alpha(alpha)
-    delta = pairs.standardized
-    estimate, variance = np.empty(n.size), np.empty(n.size)
-    for row, root_n in enumerate(np.sqrt(n)):
-        w = ndtr(-root_n * delta)
-        estimate[row] = 1.0 - 2.0 * (weights @ w)
-        variance[row] = 4.0 * (weights**2 @ (w * (1.0 - w)))
-    low, high = wald_interval(estimate, np.sqrt(variance), alpha)
+    check_one_of("method", method, METHODS)
+    swaps, correlation = Swaps.of(pairs, method, 0.0), RankCorrelation(ap, "a")
+    weights = correlation.weights(pairs.n_systems)
+    return np.array([correlation.estimate(swaps, weights, x)[0] for x in n])
+
+
+def _table(
+    pairs: PairedDifferences,
+    n_topics: float | Iterable[float] | None,
+    options: RankOptions,
+    correlation: RankCorrelation,
+) -> pd.DataFrame:
+    """Return estimates, variances and limits for all numbers of topics."""
+    import pandas as pd
+
+    n = _positive(pairs.n_topics if n_topics is None else n_topics)
+    swaps = Swaps.of(pairs, options.method, float(options.threshold))
+    weights = correlation.weights(pairs.n_systems)
+    both = [correlation.estimate(swaps, weights, x) for x in n]
+    estimate, variance = np.array(both).T
+    if options.kind == "independent":
+        low, high = wald_interval(estimate, np.sqrt(variance), options.alpha)
+    else:
+        new = [None] if n_topics is None and options.kind == "prediction" else list(n)
+        low, high = _limits(pairs, new, options, correlation)
+    if np.isnan(estimate).any():
+        warn(
+            f"τ_b is undefined here: with threshold={options.threshold:g} all systems are equal; "
+            "ties='a' makes it zero"
+        )
     return pd.DataFrame(
         {
             "n": n,
@@ -164,6 +280,35 @@ def _expected(
             "high": np.minimum(high, 1.0),
         }
     )
+
+
+def _limits(
+    pairs: PairedDifferences,
+    n_topics: list[float | None],
+    options: RankOptions,
+    correlation: RankCorrelation,
+) -> tuple[FloatArray, FloatArray]:
+    """Return quantiles of draws for each number of topics, None being the test at hand."""
+    k = pairs.n_systems
+    if options.draws * max(k, pairs.n_topics) > _MOST_CELLS:
+        raise PlanError(
+            f"{options.draws:,} draws of {k:,} systems and {pairs.n_topics:,} topics do not fit "
+            "into memory; ask for fewer draws"
+        )
+    drawn = RankDraws.of(pairs, int(options.draws), seed_of(options.rng))
+    tail = options.alpha / 2.0
+    limits = np.full((len(n_topics), 2), np.nan)
+    for row, n in enumerate(n_topics):
+        if options.kind == "confidence":
+            assert n is not None
+            counts = drawn.expected(n, options.threshold)
+        else:
+            counts = drawn.realised(n, options.threshold)
+        values = correlation.of_counts(counts, k)
+        values = values[~np.isnan(values)]
+        if values.size:
+            limits[row] = np.quantile(values, [tail, 1.0 - tail])
+    return limits[:, 0], limits[:, 1]
 
 
 def _positive(n_topics: float | Iterable[float]) -> FloatArray | LongArray:

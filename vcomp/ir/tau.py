@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from vcomp.dstudy import rank_accuracy
+from vcomp.dstudy.rank_accuracy import RankInterval, RankMethod
 from vcomp.ir.differences import paired_differences
 from vcomp.ir.scores import ScoresLike
 
@@ -20,7 +23,13 @@ def expected_tau(
     n_topics: float | Iterable[float] | None = None,
     *,
     drop_worst: float = 0.0,
+    method: RankMethod = "shrunken",
+    threshold: float = 0.0,
+    ties: Literal["a", "b"] = "a",
+    interval: RankInterval | None = None,
     alpha: float = 0.05,
+    draws: int = 2_000,
+    rng: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
     """Estimate Kendall's τ with the true ranking of systems, for tests of any size.
 
@@ -28,17 +37,27 @@ def expected_tau(
     ----------
     scores : topic × system matrix of scores, **a row a topic and a column a system**: nested
         lists, a 2-D array, or a wide frame with the topics in its index. nan is a missing cell
-    n_topics : one or more numbers of topics of the test; by default as many as `scores` has
+    n_topics : one or more numbers of topics of new tests; None for the collection itself
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`ScoreMatrix.drop_worst`
+    method : ``"shrunken"``, or ``"urbano"`` for the estimator as published, which is too sure of
+        the ranking, the more so the fewer topics `scores` has
+    threshold : largest difference of systems that count as equal, in units of the scores
+    ties : ``"a"``: pairs that are equal are neither swapped nor right; ``"b"``: they are left out
+        as in τ_b
+    interval : what `low` and `high` are to cover: ``"prediction"``, τ of the collection itself or
+        of one new test; ``"confidence"``, its expectation over new tests; ``"independent"``, τ if
+        swaps were independent, with the published variance, which is far too short. None is the
+        first, for ``method="urbano"`` the last
     alpha : one less the coverage of the interval
+    draws : number of draws behind the first two intervals
+    rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
 
     Returns
     -------
     pandas.DataFrame
         A row for each number of topics with columns ``n``, ``estimate``, ``variance``, ``low`` and
-        ``high``. The interval treats swaps of systems as independent, which they are not: it is
-        approximate, and too short.
+        ``high``. The variance is the published one, of independent swaps.
 
     Raises
     ------
@@ -46,12 +65,12 @@ def expected_tau(
         If `scores` is not a numeric matrix of at least two topics and two systems, with finite
         scores, any two systems having at least two topics in common; or if `drop_worst` is not at
         least 0 and less than 1.
-    PlanError
-        If `n_topics` is not positive, or `alpha` not between 0 and 1.
+    PlanError, EstimationError
+        If an option is not one of those above, as :func:`vcomp.dstudy.rank_accuracy.expected_tau`.
 
     See Also
     --------
-    vcomp.dstudy.rank_accuracy.expected_tau : the formulae
+    vcomp.dstudy.rank_accuracy.expected_tau : the formulae, and what becomes of missing cells
 
     References
     ----------
@@ -60,13 +79,20 @@ def expected_tau(
     Examples
     --------
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]]
-    >>> expected_tau(scores)[["n", "estimate", "variance"]].round(3)
+    >>> expected_tau(scores, method="urbano")[["n", "estimate", "variance"]].round(3)
        n  estimate  variance
     0  3     0.762     0.103
     """
-    pairs = paired_differences(scores, drop_worst)
     return rank_accuracy.expected_tau(
-        pairs, pairs.n_topics if n_topics is None else n_topics, alpha=alpha
+        paired_differences(scores, drop_worst),
+        n_topics,
+        method=method,
+        threshold=threshold,
+        ties=ties,
+        interval=interval,
+        alpha=alpha,
+        draws=draws,
+        rng=rng,
     )
 
 
@@ -75,34 +101,31 @@ def expected_tau_ap(
     n_topics: float | Iterable[float] | None = None,
     *,
     drop_worst: float = 0.0,
+    method: RankMethod = "shrunken",
+    threshold: float = 0.0,
+    interval: RankInterval | None = None,
     alpha: float = 0.05,
+    draws: int = 2_000,
+    rng: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
     """Estimate τ_AP with the true ranking of systems, for tests of any size.
 
     Parameters
     ----------
-    scores : topic × system matrix of scores, **a row a topic and a column a system**: nested
-        lists, a 2-D array, or a wide frame with the topics in its index. nan is a missing cell
-    n_topics : one or more numbers of topics of the test; by default as many as `scores` has
-    drop_worst : share of the systems to leave out, the worst by mean score; see
-        :meth:`ScoreMatrix.drop_worst`
-    alpha : one less the coverage of the interval
+    scores, n_topics, drop_worst, method, interval, alpha, draws, rng : as of :func:`expected_tau`
+    threshold : largest difference of systems that count as equal; they add what the mean over
+        both of their orders would
 
     Returns
     -------
     pandas.DataFrame
         A row for each number of topics with columns ``n``, ``estimate``, ``variance``, ``low`` and
-        ``high``. The interval treats swaps of systems as independent, which they are not: it is
-        approximate, and too short.
+        ``high``.
 
     Raises
     ------
-    DataError
-        If `scores` is not a numeric matrix of at least two topics and two systems, with finite
-        scores, any two systems having at least two topics in common; or if `drop_worst` is not at
-        least 0 and less than 1.
-    PlanError
-        If `n_topics` is not positive, or `alpha` not between 0 and 1.
+    DataError, PlanError, EstimationError
+        As of :func:`expected_tau`.
 
     See Also
     --------
@@ -115,12 +138,18 @@ def expected_tau_ap(
     Examples
     --------
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]]
-    >>> expected_tau_ap(scores, [3, 30])[["n", "estimate", "variance"]].round(3)
+    >>> expected_tau_ap(scores, [3, 30], method="urbano")[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.821     0.058
     1  30     0.942     0.026
     """
-    pairs = paired_differences(scores, drop_worst)
     return rank_accuracy.expected_tau_ap(
-        pairs, pairs.n_topics if n_topics is None else n_topics, alpha=alpha
+        paired_differences(scores, drop_worst),
+        n_topics,
+        method=method,
+        threshold=threshold,
+        interval=interval,
+        alpha=alpha,
+        draws=draws,
+        rng=rng,
     )

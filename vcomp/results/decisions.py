@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.dstudy import DStudy, dstudy
-from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
+from vcomp.dstudy.rank_accuracy import (
+    RankInterval,
+    RankMethod,
+    expected_tau,
+    expected_tau_ap,
+)
 from vcomp.dstudy.sizes import all_sizes
 from vcomp.exceptions import PlanError
 from vcomp.results.inference import Inference, IntervalMethod
@@ -186,14 +193,33 @@ class Decisions(Inference):
             access, self.components, object, all_sizes(sizes, n), alpha, negative
         )
 
-    def expected_tau(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
+    def expected_tau(
+        self,
+        *,
+        method: RankMethod = "shrunken",
+        threshold: float = 0.0,
+        ties: Literal["a", "b"] = "a",
+        interval: RankInterval | None = None,
+        alpha: float = 0.05,
+        draws: int = 2_000,
+        rng: int | np.random.Generator | None = None,
+        **n: Any,
+    ) -> pd.DataFrame:
         """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.
 
         Parameters
         ----------
+        method : ``"shrunken"``, or ``"urbano"`` for the estimator as published
+        threshold : largest difference of systems that count as equal
+        ties : ``"a"`` or ``"b"``: whether equal systems count as in τ_a or as in τ_b
+        interval : ``"prediction"``, of τ of one test; ``"confidence"``, of its expectation; or
+            ``"independent"``, as published. None is the first, with ``method="urbano"`` the last
         alpha : intervals have confidence 1 − alpha
-        **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one the
-            formula's first facet is ranked, over as many levels of the second as there were
+        draws : number of draws behind the first two intervals
+        rng : seed or ``numpy.random.Generator``; 0 if not given
+        **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``; None for the test
+            at hand. Without one the formula's first facet is ranked, by the levels of the second
+            that there were
 
         Returns
         -------
@@ -202,20 +228,55 @@ class Decisions(Inference):
         Raises
         ------
         PlanError
-            If the design does not have exactly two crossed facets, or the facet is not one of
-            them.
+            If the design does not have exactly two crossed facets, the facet is not one of them,
+            or an option is not one of those above.
+        EstimationError
+            If `rng` is no seed or generator.
+
+        See Also
+        --------
+        vcomp.dstudy.rank_accuracy.expected_tau : the formulae
 
         References
         ----------
-        Urbano (2016), Information Retrieval Journal 19, section 3.
+        Urbano (2016), Information Retrieval Journal 19, section 4.3.
         """
         pairs, sizes = self._rank(n)
-        return expected_tau(pairs, sizes, alpha=alpha)
+        return expected_tau(
+            pairs,
+            sizes,
+            method=method,
+            threshold=threshold,
+            ties=ties,
+            interval=interval,
+            alpha=alpha,
+            draws=draws,
+            rng=rng,
+        )
 
-    def expected_tau_ap(self, *, alpha: float = 0.05, **n: Any) -> pd.DataFrame:
+    def expected_tau_ap(
+        self,
+        *,
+        method: RankMethod = "shrunken",
+        threshold: float = 0.0,
+        interval: RankInterval | None = None,
+        alpha: float = 0.05,
+        draws: int = 2_000,
+        rng: int | np.random.Generator | None = None,
+        **n: Any,
+    ) -> pd.DataFrame:
         """Return Eτ_AP, which weighs swaps at the top; otherwise as :meth:`expected_tau`."""
         pairs, sizes = self._rank(n)
-        return expected_tau_ap(pairs, sizes, alpha=alpha)
+        return expected_tau_ap(
+            pairs,
+            sizes,
+            method=method,
+            threshold=threshold,
+            interval=interval,
+            alpha=alpha,
+            draws=draws,
+            rng=rng,
+        )
 
     def _rank(self, n: Mapping[str, Any]) -> tuple[Any, Any]:
         cells = self._record.cells
@@ -232,5 +293,4 @@ class Decisions(Inference):
             )
         sampled = next(iter(n), cells.facets[1])
         system = cells.facets[1 - cells.facets.index(sampled)]
-        sizes = n.get(sampled, len(cells.levels[cells.facets.index(sampled)]))
-        return cells.differences(system), sizes
+        return cells.differences(system), n.get(sampled)
