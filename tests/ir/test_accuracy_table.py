@@ -7,6 +7,8 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
@@ -82,6 +84,15 @@ def test_rank_correlations_are_those_of_their_estimators(matrix):
         mine = table[table["measure"] == name]
         for column in ("n", "estimate", "low", "high"):
             np.testing.assert_array_equal(mine[column], expected[column])
+
+
+def test_without_a_size_it_is_the_collection_itself():
+    # Its scores are known, those of a new test of its size are not.
+    table = accuracy(SCORES, ["tau", "tau_ap"]).table
+    for name, estimate in (("tau", vcomp.ir.expected_tau), ("tau_ap", vcomp.ir.expected_tau_ap)):
+        found, expected = row(table, name, 24), estimate(SCORES)
+        for column in ("estimate", "low", "high"):
+            assert getattr(found, column) == expected[column].item()
 
 
 def test_dstudy_measures_by_hand():
@@ -242,6 +253,29 @@ def test_curves_of_trec_come_from_the_same_dstudy():
     assert mapped["topic"].tolist() == [25, 50]
 
 
+@given(
+    shift=st.floats(-5.0, 5.0),
+    scale=st.floats(0.01, 100.0),
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(3, 12),
+    k=st.integers(2, 8),
+)
+def test_what_does_not_depend_on_units_and_order(shift, scale, seed, n, k):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, k)) + rng.normal(size=k) + rng.normal(size=(n, 1))
+    names = ["tau", "Erho2", "Phi", "rmse"]
+    plain = accuracy(X, names, [n, 50]).table
+    changed = shift + scale * X[rng.permutation(n)][:, rng.permutation(k)]
+    other = accuracy(changed, names, [n, 50]).table
+    factor = np.where(plain["measure"] == "rmse", scale, 1.0)
+    np.testing.assert_allclose(other["estimate"], factor * plain["estimate"], rtol=1e-7, atol=1e-9)
+    # Draws behind the interval of τ go with the order of topics.
+    ours, theirs = plain["measure"] != "tau", other["measure"] != "tau"
+    for end in ("low", "high"):
+        expected = (factor * plain[end])[ours]
+        np.testing.assert_allclose(other[end][theirs], expected, rtol=1e-6, atol=1e-9)
+
+
 # Bad input --------------------------------------------------------------------------------------
 
 
@@ -305,6 +339,12 @@ MISTAKES = {
     "the number of topics must be positive, not True": lambda: accuracy(SCORES, "tau", True),
     "the F test needs more than one topic, not 1": lambda: accuracy(SCORES, "F", [1, 5]),
     "at least 0 and less than 1, not 1": lambda: accuracy(SCORES, drop_worst=1),
+    "method= is of what comes from a D-study (Eρ², Φ, ε and F)": lambda: accuracy(
+        SCORES, "tau", method="wald"
+    ),
+    "negative= is of what comes from a D-study": lambda: accuracy(
+        SCORES, "Phi", estimator="split_half", negative="keep"
+    ),
     "is not known": lambda: accuracy(SCORES, "Phi", method="nonsense"),
     "negative": lambda: accuracy(SCORES, "Phi", negative="drop"),
     "scores must be": lambda: accuracy([["a", "b"], ["c", "d"]]),

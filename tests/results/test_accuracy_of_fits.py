@@ -80,6 +80,8 @@ def test_topics_can_be_what_is_ranked(res):
 def test_without_a_size_it_is_the_tests_own(res):
     made = res.accuracy(["tau", "Phi"])
     assert made.table["n"].tolist() == [150, 150]
+    columns = ["n", "estimate", "low", "high"]
+    pd.testing.assert_frame_equal(of(made, "tau")[columns], res.expected_tau()[columns])
     assert made.facets == ("sys", "topic")
 
 
@@ -142,6 +144,7 @@ def test_empty_cells(scores):
         ({"topic": 5, "measures": "tua"}, r"no measure 'tua' \(did you mean 'tau'\?\)"),
         ({"topic": 5, "measures": "tau", "trials": 7}, "trials= is of measures that are"),
         ({"topic": 5, "estimator": "own"}, "estimator is 'best', 'split_half', not 'own'"),
+        ({"topic": 5, "measures": "tau", "method": "wald"}, "method= is of what comes from a D-"),
         ({"topic": 5, "alpha": 0}, "alpha lies between 0 and 1"),
         ({"topic": 5, "sizes": {"topic": 5}}, "topic"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,14 +12,20 @@ from vcomp._typing import FloatArray
 from vcomp.dstudy import DStudy
 from vcomp.dstudy.conduct import dstudy
 from vcomp.exceptions import DataError, PlanError, check_alpha
-from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, Estimator, estimator_of
+from vcomp.ir.accuracy_estimators import (
+    PLANNED,
+    ByHalves,
+    ByPairs,
+    Estimator,
+    estimator_of,
+)
 from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.components import SYSTEM, TOPIC, two_way_components
 from vcomp.ir.curve import MODELS, Model, choice
 from vcomp.ir.measures import FTest, Measure
 from vcomp.ir.measures.base import complete
 from vcomp.ir.measures.base import sizes as check_sizes
-from vcomp.ir.measures.registry import several
+from vcomp.ir.measures.registry import named, several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
 
@@ -85,7 +90,7 @@ def accuracy(
     scores : topic × system matrix, **a row a topic and a column a system**; nan is a missing cell
     measures : names of :func:`vcomp.ir.measures.available`, or measures with options such as
         ``vcomp.ir.measures.get("F", delta=0.1)``; τ, τ_AP, Eρ², Φ and ε if None
-    n_topics : sizes of the tests; that of the collection if None
+    n_topics : sizes of new tests; the collection itself if None
     estimator : ``"best"``, see the notes, or ``"split_half"`` for all measures
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`ScoreMatrix.drop_worst`
@@ -110,8 +115,9 @@ def accuracy(
         extrapolated from halves, two systems have fewer than two topics in common, components
         cannot be told apart.
     PlanError
-        If a measure, model or estimator is unknown, a number is out of range, or `model` or
-        `trials` is given and no measure is extrapolated.
+        If a measure, model or estimator is unknown, a number is out of range, or an option is
+        given that is of none of the measures: `model` or `trials` where nothing is extrapolated,
+        `negative` or `method` where nothing comes from a D-study.
 
     Warns
     -----
@@ -122,8 +128,8 @@ def accuracy(
     -----
     The best estimators are those of Urbano (2016):
 
-    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`; intervals
-      are of the correlation of one such test;
+    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`, as they
+      are without options; intervals are of the correlation of one such test;
     * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
     * F by the power of the test, whose interval comes from that of its error variance;
     * all else by split halves, with the model that Urbano (2016, sec. 7) found to predict larger
@@ -151,14 +157,14 @@ def accuracy(
     3     Phi  40     0.971   D-study
     """
     matrix = as_score_matrix(scores).drop_worst(drop_worst)
-    n = check_sizes(matrix.n_topics if n_topics is None else n_topics)
+    n = None if n_topics is None else check_sizes(n_topics)
     taken = read_measures(measures)
     study = None
-    if needs_dstudy(taken, estimator):
+    if needs_dstudy(taken, estimator, negative, method):
         study = dstudy(
             two_way_components(matrix),
             object=SYSTEM,
-            sizes={TOPIC: n.tolist()},
+            sizes={TOPIC: matrix.n_topics if n is None else n.tolist()},
             alpha=alpha,
             negative=negative,
             method=method,
@@ -182,7 +188,7 @@ def accuracy_of(
     matrix: ScoreMatrix | None,
     study: DStudy | None,
     measures: Sequence[Measure],
-    n_topics: FloatArray,
+    n_topics: FloatArray | None,
     facets: tuple[str, str],
     counts: tuple[int, int],
     *,
@@ -197,7 +203,7 @@ def accuracy_of(
     matrix : scores; None where there are none, and measures that need them are refused
     study : a D-study of one plan or more; None if no measure needs one, see :func:`needs_dstudy`
     measures : of :func:`read_measures`
-    n_topics : (m,) sizes of tests
+    n_topics : (m,) sizes of new tests; None for the collection itself
     facets : what is ranked and what is sampled
     counts : how many of each there are
     estimator : ``"best"`` or ``"split_half"``
@@ -210,16 +216,25 @@ def accuracy_of(
         As :func:`accuracy`.
     """
     check_alpha(alpha)
-    named = _named(measures)
-    own: dict[str, Estimator | None] = dict.fromkeys(named)
+    by_name = named(measures)
+    own: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator == "best":
-        own = {name: estimator_of(m, matrix, study, facets[1]) for name, m in named.items()}
-    rest = {name: named[name] for name, found in own.items() if found is None}
-    halves = _halves(matrix, rest, n_topics, alpha, splits, estimator)
+        own = {
+            name: estimator_of(measure, matrix, study, facets[1])
+            for name, measure in by_name.items()
+        }
+    rest = {name: by_name[name] for name, found in own.items() if found is None}
+    asked = np.array([float(counts[1])]) if n_topics is None else n_topics
+    halves = _halves(matrix, rest, asked, alpha, splits, estimator)
     estimators = {name: found or halves[name] for name, found in own.items()}
-    values = {name: found.at(n_topics, alpha) for name, found in estimators.items()}
+    values = {
+        name: found.at_hand(alpha)
+        if n_topics is None and isinstance(found, ByPairs)
+        else found.at(asked, alpha)
+        for name, found in estimators.items()
+    }
     notes = study.notes if study is not None else ()
-    return Accuracy(named, estimators, n_topics, values, alpha, facets, counts, notes)
+    return Accuracy(by_name, estimators, asked, values, alpha, facets, counts, notes)
 
 
 def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
@@ -242,29 +257,38 @@ def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
     return several(DEFAULT if measures is None else measures)
 
 
-def needs_dstudy(measures: Sequence[Measure], estimator: EstimatorChoice) -> bool:
+def needs_dstudy(
+    measures: Sequence[Measure], estimator: EstimatorChoice, negative: str, method: object
+) -> bool:
     """Return whether one of the measures comes from a D-study.
 
     Parameters
     ----------
     measures : of :func:`read_measures`
     estimator : ``"best"`` or ``"split_half"``
+    negative, method : of the D-study, which may be given for nothing else
 
     Raises
     ------
     PlanError
-        If the estimator is neither.
+        If the estimator is neither, or an option of D-studies is given and there is none.
     """
     choice("estimator", estimator, _ESTIMATORS)
-    return estimator == "best" and any(
+    needed = estimator == "best" and any(
         type(m) in PLANNED or isinstance(m, FTest) for m in measures
     )
+    given = {"negative": negative != "zero", "method": not _is_auto(method)}
+    if not needed and any(given.values()):
+        option = next(name for name, is_given in given.items() if is_given)
+        raise PlanError(
+            f"{option}= is of what comes from a D-study (Eρ², Φ, ε and F), and none of these "
+            "measures does"
+        )
+    return needed
 
 
-def _named(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return measures by name; by name and options where one is there with several."""
-    names = Counter(measure.name for measure in measures)
-    return {m.name if names[m.name] == 1 else repr(m): m for m in measures}
+def _is_auto(method: object) -> bool:
+    return isinstance(method, str) and method == "auto"
 
 
 def _halves(

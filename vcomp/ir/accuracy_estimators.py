@@ -89,7 +89,14 @@ class ByPairs:
         return f"E{self.measure.symbol}"
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """See :func:`vcomp.ir.expected_tau`."""
+        """Return those of new tests; see :func:`vcomp.ir.expected_tau`."""
+        return self._of(n_topics, alpha)
+
+    def at_hand(self, alpha: float) -> Estimated:
+        """Return that of the collection itself, whose scores are known."""
+        return self._of(None, alpha)
+
+    def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
         expected = tau.expected_tau_ap if isinstance(self.measure, TauAP) else tau.expected_tau
         table = expected(self.matrix, n_topics, alpha=alpha)
         return Estimated(*(table[c].to_numpy(dtype=float) for c in ("estimate", "low", "high")))
@@ -214,7 +221,10 @@ class ByItself:
 
 
 def estimator_of(
-    measure: Measure, matrix: ScoreMatrix | None, study: DStudy | None, sampled: str
+    measure: Measure,
+    matrix: ScoreMatrix | None,
+    study: DStudy | None,
+    sampled: str,
 ) -> Estimator | None:
     """Return the estimator of a measure; None where halves have to do.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from vcomp.ir.extrapolate import fit_curve
 from vcomp.ir.measures import Measure
 from vcomp.ir.measures.base import sizes as check_sizes
 from vcomp.ir.measures.extrapolated import scale_of
+from vcomp.ir.measures.registry import named
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.splits import Halves
 
@@ -258,11 +258,11 @@ def fitted(
     VcompWarning
         If a curve cannot be fitted.
     """
-    named = _named(measures)
+    by_name = named(measures)
     n = np.repeat([half.n_topics for half in halves], values.shape[2])
     curves: dict[tuple[str, Model], AccuracyCurve] = {}
     problems: dict[tuple[str, Model], str] = {}
-    for (name, measure), observed in zip(named.items(), values, strict=True):
+    for (name, measure), observed in zip(by_name.items(), values, strict=True):
         for model in models:
             try:
                 scale = scale_of(measure)
@@ -273,16 +273,10 @@ def fitted(
         by_model = {model: problems[name, model] for model in models if (name, model) in problems}
         warn(f"{name} is not extrapolated by {', '.join(by_model)}: {_joined(by_model)}")
     return SplitHalfStudy(
-        named, halves, values, models, curves, problems, matrix.n_topics, matrix.n_systems, asked,
-        alpha,
+        by_name, halves, values, models, curves, problems, matrix.n_topics, matrix.n_systems,
+        asked, alpha,
     )  # fmt: skip
 
 
 def _joined(reasons: Mapping[Model, str]) -> str:
     return "; ".join(dict.fromkeys(reasons.values()))
-
-
-def _named(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return measures by name; by name and options where one is there with several."""
-    names = Counter(measure.name for measure in measures)
-    return {m.name if names[m.name] == 1 else repr(m): m for m in measures}

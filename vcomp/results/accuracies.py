@@ -53,7 +53,7 @@ class Accuracies(Decisions):
         negative, method : of the D-study, see :meth:`dstudy`
         model, trials, rng, workers, progress : of halves, see :func:`vcomp.ir.accuracy`
         sizes, **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one
-            the formula's first facet is ranked, over as many levels of the second as there were
+            it is the collection itself, in which the formula's first facet is ranked
 
         Returns
         -------
@@ -65,7 +65,8 @@ class Accuracies(Decisions):
         PlanError
             If the facet is not known, several have sizes, or one is not positive; if a measure,
             model or estimator is unknown; if the design does not have two crossed facets and a
-            measure needs their cell means (Eρ², Φ and ε need none).
+            measure needs their cell means (Eρ², Φ and ε need none); or if an option is of none of
+            the measures.
         DataError
             If a cell is empty and a measure has to be extrapolated from halves, or two systems
             have fewer than two topics in common.
@@ -98,17 +99,17 @@ class Accuracies(Decisions):
         if measures is None and cells is None:
             measures = [kind.name for kind in accuracies.PLANNED]
         taken = accuracies.read_measures(measures)
-        asked = check_sizes(given)
+        asked = None if given is None else check_sizes(given)
+        levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
         study = None
-        if accuracies.needs_dstudy(taken, estimator):
+        if accuracies.needs_dstudy(taken, estimator, negative, method):
             study = self.dstudy(
                 object=ranked,
-                sizes={sampled: asked.tolist()},
+                sizes={sampled: levels[sampled] if asked is None else asked.tolist()},
                 alpha=alpha,
                 negative=negative,
                 method=method,
             )
-        levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
         return accuracies.accuracy_of(
             None if cells is None else ScoreMatrix(*cells.matrix(ranked)),
             study,
@@ -122,7 +123,7 @@ class Accuracies(Decisions):
         )
 
     def _sampled(self, n: Mapping[str, Any]) -> tuple[str, str, Any]:
-        """Return the facet that is ranked, the one that is sampled, and its sizes."""
+        """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
         facets = list(self.design.facets)
         unknown = [facet for facet in n if facet not in facets]
         if unknown:
@@ -138,4 +139,4 @@ class Accuracies(Decisions):
             )
         sampled = next(iter(n), facets[1])
         ranked = next(facet for facet in facets if facet != sampled)
-        return ranked, sampled, n.get(sampled, self.design.n_levels[facets.index(sampled)])
+        return ranked, sampled, n.get(sampled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -21,7 +22,7 @@ from vcomp.ir.measures.swap_rate import SwapRate
 from vcomp.ir.measures.tau import Tau
 from vcomp.ir.measures.tau_ap import TauAP
 
-__all__ = ["MEASURES", "available", "get", "several"]
+__all__ = ["MEASURES", "available", "get", "named", "several"]
 
 MEASURES: dict[str, type[Measure]] = {
     kind.name: kind
@@ -118,3 +119,16 @@ def several(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ..
     if not names:
         raise PlanError("no measure is given")
     return tuple(dict.fromkeys(get(name) for name in names))
+
+
+def named(measures: Iterable[Measure]) -> dict[str, Measure]:
+    """Return measures by name; by name and options where one is there with several.
+
+    Examples
+    --------
+    >>> list(named([get("tau"), get("tau", ties="a"), get("rmse")]))
+    ["Tau(ties='b')", "Tau(ties='a')", 'rmse']
+    """
+    all_of_them = list(measures)
+    names = Counter(measure.name for measure in all_of_them)
+    return {m.name if names[m.name] == 1 else repr(m): m for m in all_of_them}
