@@ -12,7 +12,7 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KnownDictionaries", "from_arrow", "native", "one_column"]
+__all__ = ["KnownDictionaries", "from_arrow", "from_list", "native", "one_column"]
 
 
 def one_column(name: str, values: Any) -> Any:
@@ -37,12 +37,12 @@ def _as_array(values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         present = values.data.astype(object)
         present[np.ma.getmaskarray(values)] = None
-        return _from_list(present) if values.ndim == 1 else present
+        return from_list(present) if values.ndim == 1 else present
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return _from_arrow_column(values)
     is_list = isinstance(values, list | tuple | range) and len(values)
     if is_list and not isinstance(values[0], list | np.ndarray):
-        return _from_list(values)
+        return from_list(values)
     try:
         return np.asarray(values)
     except ValueError:  # lists of different lengths
@@ -59,7 +59,7 @@ def _from_arrow_column(values: Any) -> Any:
     return from_arrow(pa.table({"column": column}))["column"]
 
 
-def _from_list(values: Any) -> pd.Series:
+def from_list(values: Any) -> pd.Series:
     """Return the values in the type they have; numpy makes text of [1, "a"] and ["a", nan]."""
     import pandas as pd
     from pandas.api.types import infer_dtype

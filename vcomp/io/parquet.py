@@ -31,6 +31,7 @@ def parquet_file(path: Path, name: str) -> Part:
     try:
         with pq.ParquetFile(path) as file:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
+            empty = _empty_columns(file.metadata)
     except (pa.ArrowException, OSError) as error:
         raise _not_parquet(path, name, error) from None
 
@@ -55,7 +56,27 @@ def parquet_file(path: Path, name: str) -> Part:
         except (pa.ArrowException, OSError) as error:
             raise refuse(error) from None
 
-    return arrow_part(name, schema.names, read, batches, n_rows=n_rows, schema=schema)
+    filled = pa.schema([field for field in schema if field.name not in empty])
+    return arrow_part(name, schema.names, read, batches, n_rows=n_rows, schema=filled)
+
+
+def _empty_columns(metadata: Any) -> set[str]:
+    """Return the columns without a value, of which a declared type says nothing.
+
+    What is missing throughout has often become floats, whatever the column holds elsewhere.
+    """
+    columns = range(metadata.num_columns)
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    return {
+        metadata.schema.column(j).path
+        for j in columns
+        if all(_is_empty(group.column(j).statistics, group.num_rows) for group in groups)
+    }
+
+
+def _is_empty(statistics: Any, n_rows: int) -> bool:
+    known = statistics is not None and statistics.has_null_count
+    return n_rows == 0 or (known and statistics.null_count == n_rows)
 
 
 def _opened(path: Path, schema: Any, names: list[str], *, ahead: bool = True) -> ParquetFile:

@@ -206,14 +206,13 @@ def _array(name: str, column: pd.Series) -> Any:
             f"column {name!r} has no place in a Parquet file: {reason(error)}; give its values "
             "one type, text for instance"
         ) from None
-    if pa.types.is_string(values.type):
-        values = values.cast(pa.large_string())
     codes = column.cat.codes.to_numpy()
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes.astype(np.int32), mask=codes < 0),
-        values,
-        ordered=not column.cat.categories.is_monotonic_increasing,
-    )
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values.take(indices)  # in a Parquet file only text is stored as categories
+    in_order = column.cat.categories.is_monotonic_increasing
+    values = values.cast(pa.large_string())
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=not in_order)
 
 
 def _widened(before: Any, new: Any) -> Any:
@@ -222,23 +221,30 @@ def _widened(before: Any, new: Any) -> Any:
 
     fields = []
     for field in before:
-        kinds = field.type, new.field(field.name).type
-        if pa.types.is_null(kinds[0]) or pa.types.is_null(kinds[1]):
-            kind = kinds[1] if pa.types.is_null(kinds[0]) else kinds[0]
-        elif pa.types.is_dictionary(kinds[0]):
-            kind = kinds[0]
-        else:
-            plain = [k.value_type if pa.types.is_dictionary(k) else k for k in kinds]
-            schemas = [pa.schema([(field.name, k)]) for k in plain]
-            try:
-                kind = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-            except pa.ArrowException:
-                raise DataError(
-                    f"column {field.name!r} is of type {plain[0]} first and {plain[1]} later; "
-                    "a file has one type for all rows"
-                ) from None
-        fields.append(pa.field(field.name, kind))
+        kinds = [field.type, new.field(field.name).type]
+        known = [kind for kind in kinds if not pa.types.is_null(kind)] or kinds
+        try:
+            fields.append(pa.field(field.name, _wider(known[0], known[-1])))
+        except pa.ArrowException:
+            first, later = ("text" if pa.types.is_dictionary(k) else k for k in known)
+            raise DataError(
+                f"column {field.name!r} is of type {first} first and {later} later; "
+                "a file has one type for all rows"
+            ) from None
     return pa.schema(fields)
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """Return a type for both; of categories the first, which says whether they have an order."""
+    import pyarrow as pa
+
+    coded = [pa.types.is_dictionary(kind) for kind in (one, other)]
+    if all(coded) or one == other:
+        return one
+    if any(coded):
+        raise pa.ArrowTypeError("text and something else")
+    schemas = [pa.schema([("column", kind)]) for kind in (one, other)]
+    return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
 
 
 def _table(arrays: Mapping[str, Any], schema: Any) -> Any:
@@ -261,13 +267,11 @@ def _cast(array: Any, kind: Any) -> Any:
 
     if array.type == kind:
         return array
-    is_coded = pa.types.is_dictionary(array.type)
     if not pa.types.is_dictionary(kind):
-        return (array.cast(array.type.value_type) if is_coded else array).cast(kind)
+        return array.cast(kind)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
-    if not is_coded:
-        array = array.cast(kind.value_type).dictionary_encode()
     values = array.dictionary.cast(kind.value_type)
-    indices = array.indices.cast(pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered)
+    return pa.DictionaryArray.from_arrays(
+        array.indices.cast(pa.int32()), values, ordered=kind.ordered
+    )

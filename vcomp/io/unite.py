@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.exceptions import DataError
+from vcomp.io.columns import from_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +79,7 @@ def _united(name: str, columns: list[pd.Series]) -> Any:
     dtypes = {column.dtype for column in there}
     if len(dtypes) == 1:
         return pd.concat(there, ignore_index=True).array
-    if all(_is_number(dtype) for dtype in dtypes):
+    if all(_is_number(c.dtype) or c.isna().all() for c in there):
         return _united_numbers(name, there)
     return _united_objects(there)
 
@@ -159,4 +160,4 @@ def _united_objects(columns: list[pd.Series]) -> Any:
         gaps = [c if c.dtype == kind else pd.Series([None] * len(c), dtype=kind) for c in columns]
         return pd.concat(gaps, ignore_index=True).array
     values = np.concatenate([c.to_numpy(dtype=object) for c in columns])
-    return pd.Series(values, dtype=object).infer_objects().array
+    return from_list(values).array

@@ -1,0 +1,113 @@
+"""Types of CSV columns are the same whether the file is read whole or a block at a time."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vcomp.io import csv_files, open_source
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Read few rows at a time, as of a file that is long."""
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 64)
+
+
+def both(path, names):
+    source = open_source(path)
+    whole = source.read(names)
+    pieces = [frame for frame, _ in source.batches(names, rows=3)]
+    return whole, pieces
+
+
+VALUES = {
+    "whole": ["12", "-3", "007"],
+    "fractions": ["0.5", "1e300", "-inf"],
+    "long": ["12345678901234567890", "12345678901234567891"],
+    "text": ["a", "é", "x y"],
+    "truth": ["true", "False"],
+    "missing": ["", "NA", "nan"],
+    "dates": ["2020-01-01", "1999-12-31"],
+    "times": ["12:30:00"],
+    "moments": ["2020-01-01 12:00:00", "2020-01-01T12:00:00.5"],
+}
+COLUMN = st.lists(
+    st.sampled_from(sorted(VALUES)).flatmap(lambda kind: st.sampled_from(VALUES[kind])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(COLUMN, st.integers(0, 30))
+def test_any_mixture(tmp_path, column, n_before):
+    """What comes late in the file decides on the type of the first rows."""
+    path = tmp_path / "a.csv"
+    rows = [*(["1"] * n_before), *column]
+    path.write_text("u,k\n" + "".join(f"0,{value}\n" for value in rows), encoding="utf-8")
+    whole, pieces = both(path, ["k"])
+    assert sum(map(len, pieces)) == len(whole) == len(rows)
+    one, other = whole["k"], pd.concat([piece["k"].astype(object) for piece in pieces])
+    assert one.isna().tolist() == other.isna().tolist()
+    assert one.dropna().tolist() == other.dropna().tolist()
+    assert kinds(one) == kinds(other)
+
+
+def kinds(column):
+    """Return Python's types of the values."""
+    present = column.dropna().tolist()
+    return {type(v.item() if isinstance(v, np.generic) else v) for v in present}
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("1", "0.5", 0.5),
+        ("1", "x", "x"),
+        ("", "7", 7),
+        ("", "x", "x"),
+        ("true", "x", "x"),
+        ("2020-01-01", "x", "x"),
+        ("1", "12345678901234567891", "12345678901234567891"),
+    ],
+)
+def test_a_type_that_changes_in_the_last_block(tmp_path, first, last, expected):
+    path = tmp_path / "a.csv"
+    path.write_text("k,u\n" + f"{first},0\n" * 100 + f"{last},0\n")
+    whole, pieces = both(path, ["k"])
+    assert whole["k"].tolist()[-1] == pieces[-1]["k"].tolist()[-1] == expected
+    if first:
+        assert type(pieces[0]["k"].tolist()[0]) is type(whole["k"].tolist()[0])
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_quoted_line_breaks_over_blocks(tmp_path):
+    frame = pd.DataFrame({"k": [f'a "{i}",\n\nb' for i in range(50)], "n": np.arange(50)})
+    frame.to_csv(tmp_path / "a.csv.gz", index=False)
+    _, pieces = both(tmp_path / "a.csv.gz", ["n", "k"])
+    assert [v for piece in pieces for v in piece["k"]] == frame["k"].tolist()
+    assert [v for piece in pieces for v in piece["n"]] == frame["n"].tolist()
+
+
+def test_the_file_is_looked_through_once_for_all_passes(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("k,n\n" + "1,2\n" * 10)
+    seen = []
+    scan = csv_files._scanned_types
+    monkeypatch.setattr(
+        csv_files, "_scanned_types", lambda *args: (seen.append(args[2]), scan(*args))[1]
+    )
+    source = open_source(tmp_path / "a.csv")
+    for names in (["k"], ["k"], ["n", "k"], ["n"]):
+        assert sum(len(frame) for frame, _ in source.batches(names)) == 10
+    assert seen == [["k"], ["n"]]
+
+
+def test_a_header_alone(tmp_path):
+    (tmp_path / "a.csv").write_text("k,n\n")
+    whole, pieces = both(tmp_path / "a.csv", ["k"])
+    assert len(whole) == 0
+    assert pieces == []
