@@ -358,7 +358,7 @@ def test_dask_is_named():
         open_source(Collection())
 
 
-def test_a_lazy_frame_is_let_go():
+def test_a_frame_is_let_go_with_its_source():
     """No cycle keeps the data of a source that is no longer used."""
     gc.collect()
     gc.disable()

@@ -111,7 +111,7 @@ class _CSV:
             return _not_text(self._name)
         if "Truncated compressed" in said or "end-of-stream" in said:
             return DataError(
-                f"{self._name!r} is cut short: it its end cannot be read; copy or write it again"
+                f"{self._name!r} is cut short: its end cannot be read; copy or write it again"
             )
         return DataError(f"{self._name!r} cannot be read as CSV: {said}")
 

@@ -160,6 +160,7 @@ _KINDS = {
     "mixed-integer-float": "numbers",
     "boolean": "truth values",
     "date": "times",
+    "time": "times",
     "datetime": "times",
     "datetime64": "times",
 }

@@ -78,7 +78,12 @@ def _expand(given: object) -> list[DataFile]:
     path = Path(text).expanduser()
     shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]} …"
     if os.path.isdir(path):
-        return _with_folders(path, _inside(path), f"the folder {shown!r}")
+        inside = _inside(path)
+        if not inside:
+            raise DataError(
+                f"there are no CSV or Parquet files in the folder {shown!r}; {_ENDINGS}"
+            )
+        return _with_folders(path, inside)
     if os.path.exists(path):
         return [DataFile(path, path.name, _kind(path))]
     if not has_magic(str(path)):
@@ -98,7 +103,7 @@ def _matching(pattern: Path, shown: str) -> list[DataFile]:
         files += _inside(match) if match.is_dir() else [match]
     if not files:
         raise DataError(f"no file matches the pattern {shown!r}")
-    return _with_folders(root, list(dict.fromkeys(files)), "", chosen=True)
+    return _with_folders(root, list(dict.fromkeys(files)))
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -124,11 +129,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def _with_folders(
-    root: Path, files: list[Path], where: str, *, chosen: bool = False
-) -> list[DataFile]:
-    if not files:
-        raise DataError(f"there are no CSV or Parquet files in {where}; {_ENDINGS}")
+def _with_folders(root: Path, files: list[Path]) -> list[DataFile]:
     below = [path.relative_to(root) for path in files]
     values = _typed([_folder_values(path) for path in below])
     return [

@@ -239,6 +239,8 @@ def _open_table(data: Any) -> Source:
         first = _Once((part,), "a stream of record batches")
         return Source(part.columns, first, (None,), is_repeatable=False)
     library = type(data).__module__.lstrip("_").partition(".")[0]
+    if library == "narwhals":
+        return open_source(data.to_native())
     if library == "polars" and hasattr(data, "collect"):
         return _of_parts((containers.lazy_polars(data),))
     if library == "duckdb":
