@@ -18,7 +18,10 @@ TABLE = pa.table({"score": np.linspace(0.0, 1.0, 300), "a.b": TEXT, "sys": np.ar
 def test_text_in_any_form(tmp_path, kind, use_dictionary, row_group_size):
     table = TABLE.set_column(1, "a.b", TABLE["a.b"].cast(kind))
     path = tmp_path / "a.parquet"
-    pq.write_table(table, path, use_dictionary=use_dictionary, row_group_size=row_group_size)
+    try:
+        pq.write_table(table, path, use_dictionary=use_dictionary, row_group_size=row_group_size)
+    except pa.ArrowNotImplementedError:
+        pytest.skip("older versions of pyarrow do not write string_view")
     source = open_source(path)
     column = source.read(["sys", "a.b"])["a.b"]
     assert column.tolist() == TEXT

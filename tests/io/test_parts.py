@@ -27,7 +27,8 @@ def read_whole(data, names):
 
 
 def read_batches(data, names):
-    return pd.concat([frame for frame, _ in open_source(data).batches(names, rows=100)])
+    pieces = open_source(data).batches(names, rows=100)
+    return pd.concat([frame.astype(object) for frame, _ in pieces])
 
 
 BOTH = pytest.mark.parametrize("read", [read_whole, read_batches])

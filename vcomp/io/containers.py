@@ -48,9 +48,7 @@ def mapping(data: Mapping[Any, Any]) -> Part:
     """Return arrays by name as a part; one is looked up only when it is asked for."""
     keys = {str(key): key for key in data}
 
-    def read(names: list[str]) -> pd.DataFrame:
-        import pandas as pd
-
+    def arrays(names: list[str]) -> dict[str, Any]:
         columns = {name: one_column(name, data[keys[name]]) for name in names}
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -58,12 +56,20 @@ def mapping(data: Mapping[Any, Any]) -> Part:
                 "the columns differ in length: "
                 + ", ".join(f"{name!r} {length}" for name, length in lengths.items())
             )
-        return pd.DataFrame(columns, copy=False)
+        return columns
+
+    def read(names: list[str]) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(arrays(names), copy=False)
 
     def slices(names: list[str], rows: int) -> Iterator[pd.DataFrame]:
-        frame = read(names)
-        for first in range(0, len(frame), rows):
-            yield frame.iloc[first : first + rows].reset_index(drop=True)
+        import pandas as pd
+
+        columns = arrays(names)
+        for first in range(0, len(next(iter(columns.values()), ())), rows):
+            part = {name: values[first : first + rows] for name, values in columns.items()}
+            yield pd.DataFrame(part, copy=False)
 
     return Part(None, tuple(map(str, data)), read, slices)
 
