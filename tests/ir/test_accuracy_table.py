@@ -88,11 +88,13 @@ def test_rank_correlations_are_those_of_their_estimators(matrix):
 
 def test_without_a_size_it_is_the_collection_itself():
     # Its scores are known, those of a new test of its size are not.
-    table = accuracy(SCORES, ["tau", "tau_ap"]).table
+    table = accuracy(SCORES, ["tau", "tau_ap"], rng=9).table
     for name, estimate in (("tau", vcomp.ir.expected_tau), ("tau_ap", vcomp.ir.expected_tau_ap)):
-        found, expected = row(table, name, 24), estimate(SCORES)
+        found, expected = row(table, name, 24), estimate(SCORES, rng=9)
         for column in ("estimate", "low", "high"):
             assert getattr(found, column) == expected[column].item()
+    new = accuracy(SCORES, ["tau", "tau_ap"], 24, rng=9).table
+    assert not table.equals(new)
 
 
 def test_dstudy_measures_by_hand():

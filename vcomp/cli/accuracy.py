@@ -58,7 +58,7 @@ FORMATS = ("text", "csv", "json")
 )
 @click.option("--model", metavar="NAME", help="Split halves: exp1, exp2 or logit.")
 @click.option("--trials", type=int, metavar="N", help="Split halves: pairs of each size.")
-@click.option("--seed", "rng", type=int, metavar="N", help="Split halves: seed.")
+@click.option("--seed", "rng", type=int, metavar="N", help="Seed of halves and intervals.")
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option("--plot", "picture", metavar="FILE", help="Draw as FILE.png, .svg or .pdf.")
 @click.option(

@@ -208,7 +208,15 @@ def dstudy(
     "published. The first if left out, the last with --method urbano.",
 )
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
-@click.option("--rng", type=int, default=0, show_default=True, help="Seed of the intervals.")
+@click.option(
+    "--seed",
+    "rng",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of the intervals.",
+)
 @click.option(
     "--format",
     "format_",

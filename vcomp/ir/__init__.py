@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vcomp.ir.scores import ScoreMatrix, as_score_matrix
-from vcomp.ir.tau import expected_tau, expected_tau_ap
 
 if TYPE_CHECKING:
     from vcomp.ir import measures
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from vcomp.ir.split_half_result import SplitHalfStudy
     from vcomp.ir.splitting import split_half
     from vcomp.ir.swaps import swap_rates
+    from vcomp.ir.tau import expected_tau, expected_tau_ap
 
 # Names are imported when they are first used: reading and coding of columns need kernels.
 _HOME = {
@@ -47,6 +47,8 @@ _HOME = {
     "assessor_layouts": "assessors_layouts",
     "diagnose": "diagnosis",
     "document_universe": "documents_read",
+    "expected_tau": "tau",
+    "expected_tau_ap": "tau",
     "fit_collection": "simulation",
     "fit_curve": "extrapolate",
     "fit_mapping": "mapping_fit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -28,6 +28,7 @@ from vcomp.ir.measures.base import sizes as check_sizes
 from vcomp.ir.measures.registry import named, several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
+from vcomp.resampling.streams import seed_from
 
 __all__ = [
     "DEFAULT",
@@ -57,7 +58,8 @@ class Splits:
     Attributes
     ----------
     model, trials : as published if None
-    rng, workers, progress : of the draws
+    rng : of these and of all other draws
+    workers, progress : of the draws
     """
 
     model: Model | None = None
@@ -99,7 +101,8 @@ def accuracy(
     method : of the intervals of D-studies, see :func:`vcomp.dstudy.dstudy`
     model, trials : of :func:`vcomp.ir.split_half`: the curve, ``"logit"`` if None, and the pairs
         of halves of each size, as published if None
-    rng : seed of the halves, or a generator that one is drawn from once; 0 if not given
+    rng : seed of the halves and of what intervals of τ and τ_AP are drawn from, or a generator
+        that one is drawn from once; 0 if not given
     workers : threads for halves; the numbers are the same for any number of them
     progress : whether to show a bar for halves; None for one where stderr is a terminal
 
@@ -216,16 +219,16 @@ def accuracy_of(
         As :func:`accuracy`.
     """
     check_alpha(alpha)
-    by_name = named(measures)
+    by_name, seed = named(measures), seed_from(splits.rng)
     own: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator == "best":
         own = {
-            name: estimator_of(measure, matrix, study, facets[1])
+            name: estimator_of(measure, matrix, study, facets[1], seed)
             for name, measure in by_name.items()
         }
     rest = {name: by_name[name] for name, found in own.items() if found is None}
     asked = np.array([float(counts[1])]) if n_topics is None else n_topics
-    halves = _halves(matrix, rest, asked, alpha, splits, estimator)
+    halves = _halves(matrix, rest, asked, alpha, replace(splits, rng=seed), estimator)
     estimators = {name: found or halves[name] for name, found in own.items()}
     values = {
         name: found.at_hand(alpha)

@@ -78,10 +78,12 @@ class ByPairs:
     ----------
     measure : τ or τ_AP
     matrix : scores
+    seed : of the draws behind intervals
     """
 
     measure: Measure
     matrix: ScoreMatrix
+    seed: int
 
     @property
     def label(self) -> str:
@@ -98,7 +100,7 @@ class ByPairs:
 
     def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
         expected = tau.expected_tau_ap if isinstance(self.measure, TauAP) else tau.expected_tau
-        table = expected(self.matrix, n_topics, alpha=alpha)
+        table = expected(self.matrix, n_topics, alpha=alpha, rng=self.seed)
         return Estimated(*(table[c].to_numpy(dtype=float) for c in ("estimate", "low", "high")))
 
 
@@ -225,6 +227,7 @@ def estimator_of(
     matrix: ScoreMatrix | None,
     study: DStudy | None,
     sampled: str,
+    seed: int,
 ) -> Estimator | None:
     """Return the estimator of a measure; None where halves have to do.
 
@@ -234,6 +237,7 @@ def estimator_of(
     matrix : scores; None where measures that need them are not asked for
     study : a D-study; None where measures that need one are not asked for
     sampled : the facet of the topics
+    seed : of what is drawn
     """
     quantity = PLANNED.get(type(measure))
     if quantity is not None and study is not None:
@@ -243,5 +247,5 @@ def estimator_of(
     if isinstance(measure, FTest) and study is not None:
         return ByPower(study, sampled, measure, matrix.n_systems)
     if isinstance(measure, Tau | TauAP):
-        return ByPairs(measure, matrix)
+        return ByPairs(measure, matrix, seed)
     return ByItself(measure, matrix) if measure.has_estimator else None

@@ -51,7 +51,7 @@ class Accuracies(Decisions):
         estimator : ``"best"``, or ``"split_half"`` for all measures
         alpha : intervals have confidence 1 − alpha
         negative, method : of the D-study, see :meth:`dstudy`
-        model, trials, rng, workers, progress : of halves, see :func:`vcomp.ir.accuracy`
+        model, trials, rng, workers, progress : see :func:`vcomp.ir.accuracy`
         sizes, **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one
             it is the collection itself, in which the formula's first facet is ranked
 
