@@ -117,13 +117,15 @@ def expected_tau(
     scores do. Intervals are quantiles of what τ, or its expectation, comes to, and the same for
     both methods.
 
-    **Missing cells.** Each pair is compared over its common topics, their number is its n, and a
-    system's mean is that over its own topics. New tests are complete: all systems meet all n'
-    topics. To the test at hand n' is the number of all of its topics, and pairs with fewer in
-    common are taken to be surer than they are.
+    **Missing cells.** Each pair is compared over its common topics, whose number is its n. New
+    tests are complete: all systems meet all n' topics. The ranking of the test at hand is that of
+    means over each system's own topics; where it contradicts D̄_ij, w_ij exceeds ½ for this test,
+    while for new ones D̄_ij is taken without its sign (by ``"urbano"`` always with it, so that
+    even an endless test would not reach one). To the test at hand n' is the number of all of its
+    topics, and pairs with fewer in common are taken to be surer than they are.
 
-    Where the difference is the same on every topic, w_ij is its limit: 0 (1 if, with missing
-    cells, j is ahead of i on their common topics), and ½ for identical systems.
+    Where the difference is the same on every topic, w_ij is its limit: 0 (1 where means contradict
+    it, as above), and ½ for identical systems.
 
     References
     ----------
@@ -257,7 +259,7 @@ def _table(
     import pandas as pd
 
     n = _positive(pairs.n_topics if n_topics is None else n_topics)
-    swaps = Swaps.of(pairs, options.method, float(options.threshold))
+    swaps = Swaps.of(pairs, options.method, float(options.threshold), at_hand=n_topics is None)
     weights = correlation.weights(pairs.n_systems)
     both = [correlation.estimate(swaps, weights, x) for x in n]
     estimate, variance = np.array(both).T

@@ -32,14 +32,26 @@ class Swaps:
     threshold: float
 
     @classmethod
-    def of(cls, pairs: PairedDifferences, method: RankMethod, threshold: float) -> Swaps:
-        """Return what is needed of the differences."""
+    def of(
+        cls, pairs: PairedDifferences, method: RankMethod, threshold: float, at_hand: bool = False
+    ) -> Swaps:
+        """Return what is needed of the differences.
+
+        Parameters
+        ----------
+        pairs : the differences between systems
+        method : ``"shrunken"`` or ``"urbano"``
+        threshold : largest difference of equal systems
+        at_hand : whether the test itself is asked for, rather than new ones
+        """
         deviations = np.sqrt(pairs.variances)
         if method == "urbano":
             return cls(pairs.differences, deviations, np.empty(0, dtype=np.int64), threshold)
-        reliability = 1.0 - error_share(pairs).mean
-        shrunken = np.sqrt(reliability) * pairs.differences
-        return cls(shrunken, deviations, pairs.n_common - 1, threshold)
+        shrunken = np.sqrt(1.0 - error_share(pairs).mean) * pairs.differences
+        # With missing cells the order of means may contradict that on common topics. It is what
+        # the test at hand says, but new tests are held against the likelier order.
+        differences = shrunken if at_hand else np.abs(shrunken)
+        return cls(differences, deviations, pairs.n_common - 1, threshold)
 
     @property
     def unequal(self) -> BoolArray:
