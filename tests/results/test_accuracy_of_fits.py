@@ -121,7 +121,8 @@ def test_profiles_are_not_drawn_between_the_sizes(res):
     made = res.accuracy(["tau", "Erho2"], method="profile", topic=[50, 100])
     (ax,) = made.plot()
     drawn = [len(line.get_xdata()) for line in ax.lines if line.get_linestyle() in ("-", "--")]
-    assert [n for n in drawn if n] == [40, 2]  # a line of τ, and a straight one of Eρ²
+    # A line of τ, and a straight one of Eρ², each with the two edges of its band.
+    assert [n for n in drawn if n] == [40, 40, 40, 2, 2, 2]
 
 
 def test_empty_cells(scores):

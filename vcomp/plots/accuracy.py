@@ -26,6 +26,9 @@ __all__ = ["accuracies"]
 
 _STYLES = ("-", "--", "-.", ":")
 _BANDS_UP_TO = 4
+_SHADE = 0.24
+"""Of all bands of a panel, which lie one over the other; their edges tell them apart."""
+
 _ASIDE = 4.0
 """Points (1/72 inch) between the whiskers of two measures at one size."""
 
@@ -97,8 +100,10 @@ def accuracies(
             look = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)], "linewidth": 1.8}
             ax.plot(line["n"], line["estimate"], **look)
             if banded:
-                ax.fill_between(line["n"], line["low"], line["high"], color=colour, alpha=0.13,
-                                linewidth=0.0)  # fmt: skip
+                ends = (line["n"], line["low"], line["high"])
+                ax.fill_between(*ends, color=colour, alpha=_SHADE / len(names), linewidth=0.0)
+                for end in ends[1:]:
+                    ax.plot(line["n"], end, **{**look, "linewidth": 0.6, "alpha": 0.7})
             aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
             _points(ax, points, colour, aside, whiskers=not banded)
             ax.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
