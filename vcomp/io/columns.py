@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from vcomp.exceptions import DataError
+from vcomp.linalg.threads import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,26 +101,34 @@ def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFra
     table = _without_runs(table)
     kept = _with_own_order(table.schema)
     known = {} if known is None else known
-    columns: dict[str, Any] = {}
-    plain = []
-    for position, field in enumerate(table.schema):
-        encoded = _encoded(table.column(position))
-        if encoded is None:
-            plain.append(field.name)
-        columns[field.name] = (
-            None if encoded is None else _categorical(field.name, encoded, kept, known)
-        )
-    rest = table.select(plain)
+    encoded = dict(zip(table.column_names, map(_encoded, table.columns), strict=True))
+    coded = {name: column for name, column in encoded.items() if column is not None}
+    found = _all_categorical(coded, kept, known)
+    rest = table.select([name for name in encoded if name not in coded])
     # Integers with a null would become floats, and long ones among them equal.
     gaps = any(pa.types.is_integer(c.type) and c.null_count for c in rest.columns)
     # A column that was an index of pandas is a column like any other: no metadata.
     frame: pd.DataFrame = rest.to_pandas(
         ignore_metadata=True, split_blocks=True, types_mapper=_nullable_integer if gaps else None
     )
-    if len(plain) == len(columns):
+    if not coded:
         return frame
-    filled = {name: frame[name] if c is None else c for name, c in columns.items()}
-    return pd.DataFrame(filled, copy=False)
+    columns = {name: found[name] if name in coded else frame[name] for name in encoded}
+    return pd.DataFrame(columns, copy=False)
+
+
+def _all_categorical(
+    columns: dict[str, Any], kept: set[str], known: KnownDictionaries
+) -> dict[str, pd.Series]:
+    """Return the columns as categories; of many rows two columns at a time."""
+
+    def convert(name: str) -> pd.Series:
+        return _categorical(name, columns[name], kept, known)
+
+    if len(columns) < 2 or len(next(iter(columns.values()))) < MANY_ROWS:
+        return {name: convert(name) for name in columns}
+    with ThreadPoolExecutor(THREADS) as pool:
+        return dict(zip(columns, pool.map(convert, columns), strict=True))
 
 
 def _without_runs(table: Any) -> Any:
