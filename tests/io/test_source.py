@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.io import Source, open_source, spool
+from vcomp.io import Source, columns, open_source, spool
 
 rng = np.random.default_rng(5)
 N = 60
@@ -387,3 +387,22 @@ def test_paths_are_taken_as_they_are_written(tmp_path, monkeypatch):
     for path in ("*.parquet", "~", "~/*.parquet", Path("."), b"0.parquet", ["0.parquet"]):
         assert open_source(path).part_names[0] == "0.parquet"
     assert pq.read_metadata("0.parquet").num_row_groups == 3
+
+
+def test_frames_of_narwhals():
+    narwhals = pytest.importorskip("narwhals")
+    for frame in (pl.DataFrame(FRAME), pl.LazyFrame(FRAME), FRAME):
+        source = open_source(narwhals.from_native(frame))
+        assert source.read(["topic"])["topic"].tolist() == FRAME["topic"].tolist()
+
+
+def test_columns_converted_side_by_side(monkeypatch):
+    names = [f"g{i}" for i in range(5)]
+    data = {name: [f"{name} {v}" for v in rng.integers(0, 9, 50)] for name in names}
+    one_by_one = open_source(pa.table(data)).read(names)
+    monkeypatch.setattr(columns, "MANY_ROWS", 1)
+    source = open_source(pa.table(data))
+    pd.testing.assert_frame_equal(source.read(names), one_by_one)
+    for name in names:
+        pieces = [frame[name] for frame, _ in source.batches(names, rows=8)]
+        assert [v for piece in pieces for v in piece] == data[name]
