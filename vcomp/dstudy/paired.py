@@ -51,8 +51,6 @@ class PairedDifferences:
         for missing cells the same as `effects`
     n_scores : (k,) number of topics on which each system has a score
     residuals : (n_topics, k) scores less topic means and system means; zero where one is missing
-    df : effective degrees of freedom between systems, from 1 to k - 1: how many independent
-        systems would vary as much in their mean square as these, whose errors are correlated
 
     Examples
     --------
@@ -75,7 +73,6 @@ class PairedDifferences:
     centres: FloatArray
     n_scores: LongArray
     residuals: FloatArray
-    df: float
 
     @classmethod
     def from_scores(
@@ -105,8 +102,8 @@ class PairedDifferences:
         Topic means and then system means are taken out before anything is squared; the variances
         of pairs for which that sum still cancels are computed from their differences.
 
-        With the means of rows and columns taken out of S, `df` is (tr S)²/tr S² (Box, 1954), both
-        estimated without bias under normality (Huynh and Feldt, 1976).
+        With the means of rows and columns taken out of S, :attr:`df` is (tr S)²/tr S² (Box, 1954),
+        both estimated without bias under normality (Huynh and Feldt, 1976).
 
         References
         ----------
@@ -124,42 +121,62 @@ class PairedDifferences:
         """
         X = np.asarray(scores, dtype=float)
         _check(X, systems)
-        X = X[~np.isnan(X).all(axis=1)]
+        missing = np.isnan(X)
+        if missing.any():
+            empty = missing.all(axis=1)
+            X = X[~empty]
+            if missing[~empty].any():
+                return cls._of_incomplete(X, systems)
+        return cls._of_complete(X, systems)
+
+    @classmethod
+    def _of_complete(cls, X: FloatArray, systems: Sequence[str]) -> PairedDifferences:
+        grand_mean = float(X.mean())
+        tolerance = _ROUNDING * float(np.abs(X).max())
+        order, effects = _best_first((X - grand_mean).mean(axis=0), tolerance)
+        X = X[:, order]
+        Z = X - X.mean(axis=1, keepdims=True)
+        Z -= Z.mean(axis=0)
+        differences, variances = _all_pairs(X, Z, effects)
+        _make_exact(differences, variances, tolerance)
+        n, k = X.shape
+        return cls(
+            systems=tuple([str(systems[s]) for s in order]),
+            n_topics=n,
+            grand_mean=grand_mean,
+            effects=effects,
+            differences=differences,
+            variances=variances,
+            n_common=np.full(differences.size, n, dtype=np.int64),
+            centres=effects,
+            n_scores=np.full(k, n, dtype=np.int64),
+            residuals=Z,
+        )
+
+    @classmethod
+    def _of_incomplete(cls, X: FloatArray, systems: Sequence[str]) -> PairedDifferences:
         grand_mean = float(np.nanmean(X))
         tolerance = _ROUNDING * float(np.nanmax(np.abs(X)))
         order, effects = _best_first(np.nanmean(X - grand_mean, axis=0), tolerance)
         X = X[:, order]
-        names = tuple(str(systems[k]) for k in order)
+        names = tuple(str(systems[s]) for s in order)
         upper = np.triu_indices(len(names), 1)
         Z, centres = _centred(X)
-        if np.isnan(X).any():
-            Z = np.nan_to_num(Z, copy=False)
-            differences, variances, doubtful, n_common, S = _incomplete(
-                X, Z, centres, names, upper
-            )
-        else:
-            centres = effects
-            differences = effects[upper[0]] - effects[upper[1]]
-            variances, doubtful, S = _complete(Z, upper)
-            n_common = np.full(differences.size, len(X), dtype=np.int64)
-        n_scores = (~np.isnan(X)).sum(axis=0)
-        df = _effective_df(S, float(n_common.mean()))
+        Z = np.nan_to_num(Z, copy=False)
+        differences, variances, doubtful, n_common = _incomplete(X, Z, centres, names, upper)
         variances[doubtful] = _direct_variances(X, upper[0][doubtful], upper[1][doubtful])
-        constant = variances <= tolerance**2
-        variances[constant] = 0.0
-        differences[constant & (np.abs(differences) <= tolerance)] = 0.0
+        _make_exact(differences, variances, tolerance)
         return cls(
-            names,
-            len(X),
-            grand_mean,
-            effects,
-            differences,
-            variances,
-            n_common,
-            centres,
-            n_scores,
-            Z,
-            df,
+            systems=names,
+            n_topics=len(X),
+            grand_mean=grand_mean,
+            effects=effects,
+            differences=differences,
+            variances=variances,
+            n_common=n_common,
+            centres=centres,
+            n_scores=(~np.isnan(X)).sum(axis=0),
+            residuals=Z,
         )
 
     @property
@@ -176,6 +193,21 @@ class PairedDifferences:
     def n_zero_variance(self) -> int:
         """Number of pairs whose difference is the same on every topic, as of identical systems."""
         return int((self.variances == 0).sum())
+
+    @property
+    def df(self) -> float:
+        """Effective degrees of freedom between systems, from 1 to k - 1.
+
+        How many independent systems would vary as much in their mean square as these, whose errors
+        are correlated.
+        """
+        products = self.residuals.T @ self.residuals
+        if self.is_complete:
+            return _effective_df(products / (self.n_topics - 1), float(self.n_topics))
+        counts = np.diag(self.n_scores.astype(float))
+        i, j = np.triu_indices(self.n_systems, 1)
+        counts[i, j] = counts[j, i] = self.n_common
+        return _effective_df(products / (counts - 1.0), float(self.n_common.mean()))
 
     @property
     def standardized(self) -> FloatArray:
@@ -198,14 +230,16 @@ def _check(X: FloatArray, systems: Sequence[str]) -> None:
             f"{k:,} systems make {k * (k - 1) // 2:,} pairs; "
             f"rank accuracy is limited to {_MAX_SYSTEMS:,} systems"
         )
+    finite = np.isfinite(X)
+    if len(X) > 1 and finite.all():
+        return
     if np.isinf(X).any():
         system = systems[int(np.flatnonzero(np.isinf(X).any(axis=0))[0])]
         raise DataError(f"system {str(system)!r} has an infinite score")
-    present = ~np.isnan(X)
-    n_topics = int(present.any(axis=1).sum())
+    n_topics = int(finite.any(axis=1).sum())
     if n_topics < 2:
         raise DataError(f"rank accuracy needs at least two topics; scores are on {n_topics}")
-    lone = np.flatnonzero(present.sum(axis=0) < 2)
+    lone = np.flatnonzero(finite.sum(axis=0) < 2)
     if lone.size:
         name = str(systems[lone[0]])
         raise DataError(f"system {name!r} has scores on fewer than two topics; leave it out")
@@ -228,20 +262,30 @@ def _best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, Float
 _Pairs = tuple[LongArray, LongArray]
 
 
-def _complete(Z: FloatArray, pairs: _Pairs) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Return the variances of differences, which of them cancellation may have spoilt, and S."""
-    i, j = pairs
+def _all_pairs(X: FloatArray, Z: FloatArray, effects: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the means and variances of all differences of complete scores `X`."""
+    from vcomp.kernels.differences import all_pairs
+
     S = Z.T @ Z / (len(Z) - 1)
-    diagonal = np.diag(S)
-    total = diagonal[i] + diagonal[j]
-    variances = total - 2.0 * S[i, j]
-    return variances, variances <= _CANCELLED * total, S
+    differences, variances, doubtful = all_pairs(S, effects, _CANCELLED)
+    if doubtful.any():
+        i, j = np.triu_indices(effects.size, 1)
+        variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
+    return differences, variances
+
+
+def _make_exact(differences: FloatArray, variances: FloatArray, tolerance: float) -> None:
+    """Set to zero, in place, what is zero but for rounding."""
+    constant = variances <= tolerance**2
+    if constant.any():
+        variances[constant] = 0.0
+        differences[constant & (np.abs(differences) <= tolerance)] = 0.0
 
 
 def _incomplete(
     X: FloatArray, Z: FloatArray, centres: FloatArray, systems: Sequence[str], pairs: _Pairs
-) -> tuple[FloatArray, FloatArray, BoolArray, LongArray, FloatArray]:
-    """Return means and variances of differences over common topics, the doubtful, n, and S."""
+) -> tuple[FloatArray, FloatArray, BoolArray, LongArray]:
+    """Return means and variances of differences over common topics, the doubtful, and n."""
     i, j = pairs
     M = (~np.isnan(X)).astype(float)
     counts = M.T @ M
@@ -253,7 +297,7 @@ def _incomplete(
     ss = total - 2.0 * products[i, j] - n * mean**2
     differences = mean + centres[i] - centres[j]
     variances, doubtful = ss / (n - 1.0), ss <= _CANCELLED * total
-    return differences, variances, doubtful, n.astype(np.int64), products / (counts - 1.0)
+    return differences, variances, doubtful, n.astype(np.int64)
 
 
 def _effective_df(S: FloatArray, n: float) -> float:
@@ -295,8 +339,14 @@ def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
     (n_pairs,) array
         Exactly zero where the difference does not vary but for rounding.
     """
-    variances, doubtful, _ = _complete(_centred(X)[0], pairs)
-    variances[doubtful] = _direct_variances(X, pairs[0][doubtful], pairs[1][doubtful])
+    i, j = pairs
+    Z = _centred(X)[0]
+    S = Z.T @ Z / (len(Z) - 1)
+    diagonal = np.diag(S)
+    total = diagonal[i] + diagonal[j]
+    variances = total - 2.0 * S[i, j]
+    doubtful = variances <= _CANCELLED * total
+    variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
     variances[variances <= (_ROUNDING * np.abs(X).max()) ** 2] = 0.0
     return variances
 

@@ -126,4 +126,5 @@ def error_share(pairs: PairedDifferences) -> ErrorShare:
     error = float((pairs.variances / pairs.n_common).mean())
     observed = float((pairs.differences**2).mean())
     F = observed / error if error > 0.0 else np.inf
-    return ErrorShare(F, pairs.df, pairs.df * (float(pairs.n_common.mean()) - 1.0))
+    df = pairs.df
+    return ErrorShare(F, df, df * (float(pairs.n_common.mean()) - 1.0))

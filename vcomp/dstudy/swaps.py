@@ -67,11 +67,15 @@ class Swaps:
 
     def _tail(self, x: FloatArray, n_topics: float) -> FloatArray:
         """Return the probability that error, with deviation s/√n', is below x."""
-        # What does not vary and is right at the threshold is equal, but half swapped without one.
-        edge = 0.0 if self.threshold == 0.0 else -np.inf
-        limit = np.where(x == 0.0, edge, np.copysign(np.inf, x))
-        root_n = np.sqrt(n_topics)
-        z = np.divide(root_n * x, self.deviations, out=limit, where=self.deviations > 0.0)
+        z = np.sqrt(n_topics) * x
+        varies = self.deviations > 0.0
+        if varies.all():
+            z /= self.deviations
+        else:
+            # What does not vary and is right at the threshold is equal; without one half swapped.
+            edge = 0.0 if self.threshold == 0.0 else -np.inf
+            limit = np.where(x == 0.0, edge, np.copysign(np.inf, x))
+            z = np.divide(z, self.deviations, out=limit, where=varies)
         if not self.df.size:
             from scipy.special import ndtr
 
