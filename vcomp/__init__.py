@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vcomp import ctt, datasets, ir, simulate
+    from vcomp import ctt, datasets, io, ir, simulate
+    from vcomp.accumulated import AccumulatedStatistics, accumulate
     from vcomp.api import compare, fit, gstudy
     from vcomp.components import VarianceComponents
     from vcomp.ctt import (
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 
 # Names are imported when they are first used: `import vcomp` costs little more than Python itself.
 _HOME = {
+    "AccumulatedStatistics": "vcomp.accumulated",
     "Cost": "vcomp.dstudy",
     "Counts": "vcomp.dstudy",
     "DStudy": "vcomp.dstudy",
@@ -57,6 +59,7 @@ _HOME = {
     "VarianceComponentsResults": "vcomp.results",
     "VcompError": "vcomp.exceptions",
     "VcompWarning": "vcomp.exceptions",
+    "accumulate": "vcomp.accumulated",
     "compare": "vcomp.api",
     "compare_measures": "vcomp.studies",
     "cronbach_alpha": "vcomp.ctt",
@@ -73,9 +76,10 @@ _HOME = {
     "split_half": "vcomp.ctt",
     "subsample_study": "vcomp.studies",
 }
-_SUBPACKAGES = ("ctt", "datasets", "ir", "simulate")
+_SUBPACKAGES = ("ctt", "datasets", "io", "ir", "simulate")
 
 __all__ = [
+    "AccumulatedStatistics",
     "Cost",
     "Counts",
     "DStudy",
@@ -90,6 +94,7 @@ __all__ = [
     "VarianceComponentsResults",
     "VcompError",
     "VcompWarning",
+    "accumulate",
     "compare",
     "compare_measures",
     "cronbach_alpha",
@@ -100,6 +105,7 @@ __all__ = [
     "from_components",
     "gstudy",
     "icc",
+    "io",
     "ir",
     "item_analysis",
     "per_document_study",

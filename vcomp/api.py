@@ -22,6 +22,7 @@ def fit(
     *,
     method: str = "reml",
     missing: Missing = "drop",
+    stream: bool | None = None,
     eval_env: Any = 0,
     **options: Any,
 ) -> VarianceComponentsResults:
@@ -32,11 +33,15 @@ def fit(
     formula : response, fixed part and random terms: ``"score ~ (1|sys) + (1|topic/doc)"``. Inside
         a bar ``a:b`` are combinations of levels, ``a/b`` is ``a + a:b``, ``a*b`` is
         ``a + b + a:b``; the residual is always there
-    data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
-        None takes the variables of the calling scope, as patsy does
+    data : pandas or polars frame (also a lazy one), pyarrow Table, Dataset or RecordBatchReader,
+        relation of DuckDB, dict of arrays, list of such tables; or path of a CSV or Parquet file,
+        a folder or a pattern of them. None takes the variables of the calling scope, as patsy does
     method : ``"reml"`` (default), ``"ml"``, ``"anova"`` (Henderson's Method I; for balanced data
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    stream : True to read the rows in batches, twice or more, and keep none of them: residuals and
+        fitted values are then not to be had. False to keep them in memory. None reads in batches
+        what is not in memory yet and would take a good part of it
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
     **options : of :meth:`VarianceComponentsModel.fit`: for REML and ML ``max_iter``, ``tol``,
@@ -68,7 +73,9 @@ def fit(
     {'sys': 0.00973, 'topic': 0.00176, 'Residual': 0.00687}
     """
     environment = caller_environment(eval_env, 1)
-    model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
+    model = VarianceComponentsModel(
+        formula, data, missing=missing, stream=stream, eval_env=environment
+    )
     return model.fit(method, **options)
 
 

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from vcomp._timing import timed
 from vcomp._typing import FloatArray
 from vcomp.components import RESIDUAL
-from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
+from vcomp.design import Chunk, Design, Rows, select_rows
 from vcomp.design.claim import read_claim
-from vcomp.design.rows import Missing
+from vcomp.design.rows import Missing, source_of, used_columns
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import AnovaTable, anova_table
 from vcomp.estimators.choose import choose_engine
@@ -27,9 +28,8 @@ from vcomp.estimators.refit import (
     residual_alone,
 )
 from vcomp.estimators.registry import Estimator
-from vcomp.estimators.timing import timed
 from vcomp.estimators.type1 import type1_table
-from vcomp.exceptions import EstimationError, VcompError, warn
+from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse
 from vcomp.results.label import label
 from vcomp.results.record import FitRecord
@@ -38,10 +38,19 @@ from vcomp.results.rows import RowAccess
 from vcomp.results.scores import CellMeans
 from vcomp.significance.degrees_of_freedom import fixed_errors_of
 from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
+from vcomp.statistics.cell_sums import CellSums
+from vcomp.statistics.gather import check_streams, gather, should_stream
+from vcomp.statistics.in_memory import sum_rows
+from vcomp.statistics.on_dask import gather_on_dask, is_on_dask
+from vcomp.statistics.summed import Gathered, finish
 
 __all__ = ["VarianceComponentsModel", "claimed_model"]
 
 Components: TypeAlias = FloatArray | Mapping[str, float]
+
+_NOT_KEPT = (
+    "the rows were read in batches and are not kept; fit with stream=False to keep them in memory"
+)
 
 _MAX_CELLS = 1_000_000
 """Cell means travel with a result up to this many: a thousand systems by a thousand topics."""
@@ -59,6 +68,8 @@ class VarianceComponentsModel:
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
         None takes the variables of the calling scope, as patsy does
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    stream : True to read the rows in batches and keep none of them, False to keep them in memory;
+        None streams what is not in memory yet and may not fit into it
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
 
@@ -86,33 +97,99 @@ class VarianceComponentsModel:
     """
 
     def __init__(
-        self, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
+        self,
+        formula: str,
+        data: Any = None,
+        *,
+        missing: Missing = "drop",
+        stream: bool | None = None,
+        eval_env: Any = 0,
     ) -> None:
         environment = caller_environment(eval_env, 1)
         seconds: dict[str, float] = {}
         parsed = parse(formula)
+        if isinstance(data, Rows):
+            found = sum_rows(parsed, data, environment, seconds)
+        elif is_on_dask(data):
+            with timed(seconds, "gather"):
+                check_streams(stream)
+                found = finish(gather_on_dask(parsed, data, environment, missing, seal=True))
+        else:
+            with timed(seconds, "read"):
+                source = source_of(parsed, data, environment)
+                names = used_columns(parsed, source, environment)
+                streamed = should_stream(source, len(names), stream)
+                rows = None if streamed else select_rows(parsed, source, environment, missing)
+            if rows is None:
+                with timed(seconds, "gather"):
+                    found = finish(gather(parsed, source, environment, missing, seal=True))
+            else:
+                found = sum_rows(parsed, rows, environment, seconds)
+        self._take(found, environment, seconds)
+
+    @classmethod
+    def from_sums(cls, sums: CellSums) -> VarianceComponentsModel:
+        """Return the model of rows that were summed in cells; see :func:`vcomp.accumulate`.
+
+        Raises
+        ------
+        DataError, DesignError
+            If there are too few rows or levels for the terms of the formula.
+        """
+        model = cls.__new__(cls)
+        model._take(finish(sums), caller_environment(0, 1), {})
+        return model
+
+    def _take(self, found: Gathered, environment: Any, seconds: dict[str, float]) -> None:
+        """Take the data, and refuse columns and terms that they cannot tell apart."""
         self.environment: Any = environment
-        with timed(seconds, "read"):
-            chosen = isinstance(data, Rows)
-            self.rows: Rows = data if chosen else select_rows(parsed, data, environment, missing)
-        with timed(seconds, "learn"):
-            self.design: Design = learn(parsed, self.rows, environment)
-        with timed(seconds, "encode"):
-            self.chunk: Chunk = encode(self.design, self.rows)
-        with timed(seconds, "accumulate"):
-            self.statistics = Statistics(self.chunk, self.design.grid, self.design.partial_grid)
+        self.design: Design = found.design
+        self.statistics: Statistics = found.statistics
+        self._found = found
+        self._engines: dict[bool, LikelihoodEngine] = {}
+        with timed(seconds, "check"):
             check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
             check_terms(self.statistics, self.component_names[:-1])
         self.seconds: Mapping[str, float] = seconds
-        self._engines: dict[bool, LikelihoodEngine] = {}
+
+    @property
+    def rows(self) -> Rows:
+        """The rows that were used.
+
+        Raises
+        ------
+        DataError
+            If they were read in batches, and not kept.
+        """
+        if self._found.rows is None:
+            raise DataError(_NOT_KEPT)
+        return self._found.rows
+
+    @property
+    def chunk(self) -> Chunk:
+        """The same rows, coded."""
+        if self._found.rows is None:
+            raise DataError(_NOT_KEPT)
+        return self._found.cells_as_rows()
+
+    @property
+    def fixed_columns(self) -> Mapping[str, Any]:
+        """The columns of the fixed part; those of rows that are not kept have levels alone."""
+        return self._found.fixed_columns
 
     @classmethod
     def from_formula(
-        cls, formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
+        cls,
+        formula: str,
+        data: Any = None,
+        *,
+        missing: Missing = "drop",
+        stream: bool | None = None,
+        eval_env: Any = 0,
     ) -> VarianceComponentsModel:
         """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name."""
         environment = caller_environment(eval_env, 1)
-        return cls(formula, data, missing=missing, eval_env=environment)
+        return cls(formula, data, missing=missing, stream=stream, eval_env=environment)
 
     # Statsmodels' protocol --------------------------------------------------------------------
 
@@ -156,7 +233,7 @@ class VarianceComponentsModel:
     @property
     def nobs(self) -> int:
         """Number of scores used."""
-        return len(self.rows)
+        return self.statistics.n
 
     def loglike(self, params: Components, *, reml: bool = True) -> float:
         """Return the log-likelihood at given components, fixed effects profiled out.
@@ -287,8 +364,11 @@ class VarianceComponentsModel:
         names, whole = self.component_names, self.statistics
         if not terms:
             return residual_alone(estimator.name, whole.n, whole.XX, whole.Xy, whole.yy)
-        chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
-        stats = Statistics(chunk, self.design.grid, self.design.partial_grid)
+        if self._found.rows is None:
+            stats = whole.of_terms(terms)
+        else:
+            chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
+            stats = Statistics(chunk, self.design.grid, self.design.partial_grid)
         return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
 
     def _uncentred(self, estimate: Estimate) -> Estimate:
@@ -308,18 +388,8 @@ class VarianceComponentsModel:
             components=label(design, self.statistics.group_sums, estimate, table),
             table=self._anova_table(estimate.method),
             cells=None if table is None else CellMeans.of(design, table),
-            response_sums=self._response_sums(),
+            response_sums=self._found.response_sums,
         )
-
-    def _response_sums(self) -> tuple[float, float]:
-        """Return the mean of the response and the sum of squares about it."""
-        y, yy = self.rows.y, self.statistics.yy
-        mean = float(y.mean())
-        away = self.nobs * (mean - self.design.origin) ** 2
-        if away > 1e-3 * yy:
-            # Sums about an origin so far from the mean would cancel.
-            return mean, float(np.square(y - mean).sum())
-        return mean, yy - away
 
     def _anova_table(self, method: str) -> AnovaTable | None:
         """Return the analysis of variance that belongs to a method, Method I's where none does."""
@@ -337,7 +407,9 @@ class VarianceComponentsModel:
         crossed = len(sizes) == 2 and not any(structure.nested_in.values())
         if not (crossed and self.design.formula.intercept_only):
             return None
-        return tabulate(self.chunk, 0, 1) if np.prod(sizes) <= _MAX_CELLS else None
+        if np.prod(sizes) > _MAX_CELLS:
+            return None
+        return tabulate(self._found.cells_as_rows(), 0, 1)
 
     def _components(self, params: Components) -> FloatArray:
         names = self.component_names

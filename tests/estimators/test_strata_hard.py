@@ -169,7 +169,7 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(name, at, monkeypatch):
         assert after.llf == before.llf
 
 
-@pytest.mark.parametrize("function", ["_tabulate", "split_columns", "_group_means", "_products"])
+@pytest.mark.parametrize("function", ["_tabulate", "split_columns", "group_means", "_products"])
 def test_an_interrupted_summing_leaves_nothing_behind(function, monkeypatch):
     formula, data = gridded("per document")
     copy = data.copy()

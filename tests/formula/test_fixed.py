@@ -17,7 +17,7 @@ def scope(**variables):
 
 
 def fixed(right, columns, environment=None):
-    return build_fixed(parse(f"y ~ {right} + (1|s)"), columns, environment or scope())
+    return build_fixed(parse(f"y ~ {right} + (1|s)"), lambda: [columns], environment or scope())
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, block, monkey
 
 def test_too_many_axes_are_left_to_other_engines(monkeypatch):
     model = model_of("three facets")
-    monkeypatch.setattr(module, "_MAX_AXES", 2)
+    monkeypatch.setattr(module, "MOST_AXES", 2)
     assert stratify(model.chunk, model.design.grid) is None
 
 

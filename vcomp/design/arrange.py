@@ -82,6 +82,7 @@ def describe_structure(
     n_rows: int,
     grid: Grid | None = None,
     labels: Sequence[Any] | None = None,
+    counts: FloatArray | None = None,
 ) -> Structure:
     """Find out how the facets of `formula` are arranged in the coded rows.
 
@@ -92,6 +93,7 @@ def describe_structure(
     grid : the complete grid of the rows, if they have one: its cells then say all, and no row is
         looked at again
     labels : names of the levels of each facet; without them levels are numbers from 0 on
+    counts : (n,) rows of each cell, where `codes` are those of cells
     """
     facets, by_formula = formula.facets, _nested_by_formula(formula)
     axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
@@ -106,7 +108,9 @@ def describe_structure(
     pairs = {pair: t for pair, t in pairs.items() if not any(nested_in[f] for f in pair)}
     incidence = Incidence(axes, units, pairs)
     crossed, partly = _crossings(nested_in, incidence)
-    if grid is None:
+    if counts is not None:
+        cell_n, n_cells = counts, counts.size
+    elif grid is None:
         cell_n, n_cells = _cell_sizes(facets, columns, pairs)
     else:
         cell_n, n_cells = grid.cell_n, grid.n_cells * grid.n_combinations

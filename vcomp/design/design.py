@@ -44,7 +44,7 @@ class TermDesign:
 
     name: str
     facets: tuple[int, ...]
-    """Positions of its facets in ``Design.facets``."""
+    """Positions of its facets in ``Design.facets``, in the order in which they are joined."""
     keys: tuple[LongArray | None, ...]
     """For each join the sorted keys ``group * n_levels + level`` that occur; None if all do."""
     size: int
@@ -101,12 +101,13 @@ class Design:
         import pandas as pd
 
         design = self.terms[term]
-        codes = design.level_codes(self.n_levels)
-        facets = [self.facets[f] for f in design.facets]
+        codes = dict(zip(design.facets, design.level_codes(self.n_levels), strict=True))
+        shown = [self.formula.facets.index(f) for f in self.formula.random[term].facets]
+        facets = [self.facets[f] for f in shown]
         if len(facets) == 1:
             return facets[0].levels.rename(facets[0].name)
         levels: list[Any] = [f.levels for f in facets]
-        level_codes: list[Any] = list(codes)
+        level_codes: list[Any] = [codes[f] for f in shown]
         return pd.MultiIndex(levels=levels, codes=level_codes, names=[f.name for f in facets])
 
     @property
@@ -128,7 +129,10 @@ class Design:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the data, coded: one partition of a stream, or all of it."""
+    """The rows of the data, coded; or its cells, each of them standing for several scores.
+
+    Where rows are cells, `response` and `X` are means over their scores.
+    """
 
     response: FloatArray  # (n,) as given
     origin: float  # Design.origin
@@ -136,11 +140,13 @@ class Chunk:
     compact_codes: tuple[Any, ...]  # level in each facet, in as few bytes as it takes
     facet_sizes: tuple[int, ...]  # number of levels of each facet
     terms: tuple[TermDesign, ...]
+    counts: FloatArray | None = None  # (n,) scores of each cell; None where rows are scores
+    within: FloatArray | None = None  # (1 + p, 1 + p) squares and products of y and X in cells
 
     @property
     def n(self) -> int:
-        """Number of rows."""
-        return int(self.response.size)
+        """Number of scores."""
+        return int(self.response.size if self.counts is None else self.counts.sum())
 
     @property
     def y(self) -> FloatArray:

@@ -7,7 +7,7 @@ and what is nested in what, and how often, is found on few cells instead of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 from math import prod
@@ -20,7 +20,15 @@ from vcomp.design.combine import number_combinations
 from vcomp.kernels.codes import determined_levels, fill_counts, place_rows
 from vcomp.kernels.groups import group_counts
 
-__all__ = ["Grid", "PartialGrid", "find_grid", "find_partial_grid"]
+__all__ = [
+    "Grid",
+    "PartialGrid",
+    "are_nested",
+    "find_grid",
+    "find_partial_grid",
+    "is_redundant",
+    "join_facets",
+]
 
 _MIN_FILLED = 0.5
 """With fewer cells filled, what is missing costs more than the grid gains."""
@@ -96,7 +104,7 @@ def find_grid(
         alone = [f for f in candidates if _complete_grid((f,), codes, n_levels, determined)]
         # Facets that are each crossed with all others are also crossed jointly.
         grid = _complete_grid(tuple(alone), codes, n_levels, determined) if alone else None
-    if grid is None and _are_nested(terms, determined):
+    if grid is None and are_nested(terms, determined):
         grid = _complete_grid((), codes, n_levels, determined)
     return grid
 
@@ -118,8 +126,8 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
     if not 0 < n_combinations <= codes[0].size / _MIN_FILLED:
         return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
-    finest = [f for f in rest if not _is_redundant(f, rest, determined)]
-    joins, cells, size = _join(finest, codes, n_levels)
+    finest = [f for f in rest if not is_redundant(f, rest, determined)]
+    joins, cells, size = join_facets(finest, codes, n_levels)
     if codes[0].size < _MIN_FILLED * n_combinations * size:
         return None
     counts = fill_counts(_places(axes, shape, codes, cells, size), n_combinations * size)
@@ -130,8 +138,8 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
     return PartialGrid(grid, np.flatnonzero(counts == 0))
 
 
-def _are_nested(
-    terms: Sequence[tuple[int, ...]], determined: dict[tuple[int, int], IntArray]
+def are_nested(
+    terms: Sequence[tuple[int, ...]], determined: Mapping[tuple[int, int], IntArray]
 ) -> bool:
     """Whether of any two terms one holds all facets of the other, with those that they tell."""
     known = [
@@ -177,8 +185,8 @@ def _complete_grid(
     if n % n_combinations:
         return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
-    finest = [f for f in rest if not _is_redundant(f, rest, determined)]
-    joins, cells, size = _join(finest, codes, n_levels)
+    finest = [f for f in rest if not is_redundant(f, rest, determined)]
+    joins, cells, size = join_facets(finest, codes, n_levels)
     if n_combinations * size > n:
         return None
     places = _places(axes, shape, codes, cells, size)
@@ -206,8 +214,8 @@ def _places(
     return places
 
 
-def _is_redundant(
-    facet: int, rest: tuple[int, ...], determined: dict[tuple[int, int], IntArray]
+def is_redundant(
+    facet: int, rest: Sequence[int], determined: Mapping[tuple[int, int], IntArray]
 ) -> bool:
     """Whether another facet tells its level; of two that tell each other's the first is kept."""
     return any(
@@ -217,8 +225,10 @@ def _is_redundant(
     )
 
 
-def _join(
-    facets: Sequence[int], codes: Sequence[IntArray], n_levels: Sequence[int]
+def join_facets(
+    facets: Sequence[int],
+    codes: Sequence[IntArray] | Mapping[int, IntArray],
+    n_levels: Sequence[int],
 ) -> tuple[tuple[tuple[int, LongArray], ...], IntArray, int]:
     """Return the joins of some facets, the combination of each row, and how many there are."""
     if not facets:

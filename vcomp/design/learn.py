@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +15,34 @@ from vcomp.design.arrange import describe_structure
 from vcomp.design.combine import number_combinations
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.encode import facet_codes
-from vcomp.design.grid import Grid, find_grid, find_partial_grid
+from vcomp.design.grid import Grid, PartialGrid, find_grid, find_partial_grid
 from vcomp.design.rows import Rows
-from vcomp.exceptions import DataError, DesignError, EstimationError
-from vcomp.formula import Formula, build_fixed
+from vcomp.design.structure import Structure
+from vcomp.exceptions import DataError, DesignError, EstimationError, warn
+from vcomp.formula import FixedPart, Formula, build_fixed
+from vcomp.io import alike_levels
 from vcomp.linalg.memory import available_bytes, gib
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["code_terms", "learn"]
+__all__ = [
+    "Centre",
+    "assemble",
+    "check_codings",
+    "check_parameters",
+    "check_range",
+    "code_terms",
+    "learn",
+    "learn_facets",
+    "learn_terms",
+]
+
+_MANY_TEXTS = 100_000
+"""Levels that are compared with each other, as they are looked at one by one."""
+
+_MANY = 1_000_000
+"""Combinations of levels that are not numbered one by one if that can be helped."""
 
 
 def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
@@ -39,48 +59,99 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     FormulaError
         If the fixed part cannot be evaluated.
     """
-    if RESIDUAL in formula.facets:
-        raise DesignError(f"{RESIDUAL!r} is the name of the last component; rename the facet")
-    facets = tuple(_learn_facet(name, rows.facets[name]) for name in formula.facets)
+    facets = learn_facets({f: rows.facets[f].cat.categories for f in formula.facets})
     codes = tuple(
         np.asarray(facet_codes(facet, rows.facets[facet.name]), dtype=np.int32) for facet in facets
     )
     n_levels = tuple(facet.size for facet in facets)
     terms, grid = code_terms(formula, codes, n_levels)
     _check_codings(rows)
-    fixed = build_fixed(formula, rows.fixed, environment)
-    n_parameters = len(fixed.names) + len(terms) + 1
-    if len(rows) <= n_parameters:
-        raise DataError(
-            f"{len(rows)} rows are too few for {n_parameters} parameters "
-            f"({len(fixed.names)} fixed effects and {len(terms) + 1} variance components)"
-        )
+    fixed = build_fixed(formula, lambda: [rows.fixed], environment)
+    check_parameters(len(rows), len(fixed.names), len(terms))
     X = np.broadcast_to(1.0, (len(rows), 1))
     if not formula.intercept_only:
         X = fixed.matrix(rows.fixed, len(rows))
-    constant = _constant_combination(fixed.names, X)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-        low, high = float(rows.y.min()), float(rows.y.max())
-        origin = _origin(rows.y, low, high) if constant.any() else 0.0
-        x_origin = _x_origin(X, constant)
-        _check_range(f"the response {formula.response!r}", low, high, origin)
-        for j, name in enumerate(fixed.names):
-            ends = float(X[:, j].min()), float(X[:, j].max())
-            _check_range(f"column {name!r} of the fixed part", *ends, float(x_origin[j]))
+        centre = _centre(formula, fixed, rows.y, X)
     labels = [facet.levels for facet in facets]
     structure = describe_structure(formula, n_levels, codes, len(rows), grid, labels)
+    partial = find_partial_grid(codes, n_levels) if grid is None else None
+    return assemble(formula, facets, terms, fixed, centre, structure, grid, partial)
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """What is subtracted before any product; see :class:`~vcomp.design.Design`."""
+
+    origin: float
+    x_origin: FloatArray
+    constant: FloatArray
+
+
+def assemble(
+    formula: Formula,
+    facets: tuple[Facet, ...],
+    terms: tuple[TermDesign, ...],
+    fixed: FixedPart,
+    centre: Centre,
+    structure: Structure,
+    grid: Grid | None,
+    partial_grid: PartialGrid | None,
+) -> Design:
+    """Return the design of what was learned."""
     return Design(
         formula=formula,
         facets=facets,
         terms=terms,
         fixed=fixed,
-        origin=origin,
-        x_origin=x_origin,
-        constant=constant,
+        origin=centre.origin,
+        x_origin=centre.x_origin,
+        constant=centre.constant,
         structure=structure,
         grid=grid,
-        partial_grid=find_partial_grid(codes, n_levels) if grid is None else None,
+        partial_grid=partial_grid,
     )
+
+
+def learn_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
+    """Return the facets with their levels, in order.
+
+    Raises
+    ------
+    DesignError
+        If one has one level only, or the name that the residual has.
+    """
+    if RESIDUAL in levels:
+        raise DesignError(f"{RESIDUAL!r} is the name of the last component; rename the facet")
+    return tuple(_learn_facet(name, found) for name, found in levels.items())
+
+
+def check_parameters(n_rows: int, n_fixed: int, n_terms: int) -> None:
+    """Refuse fewer rows than parameters.
+
+    Raises
+    ------
+    DataError
+    """
+    n_parameters = n_fixed + n_terms + 1
+    if n_rows <= n_parameters:
+        raise DataError(
+            f"{n_rows} rows are too few for {n_parameters} parameters "
+            f"({n_fixed} fixed effects and {n_terms + 1} variance components)"
+        )
+
+
+def _centre(formula: Formula, fixed: FixedPart, y: FloatArray, X: FloatArray) -> Centre:
+    """Return the origins of the response and the columns of X, whose range is checked."""
+    constant = _constant_combination(fixed.names, X)
+    low, high = float(y.min()), float(y.max())
+    origin = _origin(y, low, high) if constant.any() else 0.0
+    x_origin = _x_origin(X, constant)
+    check_range(f"the response {formula.response!r}", low, high, origin)
+    for j, name in enumerate(fixed.names):
+        ends = float(X[:, j].min()), float(X[:, j].max())
+        check_range(f"column {name!r} of the fixed part", *ends, float(x_origin[j]))
+    return Centre(origin, x_origin, constant)
 
 
 def code_terms(
@@ -100,22 +171,55 @@ def code_terms(
     """
     places = [tuple(formula.facets.index(f) for f in term.facets) for term in formula.random]
     grid = find_grid(codes, n_levels, places)
+    return learn_terms(formula, codes, n_levels, grid, int(codes[0].size)), grid
+
+
+def learn_terms(
+    formula: Formula,
+    codes: Sequence[IntArray],
+    n_levels: tuple[int, ...],
+    grid: Grid | None,
+    n_rows: int,
+) -> tuple[TermDesign, ...]:
+    """Return the random terms; of a complete grid its cells say all, and no codes are needed.
+
+    Raises
+    ------
+    DesignError
+        If a term has one row in every group.
+    """
     terms = tuple(
-        _learn_term(term.name, facets, tuple(codes), n_levels, grid)
-        for term, facets in zip(formula.random, places, strict=True)
+        _learn_term(
+            term.name, tuple(map(formula.facets.index, term.facets)), tuple(codes), n_levels, grid
+        )
+        for term in formula.random
     )
-    _check_terms(terms, int(codes[0].size))
-    return terms, grid
+    _check_terms(terms, n_rows)
+    return terms
 
 
-def _learn_facet(name: str, column: pd.Series) -> Facet:
-    levels = column.cat.categories
+def _learn_facet(name: str, levels: pd.Index) -> Facet:
     if len(levels) == 1:
         raise DesignError(
             f"facet {name!r} has one level only ({_plain(levels[0])!r}); a variance needs at "
             "least two"
         )
+    _warn_of_alike(name, levels)
     return Facet(name, levels)
+
+
+def _warn_of_alike(name: str, levels: pd.Index) -> None:
+    """Warn of levels that differ in writing only, as if one were meant."""
+    if levels.dtype.kind in "iufbmM" or len(levels) > _MANY_TEXTS:
+        return
+    alike = alike_levels(levels)
+    if alike:
+        shown = " and ".join(map(repr, alike[0]))
+        more = f", and {len(alike) - 1:,} more such groups," if len(alike) > 1 else ""
+        warn(
+            f"facet {name!r} has levels that look alike: {shown}{more} differ only in case, "
+            "blanks or type. They are taken as different; make them equal if they are not"
+        )
 
 
 def _plain(level: Any) -> Any:
@@ -131,14 +235,15 @@ def _learn_term(
     grid: Grid | None,
 ) -> TermDesign:
     """Return a term with the combinations of its facets that occur."""
-    if grid is not None:
-        codes, known = _grid_codes(facets, n_levels, grid)
+    all_occur = frozenset[int]()
+    if grid is None:
+        codes = tuple(codes[f] for f in facets)
     else:
-        codes, known = tuple(codes[f] for f in facets), False
+        facets, codes, all_occur = _grid_codes(facets, n_levels, grid)
     groups, size = codes[0], n_levels[facets[0]]
     keys: list[LongArray | None] = []
     for position, facet in enumerate(facets[1:], start=1):
-        if known:
+        if facet in all_occur:
             keys.append(None)
             size *= n_levels[facet]
             continue
@@ -150,22 +255,28 @@ def _learn_term(
 
 def _grid_codes(
     facets: tuple[int, ...], n_levels: tuple[int, ...], grid: Grid
-) -> tuple[tuple[IntArray, ...], bool]:
-    """Return few rows that hold every combination of some facets, and whether all occur.
+) -> tuple[tuple[int, ...], tuple[IntArray, ...], frozenset[int]]:
+    """Return the order in which facets are joined, and few rows that hold every combination.
 
-    With at most one facet that is no axis all of them do, and no rows are needed.
+    The last are the facets whose joins with those before occur throughout, and need no rows: all
+    of them where at most one facet is no axis. So are axes that come last, as they do where
+    combinations are many.
     """
-    rest = [f for f in facets if f not in grid.axes]
+    nothing = np.zeros(0, np.int32)
+    rest = tuple(f for f in facets if f not in grid.axes)
     if len(rest) <= 1:
-        return tuple(np.zeros(0, np.int32) for _ in facets), True
+        return facets, tuple(nothing for _ in facets), frozenset(facets)
     levels = {f: grid.levels[grid.rest.index(f)] for f in rest}
     distinct = np.unique(np.stack([levels[f] for f in rest]), axis=1)
-    axes = [f for f in facets if f in grid.axes]
+    axes = tuple(f for f in facets if f in grid.axes)
+    if distinct.shape[1] * prod(n_levels[f] for f in axes) > _MANY:
+        return (*rest, *axes), (*distinct, *(nothing for _ in axes)), frozenset(axes)
     shape = (*(n_levels[f] for f in axes), distinct.shape[1])
     *places, cells = np.indices(shape, dtype=np.int32, sparse=True)
     columns = dict(zip(axes, places, strict=True))
     columns |= {f: level[cells] for f, level in zip(rest, distinct, strict=True)}
-    return tuple(np.broadcast_to(columns[f], shape).ravel() for f in facets), False
+    codes = tuple(np.broadcast_to(columns[f], shape).ravel() for f in facets)
+    return facets, codes, frozenset()
 
 
 def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
@@ -179,7 +290,7 @@ def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
             )
 
 
-def _check_range(what: str, low: float, high: float, origin: float) -> None:
+def check_range(what: str, low: float, high: float, origin: float) -> None:
     """Refuse numbers whose powers up to the eighth, in the information, overflow or vanish."""
     spread = max(high - origin, origin - low)
     if spread != 0.0 and not 1e-35 < spread < 1e35:
@@ -189,12 +300,30 @@ def _check_range(what: str, low: float, high: float, origin: float) -> None:
 
 
 def _check_codings(rows: Rows) -> None:
-    """Refuse a fixed factor whose coding (levels × levels) and columns exceed the memory."""
     import pandas as pd
 
-    for name, column in rows.fixed.items():
-        n_levels = len(column.categories) if isinstance(column, pd.Categorical) else 0
-        needed, free = 3.0 * 8.0 * n_levels * (n_levels + len(rows)), available_bytes()
+    sizes = {
+        name: len(column.categories)
+        for name, column in rows.fixed.items()
+        if isinstance(column, pd.Categorical)
+    }
+    check_codings(sizes, len(rows))
+
+
+def check_codings(sizes: Mapping[str, int], n_rows: int) -> None:
+    """Refuse a fixed factor whose coding (levels × levels) and columns exceed the memory.
+
+    Parameters
+    ----------
+    sizes : numbers of levels of the factors
+    n_rows : of the columns that are made at a time
+
+    Raises
+    ------
+    EstimationError
+    """
+    for name, n_levels in sizes.items():
+        needed, free = 3.0 * 8.0 * n_levels * (n_levels + n_rows), available_bytes()
         if needed > 0.8 * free:
             raise EstimationError(
                 f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need "

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp._typing import IntArray
 from vcomp.exceptions import DataError
 from vcomp.kernels.codes import mark_values, number_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["as_levels"]
+__all__ = ["as_categories", "as_levels", "united_levels"]
 
 _DIRECT = 1_000_000
 """A table of this many possible levels is made whatever the number of rows."""
@@ -32,10 +33,25 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _without_unused(column)
+    return pd.Series(as_categories(name, column), column.index, name=name, copy=False)
+
+
+def as_categories(name: str, column: pd.Series) -> Any:
+    """Return the column as a ``pandas.Categorical``; of categories it keeps those not used.
+
+    Raises
+    ------
+    DataError
+        If the column holds what cannot be a level (lists, dicts).
+    """
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array
     if column.dtype.kind in "iu" and isinstance(column.dtype, np.dtype):
         coded = _whole_numbers(column.to_numpy())
         if coded is not None:
-            return pd.Series(coded, column.index, name=name, copy=False)
+            return coded
     # Not the column itself, whose tuples would become a MultiIndex.
     values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
     try:
@@ -47,8 +63,27 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
     levels, order = _sorted(found)
     position = np.empty(len(levels), dtype=np.int64)
     position[order] = np.arange(len(levels))
-    coded = pd.Categorical.from_codes(position[codes], categories=levels)
-    return pd.Series(coded, column.index, name=name)
+    return pd.Categorical.from_codes(position[codes], categories=levels)
+
+
+def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
+    """Return the levels of two parts of the data in order, and where those of each part are.
+
+    Levels that both have in the same order keep it; others are sorted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> united, in_a, in_b = united_levels(pd.Index(["b", "d"]), pd.Index(["a", "b"]))
+    >>> united.tolist(), in_a.tolist(), in_b.tolist()
+    (['a', 'b', 'd'], [1, 2], [0, 1])
+    """
+    if a.equals(b) and a.dtype == b.dtype:
+        same = np.arange(len(a), dtype=np.int32)
+        return a, same, same
+    fresh = b[a.get_indexer(b) < 0]
+    levels, _ = _sorted(a.append(fresh))
+    return levels, *(levels.get_indexer(part).astype(np.int32) for part in (a, b))
 
 
 def _whole_numbers(values: Any) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design.levels import as_levels
-from vcomp.exceptions import DataError, warn
+from vcomp.design.tally import Missing, Tally
+from vcomp.exceptions import DataError
 from vcomp.formula import Formula, evaluate, names_in
 from vcomp.io import Source, open_source
 from vcomp.linalg.threads import MANY_ROWS, THREADS
@@ -19,9 +20,19 @@ from vcomp.linalg.threads import MANY_ROWS, THREADS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Missing", "Rows", "select_predictors", "select_rows"]
-
-Missing = Literal["drop", "raise"]
+__all__ = [
+    "CompleteRows",
+    "Missing",
+    "Rows",
+    "Tally",
+    "complete_rows",
+    "fixed_names",
+    "plain_columns",
+    "select_predictors",
+    "select_rows",
+    "source_of",
+    "used_columns",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +73,70 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
         facet holds what cannot be a level, a value is missing and ``missing="raise"``, or no row
         is left.
     """
-    if missing not in ("drop", "raise"):
-        raise DataError(f"missing={missing!r} is not known; it is 'drop' or 'raise'")
-    source = _caller_source(formula, environment) if data is None else open_source(data)
-    names = _used_columns(formula, source, environment)
-    frame = source.read(names)
-    if len(frame) == 0:
-        raise DataError("the data have no rows")
-    missing_in = {
-        name: column.isna().to_numpy()
+    source = source_of(formula, data, environment)
+    names = used_columns(formula, source, environment)
+    part = complete_rows(formula, source.read(names), environment)
+    part.tally.check(formula, missing)
+    labels = _labels(source, part.tally.n)
+    return Rows(
+        y=part.y,
+        facets=_all_levels({f: part.frame[f] for f in formula.facets}),
+        fixed=plain_columns(part.frame[[n for n in names if n in fixed_names(formula)]]),
+        labels=labels if part.keep.all() else labels[part.keep],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRows:
+    """The rows of a frame that have all that the formula needs.
+
+    Attributes
+    ----------
+    y : (n,) response
+    frame : their columns
+    keep : which rows of the frame they were
+    tally : what was missing
+    """
+
+    y: FloatArray
+    frame: pd.DataFrame
+    keep: BoolArray
+    tally: Tally
+
+
+def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
+    """Evaluate the response of the rows of a frame, and drop those with a missing value.
+
+    Raises
+    ------
+    DataError
+        If the response is not numeric, or not one number a row.
+    """
+    missing_in: dict[str | None, BoolArray] = {
+        str(name): column.isna().to_numpy()
         for name, column in frame.items()
         if not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
     }
-    columns = _plain_columns(frame[[n for n in names if n in names_in(formula.response)]])
+    columns = plain_columns(frame[[n for n in frame.columns if n in names_in(formula.response)]])
     y = _response(formula.response, columns, environment, len(frame))
-    missing_in[f"response {formula.response}"] = np.isnan(y)
+    missing_in[None] = np.isnan(y)
     keep: BoolArray = ~np.logical_or.reduce(list(missing_in.values()))
     if not keep.all():
-        _report_missing(formula, missing_in, keep, missing)
         frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
-    if np.isinf(y).any():
-        raise DataError(
-            f"the response {formula.response!r} is infinite in {int(np.isinf(y).sum())} of "
-            f"{y.size} rows"
-        )
-    fixed = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
-    labels = _labels(source, keep.size)
-    return Rows(
-        y=y,
-        facets=_all_levels({f: frame[f] for f in formula.facets}),
-        fixed=fixed,
-        labels=labels if keep.all() else labels[keep],
-    )
+    counts = {name: int(mask.sum()) for name, mask in missing_in.items()}
+    tally = Tally(keep.size, int((~keep).sum()), counts, int(np.isinf(y).sum()))
+    return CompleteRows(y, frame, keep, tally)
+
+
+def source_of(formula: Formula, data: Any, environment: Any) -> Source:
+    """Open the data, or where there are none the variables of the calling scope.
+
+    Raises
+    ------
+    DataError
+        If `data` cannot be read, or a variable is not there.
+    """
+    return _caller_source(formula, environment) if data is None else open_source(data)
 
 
 def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:
@@ -122,12 +165,12 @@ def select_predictors(
         If a column is not there, a value is missing, or a category was not there before.
     """
     source = open_source(data)
-    names = _used_columns(formula, source, environment, response=False)
+    names = used_columns(formula, source, environment, response=False)
     frame = source.read(names)
     missing = frame.isna().any()
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
-    plain = _plain_columns(frame[[n for n in names if n in _fixed_names(formula)]])
+    plain = plain_columns(frame[[n for n in names if n in fixed_names(formula)]])
     fixed = {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
     return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
 
@@ -182,7 +225,8 @@ def _is_column(value: Any) -> bool:
     return is_sequence or (hasattr(value, "__len__") and getattr(value, "ndim", 0) == 1)
 
 
-def _fixed_names(formula: Formula) -> set[str]:
+def fixed_names(formula: Formula) -> set[str]:
+    """Return the names in the fixed part, of columns and of whatever else."""
     codes = [code for term in formula.fixed if term != "Intercept" for code in _factors(term)]
     return {name for code in codes for name in names_in(code)}
 
@@ -207,10 +251,10 @@ def _factors(term: str) -> list[str]:
 
 def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
     left = names_in(formula.response) if response else ()
-    return list(dict.fromkeys([*formula.facets, *left, *sorted(_fixed_names(formula))]))
+    return list(dict.fromkeys([*formula.facets, *left, *sorted(fixed_names(formula))]))
 
 
-def _used_columns(
+def used_columns(
     formula: Formula, source: Source, environment: Any, *, response: bool = True
 ) -> list[str]:
     """Return the columns to read; what is no column must be a name of the caller."""
@@ -238,7 +282,7 @@ def _is_known(name: str, environment: Any, *, as_column: bool) -> bool:
     return here or name in patsy_builtins.__all__ or hasattr(builtins, name)
 
 
-def _plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
+def plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
     """Return numpy columns and categories: what patsy reads fast and in order."""
     import pandas as pd
 
@@ -286,10 +330,7 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
         )
     if array.dtype.kind not in "biuf":
         raise DataError(f"the response {code!r} is not numeric: it holds {_sample(array)}")
-    y = array.astype(float)
-    if np.isnan(y).all():
-        raise DataError(f"the response {code!r} is missing in every row")
-    return y
+    return array.astype(float)
 
 
 def _sample(array: Any) -> str:
@@ -311,21 +352,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _report_missing(
-    formula: Formula, missing_in: Mapping[Any, BoolArray], keep: BoolArray, missing: Missing
-) -> None:
-    counts = {name: int(mask.sum()) for name, mask in missing_in.items()}
-    per_column = [
-        f"{name} {count}"
-        for name, count in counts.items()
-        if count and not (name == f"response {formula.response}" and formula.response in counts)
-    ]
-    n_dropped = int((~keep).sum())
-    where = f"{n_dropped} of {keep.size} rows have a missing value ({', '.join(per_column)})"
-    if missing == "raise":
-        raise DataError(f"{where}; missing='drop' leaves them out")
-    if n_dropped == keep.size:
-        raise DataError(f"no row is complete: {where}")
-    warn(f"{where} and were left out")

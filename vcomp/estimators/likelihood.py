@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp import display
+from vcomp._timing import timed
 from vcomp._typing import FloatArray
 from vcomp.estimators.certify import Certified, certify
 from vcomp.estimators.choose import choose_engine, engine_for_decades
@@ -25,7 +26,6 @@ from vcomp.estimators.options import (
     seed_of,
     start_of,
 )
-from vcomp.estimators.timing import timed
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,14 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, FormulaError
 from vcomp.formula.parse import Formula, patsy_description
 
-__all__ = ["FixedPart", "build_fixed", "caller_environment", "evaluate", "names_in"]
+__all__ = [
+    "FixedPart",
+    "build_fixed",
+    "caller_environment",
+    "evaluate",
+    "fixed_of_few_rows",
+    "names_in",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,36 @@ class FixedPart:
     names: tuple[str, ...]
     design_info: Any = None
     """patsy's ``DesignInfo``; None for a lone intercept, which needs no patsy at all."""
+    is_known: bool = True
+    """False if the coding was not stored with the statistics of the rows."""
+    is_stateful: bool = False
+    """Whether columns depend on all rows, by center(), bs() and the like."""
+    learned_of: tuple[Formula, Mapping[str, Any], Mapping[str, Any]] | None = None
+    """Formula, few rows that tell the coding, and names of the scope: enough to make it again on
+    another machine, where patsy's memory cannot be sent."""
+
+    def __reduce__(self) -> Any:
+        if self.design_info is None:
+            fields = (self.names, None, self.is_known, self.is_stateful)
+            return FixedPart, fields
+        if self.learned_of is None:
+            raise DataError("the coding of a fixed part that depends on all rows cannot be sent")
+        return _made_again, self.learned_of
+
+    def depends_on_rows(self, numbers: Collection[str]) -> bool:
+        """Whether other rows might be coded in another way.
+
+        Parameters
+        ----------
+        numbers : columns of which few values were there; of others all levels were
+        """
+        if self.design_info is None:
+            return False
+        categorical = (f for f in self.design_info.factor_infos.values() if f.type != "numerical")
+        return self.is_stateful or any(
+            not set(names_in(f.factor.code)).isdisjoint(numbers) and f.categories != (False, True)
+            for f in categorical
+        )
 
     def matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
         """Return X, shape (n_rows, p), for new rows.
@@ -34,6 +71,10 @@ class FixedPart:
             If a column of the fixed part is missing, has a level that was not there before, or is
             not one finite number a row.
         """
+        if not self.is_known:
+            raise DataError(
+                "the coding of the fixed part is not stored with statistics; fit the rows anew"
+            )
         if self.design_info is None:
             return np.ones((n_rows, len(self.names)))
         from patsy import PatsyError, build_design_matrices
@@ -59,8 +100,14 @@ class FixedPart:
         return np.ascontiguousarray(X, dtype=float)
 
 
-def build_fixed(formula: Formula, columns: Mapping[str, Any], environment: Any) -> FixedPart:
-    """Learn the coding of the fixed part from `columns`.
+def build_fixed(
+    formula: Formula, batches: Callable[[], Iterable[Mapping[str, Any]]], environment: Any
+) -> FixedPart:
+    """Learn the coding of the fixed part.
+
+    Parameters
+    ----------
+    batches : gives the columns of all rows, in one batch or several, anew at every call
 
     Raises
     ------
@@ -76,11 +123,45 @@ def build_fixed(formula: Formula, columns: Mapping[str, Any], environment: Any) 
     try:
         with np.errstate(all="ignore"):
             info = incr_dbuilder(
-                patsy_description(formula), lambda: iter([columns]), environment, NA_action="raise"
+                patsy_description(formula),
+                lambda: iter(batches()),
+                environment,
+                NA_action="raise",
             )
     except PatsyError as error:
         raise FormulaError(_from_patsy(error)) from None
-    return FixedPart(tuple(map(_plain_name, info.column_names)), info)
+    stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
+    return FixedPart(tuple(map(_plain_name, info.column_names)), info, is_stateful=stateful)
+
+
+def fixed_of_few_rows(formula: Formula, columns: Mapping[str, Any], environment: Any) -> FixedPart:
+    """Learn the coding of the fixed part from few rows in which all levels occur.
+
+    Parameters
+    ----------
+    columns : of these rows
+
+    Raises
+    ------
+    FormulaError
+        If patsy cannot evaluate it.
+    """
+    names = {name for term in formula.fixed for name in _names_in_term(term)} - set(columns)
+    scope = {name: environment.namespace[name] for name in names if name in environment.namespace}
+    fixed = build_fixed(formula, lambda: [columns], environment)
+    return replace(fixed, learned_of=(formula, columns, scope))
+
+
+def _names_in_term(term: str) -> tuple[str, ...]:
+    return () if term == "Intercept" else names_in(term.replace(":", "+"))
+
+
+def _made_again(
+    formula: Formula, columns: Mapping[str, Any], scope: Mapping[str, Any]
+) -> FixedPart:
+    from patsy import EvalEnvironment
+
+    return fixed_of_few_rows(formula, columns, EvalEnvironment([dict(scope)]))
 
 
 def _from_patsy(error: Any) -> str:

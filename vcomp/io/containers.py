@@ -111,11 +111,17 @@ def lazy_polars(data: Any) -> Part:
         for frame in query.collect_batches(chunk_size=rows, maintain_order=True):
             yield from pa.table(frame).to_batches()
 
+    def count() -> float:
+        import polars
+
+        return float(data.select(polars.len()).collect().item())
+
     return arrow_part(
         None,
         data.collect_schema().names(),
         lambda names: pa.table(data.select(names).collect()),
         batches,
+        rows_to_come=count,
     )
 
 
@@ -132,6 +138,7 @@ def relation(data: Any) -> Part:
         data.columns,
         lambda names: stream(names).read_all(),
         lambda names, rows: stream(names),
+        rows_to_come=lambda: float(data.count("*").fetchone()[0]),
     )
 
 
@@ -150,6 +157,7 @@ def dataset(data: Any) -> Part:
         lambda names: data.to_table(columns=names),
         batches,
         schema=data.schema,
+        rows_to_come=lambda: float(data.count_rows()),
     )
 
 

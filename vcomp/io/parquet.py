@@ -57,7 +57,15 @@ def parquet_file(path: Path, name: str) -> Part:
             raise refuse(error) from None
 
     filled = pa.schema([field for field in schema if field.name not in empty])
-    return arrow_part(name, schema.names, read, batches, n_rows=n_rows, schema=filled)
+    return arrow_part(
+        name,
+        schema.names,
+        read,
+        batches,
+        n_rows=n_rows,
+        schema=filled,
+        rows_to_come=lambda: float(n_rows),
+    )
 
 
 def _empty_columns(metadata: Any) -> set[str]:

@@ -35,6 +35,8 @@ class Part:
     slices : reads them a number of rows at a time
     n_rows : None if it is not known before reading
     kinds : what the columns hold, of those whose type is declared
+    rows_to_come : about how many rows reading would bring into memory; None of those that are
+        there already
     """
 
     name: str | None
@@ -43,6 +45,7 @@ class Part:
     slices: Callable[[list[str], int], Iterator[pd.DataFrame]]
     n_rows: int | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
+    rows_to_come: Callable[[], float] | None = None
 
 
 def arrow_part(
@@ -53,6 +56,7 @@ def arrow_part(
     *,
     n_rows: int | None = None,
     schema: Any = None,
+    rows_to_come: Callable[[], float] | None = None,
 ) -> Part:
     """Return a part that comes in Arrow's form; `schema` declares its types if it is known."""
 
@@ -68,6 +72,7 @@ def arrow_part(
         slices=slices,
         n_rows=n_rows,
         kinds={} if schema is None else declared_kinds(schema),
+        rows_to_come=rows_to_come,
     )
 
 

@@ -124,6 +124,17 @@ class Source:
             agreement.check_part(part)
         return agreement, parts
 
+    def rows_to_come(self) -> float:
+        """Return about how many rows reading would bring into memory.
+
+        Those that are there already do not count, nor those of an iterator, of which nobody knows.
+        A query is run to count its rows.
+        """
+        if not self.is_repeatable:
+            return 0.0
+        parts = (part.rows_to_come for part in self.open_parts())
+        return sum(count() for count in parts if count is not None)
+
     def one_pass_only(self) -> DataError:
         """Return the error that says that a second pass cannot be made, and what to do."""
         return DataError(f"the data can be read only once; {_SEVERAL_PASSES}")

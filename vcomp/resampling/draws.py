@@ -57,12 +57,8 @@ def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
     nested = strata is not None and strata.remainder.parents is not None
     if strata is not None and nested and (by_likelihood or _needs_strata_only(strata, recipe)):
         return _OfStrata(StrataDraws(strata), stats)
-    if stats.rows is None:
-        raise DataError(
-            "this needs rows, and these statistics were made from parts; fit the data as a whole"
-        )
     # A response, its square in the making, and the groups of every row in every term.
-    needed = stats.n * (24.0 + 4.0 * stats.n_terms)
+    needed = stats.rows.n * (24.0 + 4.0 * stats.n_terms)
     free = available_bytes()
     if needed > 0.8 * free:
         raise EstimationError(

@@ -76,7 +76,6 @@ class FacetSample:
     """
 
     def __init__(self, design: Design, stats: Statistics, facets: Sequence[str]) -> None:
-        assert stats.rows is not None
         self._design, self._rows, self._facets = design, stats.rows, facets
         self._whole = Sample.whole(stats.rows)
         for facet in facets:

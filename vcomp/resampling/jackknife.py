@@ -281,7 +281,6 @@ def jackknife(
     """
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
-    assert fit.stats.rows is not None
     rows, structure = fit.stats.rows, design.structure
     whole = Sample.whole(rows)
     levels = Levels.of(whole, structure.facets, structure.nested_in, name)

@@ -25,7 +25,6 @@ class RowDraws:
     """
 
     def __init__(self, stats: Statistics) -> None:
-        assert stats.rows is not None
         self._stats, self._rows = stats, stats.rows
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:

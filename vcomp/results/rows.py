@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,9 +31,17 @@ class FittedModel(Protocol):
     """What is needed of a model."""
 
     design: Design
-    rows: Rows
-    chunk: Chunk
     statistics: Statistics
+
+    @property
+    def rows(self) -> Rows: ...
+
+    @property
+    def chunk(self) -> Chunk: ...
+
+    @property
+    def fixed_columns(self) -> Mapping[str, Any]: ...
+
     environment: Any
 
 

@@ -114,7 +114,7 @@ def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
             )
             for c in subsets
         },
-        layout=layout_of(chunk, grid, groupings),
+        layout=layout_of(chunk.terms, chunk.facet_sizes, grid, groupings),
         holes=_holes(partial, groupings, subsets),
     )
 

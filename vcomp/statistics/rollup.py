@@ -52,10 +52,11 @@ class RollUp:
         for t in self._finest_first:
             source, codes = self._source([t]), self._codes
             size = self._chunk.sizes[t]
-            if source == _ROWS:
+            weights = self._chunk.counts if source == _ROWS else found[source]
+            if weights is None:
                 found[t] = group_counts(codes(t, source), size)
             else:
-                found[t] = group_sums(codes(t, source), found[source][:, None], size)[:, 0]
+                found[t] = group_sums(codes(t, source), weights[:, None], size)[:, 0]
         return tuple(found[t] for t in range(len(self._facets)))
 
     def sums(self, columns: FloatArray) -> tuple[FloatArray, ...]:
@@ -81,7 +82,8 @@ class RollUp:
             for t in range(u):
                 source = self._source([t, u])
                 rows, cols = self._codes(t, source), self._codes(u, source)
-                weights = ONCE if source == _ROWS else self.group_n[source]
+                of_rows = ONCE if self._chunk.counts is None else self._chunk.counts
+                weights = of_rows if source == _ROWS else self.group_n[source]
                 if weights.size and weights.min() == 0.0:  # groups that other rows have
                     there = weights > 0.0
                     rows, cols, weights = rows[there], cols[there], weights[there]
@@ -90,14 +92,14 @@ class RollUp:
         return tables
 
     def _check_memory(self) -> None:
-        sizes, needed = self._chunk.sizes, 0.0
+        sizes, n_rows, needed = self._chunk.sizes, self._chunk.response.size, 0.0
         for u in range(len(sizes)):
             for t in range(u):
                 source = self._source([t, u])
-                most = self._chunk.n if source == _ROWS else sizes[source]
+                most = n_rows if source == _ROWS else sizes[source]
                 needed += 12.0 * min(float(sizes[t]) * sizes[u], most) + 8.0 * sizes[t]
         # Two copies of the rows are sorted on the way.
-        needed, free = needed + 24.0 * self._chunk.n, available_bytes()
+        needed, free = needed + 24.0 * n_rows, available_bytes()
         if needed > 0.8 * free:
             raise EstimationError(
                 f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need "

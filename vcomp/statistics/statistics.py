@@ -41,13 +41,12 @@ class Statistics:
     Attributes
     ----------
     strata : the orthogonal strata, None where there are none
-    rows : the rows, None where they were summed elsewhere or never were
     """
 
     def __init__(
         self, chunk: Chunk, grid: Grid | None, partial_grid: PartialGrid | None = None
     ) -> None:
-        self.rows: Chunk | None = chunk
+        self._rows: Callable[[], Chunk] | None = lambda: chunk
         self._grid, self._partial_grid = grid, partial_grid
         self._like: Statistics | None = None
         self._accumulate: Callable[[], CrossProducts] = partial(accumulate, chunk)
@@ -76,6 +75,30 @@ class Statistics:
         return made
 
     @classmethod
+    def from_cells(
+        cls,
+        cells: Callable[[], Chunk],
+        strata: StratumStatistics | None,
+        grid: Grid | None,
+        partial_grid: PartialGrid | None,
+    ) -> Statistics:
+        """Return the statistics of rows that were summed in cells, and not kept.
+
+        Parameters
+        ----------
+        cells : makes the cells, as rows that stand for one score or several each
+        strata : of a complete grid
+        grid, partial_grid : as for :class:`Statistics`
+        """
+
+        def completed() -> CompletedGrid | None:
+            return None if partial_grid is None else complete(cells(), partial_grid)
+
+        made = cls._made(lambda: accumulate(cells()), strata, completed)
+        made._rows, made._grid, made._partial_grid = cells, grid, partial_grid
+        return made
+
+    @classmethod
     def _made(
         cls,
         cross_products: Callable[[], CrossProducts],
@@ -83,7 +106,7 @@ class Statistics:
         completed: Callable[[], CompletedGrid | None] = lambda: None,
     ) -> Statistics:
         made = cls.__new__(cls)
-        made.rows = made._grid = made._partial_grid = made._like = None
+        made._rows = made._grid = made._partial_grid = made._like = None
         made._accumulate, made._complete, made.strata = cross_products, completed, strata
         return made
 
@@ -101,8 +124,6 @@ class Statistics:
         DataError
             If the rows are not there.
         """
-        if self.rows is None:
-            raise DataError("these statistics were made elsewhere: there are no rows to be summed")
         chunk = self.rows.with_response(y)
         strata = None
         if self.strata is not None and self._grid is not None:
@@ -117,7 +138,11 @@ class Statistics:
             return refill(self.completed, chunk, self._partial_grid)
 
         made = self._made(cross_products, strata, completed)
-        made.rows, made._grid, made._partial_grid = chunk, self._grid, self._partial_grid
+        made._rows, made._grid, made._partial_grid = (
+            lambda: chunk,
+            self._grid,
+            self._partial_grid,
+        )
         return made
 
     def of_terms(self, terms: Sequence[int]) -> Statistics:
@@ -128,13 +153,33 @@ class Statistics:
         )
 
     @cached_property
+    def rows(self) -> Chunk:
+        """The rows, each of them one score.
+
+        Raises
+        ------
+        DataError
+            If they were summed elsewhere, or are not kept.
+        """
+        if self._rows is None:
+            raise DataError(
+                "this needs rows, and these statistics were made from parts; fit the data as a "
+                "whole"
+            )
+        rows = self._rows()
+        if rows.counts is not None:
+            raise DataError(
+                "this needs rows, and these were read in batches: of each cell only the mean of "
+                "its scores is kept. Fit with stream=False"
+            )
+        return rows
+
+    @cached_property
     def _rolled(self) -> RollUp:
-        assert self.rows is not None
         return RollUp(self.rows)
 
     @cached_property
     def _groupings(self) -> Groupings:
-        assert self.rows is not None
         assert self._grid is not None
         return find_groupings(self.rows.terms, self._grid)
 

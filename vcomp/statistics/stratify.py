@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design import Chunk
+from vcomp.design import Chunk, TermDesign
 from vcomp.design.combine import find_combinations
 from vcomp.design.grid import Grid
 from vcomp.exceptions import EstimationError
@@ -30,7 +31,19 @@ from vcomp.statistics.strata import (
     coefficients,
 )
 
-__all__ = ["layout_of", "place_in_grid", "split_axes", "split_columns", "stratify"]
+__all__ = [
+    "MOST_AXES",
+    "group_means",
+    "layout_of",
+    "place_in_grid",
+    "split_axes",
+    "split_cells",
+    "split_columns",
+    "split_means",
+    "squares_within",
+    "strata_of",
+    "stratify",
+]
 
 _BLOCK = 131_072
 """Cells that are worked on together: what a core's second cache holds."""
@@ -41,7 +54,8 @@ _NOTHING = 1e-20
 _ROUNDED_MEAN = 1e-12
 """The same for its mean, which centring leaves at the rounding of a number far from zero."""
 
-_MAX_AXES = 12
+MOST_AXES = 12
+"""With more of them there are too many strata."""
 
 
 def stratify(
@@ -60,15 +74,50 @@ def stratify(
     EstimationError
         If its tables would not fit into memory.
     """
-    if len(grid.axes) > _MAX_AXES:
+    if len(grid.axes) > MOST_AXES:
         return None
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
-    cells = _tabulate(chunk, grid, groupings)
-    split = split_columns(cells, groupings)
-    inside = _columns_inside(split, groupings, intercept=any(_is_constant(x) for x in chunk.X.T))
+    single = groupings.remainder.n_groupings
+    tabulate = partial(_tabulate, chunk, grid, groupings)
+    layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
+    intercept = any(_is_constant(x) for x in chunk.X.T)
+    strata = split_cells(tabulate(), layout, groupings, intercept=intercept)
+    return replace(strata, cells=tabulate if single in groupings.of_term else None)
+
+
+def split_cells(
+    cells: Cells, layout: Layout, groupings: Groupings, *, intercept: bool
+) -> StratumStatistics:
+    """Return the strata of the cells of a complete grid, which are not kept.
+
+    Parameters
+    ----------
+    cells : y and X in the cells, in the order of the groupings
+    layout : where the groups of the terms are
+    groupings : of the cells by the terms
+    intercept : whether a column of X is constant, so that the others and y are centred
+    """
+    return strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
+
+
+def strata_of(
+    split: dict[tuple[int, ...], GroupedColumns],
+    layout: Layout,
+    groupings: Groupings,
+    *,
+    intercept: bool,
+) -> StratumStatistics:
+    """Return the strata with their columns.
+
+    Parameters
+    ----------
+    split : y and X in each stratum
+    layout, groupings, intercept : as for :func:`split_cells`
+    """
+    grid = layout.grid
+    inside = _columns_inside(split, groupings, intercept=intercept)
     products = _all_products(split, groupings)
-    del cells  # as large as the response
     single = groupings.remainder.n_groupings
     strata = []
     for (subset, columns), fixed in zip(split.items(), inside, strict=True):
@@ -84,8 +133,8 @@ def stratify(
             )
         )
     return StratumStatistics(
-        n=chunk.n,
-        sizes=chunk.sizes,
+        n=grid.n_combinations * round(float(grid.cell_n.sum())),
+        sizes=tuple(term.size for term in layout.terms),
         shape=grid.shape,
         term_axes=groupings.term_axes,
         term_groupings=groupings.of_term,
@@ -94,8 +143,8 @@ def stratify(
         XX=products[1:, 1:],
         Xy=products[1:, 0],
         yy=float(products[0, 0]),
-        layout=layout_of(chunk, grid, groupings),
-        cells=partial(_tabulate, chunk, grid, groupings) if single in groupings.of_term else None,
+        layout=layout,
+        cells=None,
     )
 
 
@@ -167,11 +216,13 @@ def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
     return places
 
 
-def layout_of(chunk: Chunk, grid: Grid, groupings: Groupings) -> Layout:
+def layout_of(
+    terms: tuple[TermDesign, ...], n_levels: tuple[int, ...], grid: Grid, groupings: Groupings
+) -> Layout:
     """Return where the groups of the terms are in tables of the grid."""
     return Layout(
-        terms=chunk.terms,
-        n_levels=chunk.facet_sizes,
+        terms=terms,
+        n_levels=n_levels,
         grid=grid,
         rank=groupings.rank,
         codes=groupings.codes,
@@ -251,16 +302,14 @@ def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...
 def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
     """Return the columns of every stratum: means in groups, squares and products within them."""
     wanted = groupings.kept
-    raw = [[_group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
+    raw = [[group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
     means: dict[tuple[int, ...], list[FloatArray]] = {}
     for grouping in raw:
-        parts = [split_axes(table.copy(), cells.shape) for table in grouping]
-        for contrasts in parts[0]:
-            stacked = np.stack([part[contrasts].T for part in parts], axis=1)
-            means.setdefault(contrasts, []).append(np.ascontiguousarray(stacked))
+        for contrasts, part in split_means(grouping, cells.shape).items():
+            means.setdefault(contrasts, []).append(part)
     centres = raw[0] if groupings.are_nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
     inner = groupings.inner if groupings.are_nested else np.zeros(cells.n.size, np.int32)
-    within = _within(cells, centres, inner, list(means))
+    within = squares_within(cells, centres, inner, list(means))
     within[0] += cells.within
     return {
         contrasts: GroupedColumns(tuple(tables), within[s])
@@ -268,7 +317,18 @@ def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], G
     }
 
 
-def _group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
+def split_means(
+    tables: Sequence[FloatArray], shape: tuple[int, ...]
+) -> dict[tuple[int, ...], FloatArray]:
+    """Return for every stratum the (q, b, r) parts of b tables (R, q) of means in groups."""
+    parts = [split_axes(table.copy(), shape) for table in tables]
+    return {
+        contrasts: np.ascontiguousarray(np.stack([part[contrasts].T for part in parts], axis=1))
+        for contrasts in parts[0]
+    }
+
+
+def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
     """Return the (R, q) means of a table of cells in groups of them."""
     q = int(groups.max()) + 1
     if table.shape[1] == 1 < n.size:
@@ -288,7 +348,7 @@ def _group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArr
     return means
 
 
-def _within(
+def squares_within(
     cells: Cells,
     centres: Sequence[FloatArray],
     inner: IntArray,

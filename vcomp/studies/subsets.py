@@ -55,7 +55,6 @@ class Subsets:
         facets: Sequence[str],
     ) -> Subsets:
         """Return what draws from the data of a fit, with their table if it is of use."""
-        assert fit.stats.rows is not None
         estimator = fit.recipe.estimator
         name, closed = estimator.name, is_closed(components)
         usable = name == "anova" or (name in _LIKE_ANOVA and closed)
@@ -189,11 +188,9 @@ class Subsets:
         return sample
 
     def _statistics(self, sample: Sample) -> Statistics:
-        assert self.fit.stats.rows is not None
         return statistics_of(self.design, self.fit.stats.rows, sample)
 
     def _whole(self) -> Sample:
-        assert self.fit.stats.rows is not None
         return Sample.whole(self.fit.stats.rows)
 
     def _levels(self, sample: Sample, facet: str) -> Levels:

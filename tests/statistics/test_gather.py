@@ -1,0 +1,210 @@
+"""Rows in batches come to the same design, estimates and summaries as rows in memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import DESIGNS, GRIDS, gridded, unbalanced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.statistics import gather as module
+
+FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)"]
+
+
+def both(formula, data, rows, monkeypatch, **options):
+    """Return the model of rows in memory, and that of the same rows in batches."""
+    monkeypatch.setattr(module, "BATCH", rows)
+    kept = vcomp.VarianceComponentsModel(formula, data, **options)
+    return kept, vcomp.VarianceComponentsModel(formula, data, stream=True, **options)
+
+
+def with_covariates(data, seed=1):
+    rng = np.random.default_rng(seed)
+    n = len(data)
+    return data.assign(
+        x=rng.normal(size=n) + 50.0, g=np.array(["u", "v", "w"])[rng.integers(0, 3, n)],
+        b=rng.random(n) < 0.5,
+    )  # fmt: skip
+
+
+def same(kept, streamed, tolerance=1e-12):
+    assert str(kept.design) == str(streamed.design)
+    assert kept.design.structure == streamed.design.structure
+    assert (kept.statistics.strata is None) == (streamed.statistics.strata is None)
+    assert kept.nobs == streamed.nobs
+    # An element of a design's own scale; digits are lost where a component is a small difference.
+    for method in ("reml", "ml"):
+        a, b = kept.fit(method), streamed.fit(method)
+        scale = np.abs(a.vcomp).max()
+        np.testing.assert_allclose(b.vcomp, a.vcomp, rtol=tolerance, atol=tolerance * scale)
+        np.testing.assert_allclose(b.llf, a.llf, rtol=tolerance, atol=tolerance * kept.nobs)
+        np.testing.assert_allclose(b.bse_vcomp, a.bse_vcomp, rtol=1e3 * tolerance)
+        np.testing.assert_allclose(b.fe_params, a.fe_params, rtol=1e2 * tolerance, atol=1e-11)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
+@pytest.mark.parametrize("rows", [7, 10_000])
+@pytest.mark.parametrize("name", GRIDS)
+def test_complete_grids(name, rows, monkeypatch):
+    formula, data = gridded(name, seed=4)
+    shuffled = data.sample(frac=1.0, random_state=3)
+    kept, streamed = both(formula, shuffled, rows, monkeypatch)
+    same(kept, streamed)
+    assert str(kept.fit("anova").summary()) == str(streamed.fit("anova").summary())
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
+@pytest.mark.parametrize("rows", [7, 10_000])
+@pytest.mark.parametrize("name", DESIGNS)
+def test_other_designs(name, rows, monkeypatch):
+    formula, data = unbalanced(name)
+    kept, streamed = both(formula, data, rows, monkeypatch)
+    same(kept, streamed, 1e-11)
+    assert str(kept.fit("anova").summary()) == str(streamed.fit("anova").summary())
+
+
+@pytest.mark.parametrize("fixed", FIXED)
+@pytest.mark.parametrize("name", ["crossed", "per document", "replicated", "single cells"])
+def test_fixed_parts(name, fixed, monkeypatch):
+    formula, data = gridded(name, seed=4)
+    kept, streamed = both(
+        formula.replace("~", f"~ {fixed} +"), with_covariates(data), 17, monkeypatch
+    )
+    same(kept, streamed, 1e-10)
+
+
+def test_more_places_than_rows_fill_are_sorted(monkeypatch):
+    """A sparse design, with a table of the cells that occur."""
+    from vcomp.statistics import cell_sums
+
+    monkeypatch.setattr(cell_sums, "_FEW_PLACES", 0)
+    formula, data = unbalanced("three facets")
+    sparse = data.iloc[::2]
+    same(*both(formula, sparse, 13, monkeypatch), 1e-11)
+
+
+def test_a_cell_with_more_scores_than_a_byte_counts(monkeypatch):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(
+        {"a": np.arange(1200) % 3, "y": rng.normal(size=1200) + np.arange(1200) % 3}
+    )
+    same(*both("y ~ (1|a)", data, 500, monkeypatch))
+
+
+def test_files_in_a_folder(tmp_path, monkeypatch):
+    formula, data = gridded("per document", seed=4)
+    for k, part in enumerate(np.array_split(np.arange(len(data)), 3)):
+        data.iloc[part].to_parquet(tmp_path / f"part{k}.parquet")
+    kept = vcomp.VarianceComponentsModel(formula, data)
+    same(kept, vcomp.VarianceComponentsModel(formula, tmp_path, stream=True))
+    same(kept, vcomp.VarianceComponentsModel(formula, str(tmp_path / "*.parquet"), stream=True))
+
+
+def test_all_that_follows_needs_no_rows(monkeypatch):
+    formula, data = gridded("crossed", seed=4)
+    kept, streamed = (m.fit() for m in both(formula, data, 11, monkeypatch))
+    pd.testing.assert_frame_equal(kept.gstudy(), streamed.gstudy(), rtol=1e-11)
+    first, second = kept.design.facets
+    sizes = {second: [5, 50]}
+    pd.testing.assert_frame_equal(
+        kept.dstudy(sizes=sizes).table, streamed.dstudy(sizes=sizes).table, rtol=1e-10
+    )
+    pd.testing.assert_frame_equal(
+        kept.expected_tau(**sizes), streamed.expected_tau(**sizes), rtol=1e-11
+    )
+    pd.testing.assert_frame_equal(
+        kept.random_effects[first], streamed.random_effects[first], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        kept.bootstrap(20, rng=1).values, streamed.bootstrap(20, rng=1).values, rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        kept.jackknife(first).of(lambda v: v[:, 0]).se,
+        streamed.jackknife(first).of(lambda v: v[:, 0]).se,
+        rtol=1e-9,
+    )
+    np.testing.assert_allclose(kept.predict(data), streamed.predict(data), rtol=1e-11)
+
+
+@pytest.mark.parametrize("what", ["fittedvalues", "resid"])
+def test_rows_are_not_kept(what, monkeypatch):
+    _, streamed = both(*gridded("crossed", seed=4), 11, monkeypatch)
+    with pytest.raises(vcomp.DataError, match="read in batches and are not kept"):
+        getattr(streamed.fit(), what)
+
+
+def test_rows_of_cells_with_several_scores_are_not_there(monkeypatch):
+    formula, data = gridded("replicated", seed=4)
+    _, streamed = both(formula, data, 11, monkeypatch)
+    with pytest.raises(vcomp.DataError, match="only the mean of its scores"):
+        streamed.fit().jackknife(streamed.design.structure.facets[0])
+
+
+def test_missing_values_are_counted_over_all_batches(monkeypatch):
+    formula, data = gridded("crossed", seed=4)
+    data = data.copy()
+    facet = vcomp.VarianceComponentsModel(formula, data).design.structure.facets[0]
+    data = data.astype({facet: object})
+    data.loc[data.index[[3, 12, 15]], "y"] = np.nan
+    data.loc[data.index[[12, 17]], facet] = None
+    said = f"4 of {len(data)} rows have a missing value"
+    with pytest.warns(vcomp.VcompWarning, match=said):
+        kept = vcomp.VarianceComponentsModel(formula, data)
+    monkeypatch.setattr(module, "BATCH", 10)
+    with pytest.warns(vcomp.VcompWarning, match=said):
+        streamed = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    same(kept, streamed, 1e-11)
+    with pytest.raises(vcomp.DataError, match=f"{said}.*missing='drop' leaves them out"):
+        vcomp.VarianceComponentsModel(formula, data, stream=True, missing="raise")
+
+
+def test_what_cannot_be_used_is_refused():
+    data = pd.DataFrame({"y": [1.0, 2.0, np.inf], "a": list("uvw")})
+    with pytest.raises(vcomp.DataError, match="infinite in 1 of 3 rows"):
+        vcomp.fit("y ~ (1|a)", data, stream=True)
+    with pytest.raises(vcomp.DataError, match="missing in every row"):
+        vcomp.fit("y ~ (1|a)", data.assign(y=np.nan), stream=True)
+    with pytest.raises(vcomp.DataError, match="no rows"):
+        vcomp.fit("y ~ (1|a)", data.iloc[:0], stream=True)
+    with pytest.raises(vcomp.DataError, match="stream='yes' is not known"):
+        vcomp.fit("y ~ (1|a)", data.assign(y=[1.0, 2.0, 3.0]), stream="yes")
+    with pytest.raises(vcomp.DesignError, match="one level only"):
+        vcomp.fit("y ~ (1|a)", data.assign(a="u", y=[1.0, 2.0, 3.0]), stream=True)
+
+
+def test_data_that_change_between_the_passes_are_noticed():
+    from vcomp.formula import parse
+    from vcomp.io import open_source
+
+    data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
+
+    class Changing:
+        columns, passes = ("y", "a"), 0
+
+        def batches(self, names, rows):
+            self.passes += 1
+            change = {1: data, 2: self.second}[self.passes]
+            yield from open_source(change).batches(names, rows)
+
+    source = Changing()
+    source.second = data.assign(a=list("uuvvwx"))
+    with pytest.raises(vcomp.DataError, match="a level that was not there"):
+        module.gather(parse("y ~ (1|a)"), source, None, "drop")
+    source = Changing()
+    source.second = data.iloc[:5]
+    with pytest.raises(vcomp.DataError, match="6 rows were read first, and 5"):
+        module.gather(parse("y ~ (1|a)"), source, None, "drop")
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from(sorted(GRIDS)))
+def test_any_batches_give_the_same(seed, rows, name):
+    formula, data = gridded(name, seed=seed % 7)
+    shuffled = data.sample(frac=1.0, random_state=seed)
+    with pytest.MonkeyPatch.context() as patch:
+        kept, streamed = both(formula, shuffled, rows, patch)
+        a, b = kept.fit("anova").vcomp, streamed.fit("anova").vcomp
+    np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-12 * np.abs(a).max())

@@ -1,0 +1,221 @@
+"""Two passes over rows that come in batches: levels and origin, then cells.
+
+Nothing is kept of the rows but their cells.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.addition import Addable, add_up
+from vcomp.design.encode import facet_codes
+from vcomp.design.rows import CompleteRows, Missing, complete_rows, used_columns
+from vcomp.exceptions import DataError
+from vcomp.formula import Formula
+from vcomp.io import Source
+from vcomp.linalg.memory import available_bytes
+from vcomp.linalg.threads import THREADS
+from vcomp.statistics.cell_sums import CellSums, check_table, dense_places, table_bytes
+from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells
+from vcomp.statistics.first_pass import learn_in_passes, matrix_of
+from vcomp.statistics.learned import Learned
+from vcomp.statistics.sealed import PartSums, Sealing, sealing_of
+
+__all__ = ["BATCH", "Coder", "check_rows", "check_streams", "gather", "should_stream"]
+
+_LARGE = 0.25
+"""Share of the memory that rows may take before they are read in batches, and a table of all
+cells before complete ones are put away."""
+
+_BYTES = 24.0
+"""Of a value that is kept in memory, with what is made of it on the way."""
+
+BATCH = 2**20
+"""Rows of a batch."""
+
+Value = TypeVar("Value")
+
+Sum = TypeVar("Sum", bound=Addable)
+
+
+def should_stream(source: Source, n_columns: int, asked: bool | None) -> bool:
+    """Whether the rows of a source should be read in batches.
+
+    Parameters
+    ----------
+    n_columns : that would be read
+    asked : what the user wants; None leaves it to the sizes
+
+    Raises
+    ------
+    DataError
+        If it is something else, or the source can be read only once.
+    """
+    check_streams(asked)
+    if asked:
+        if not source.is_repeatable:
+            raise source.one_pass_only()
+        return True
+    if asked is False:
+        return False
+    # Rows are there as they come, as categories, and as codes with their sums.
+    return source.rows_to_come() * _BYTES * n_columns > _LARGE * available_bytes()
+
+
+def check_streams(asked: bool | None) -> None:
+    """Refuse what is neither True, False nor None.
+
+    Raises
+    ------
+    DataError
+    """
+    if asked is not None and not isinstance(asked, bool):
+        raise DataError(f"stream={asked!r} is not known; it is True, False or None")
+
+
+def gather(
+    formula: Formula,
+    source: Source,
+    environment: Any,
+    missing: Missing,
+    *,
+    seal: bool = False,
+) -> CellSums:
+    """Learn the design of rows that come in batches, and sum them.
+
+    Parameters
+    ----------
+    formula : what is wanted of them
+    source : of the rows, which are read twice or more
+    environment : patsy's ``EvalEnvironment`` of the caller
+    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+    seal : whether cells may be forgotten once they are complete, so that sums of other rows cannot
+        be added any more; it is done where the table of all cells would be large
+
+    Raises
+    ------
+    DataError, FormulaError
+        If the rows cannot be used, or change between the passes.
+    EstimationError
+        If the cells would not fit into memory.
+    """
+    batches = _Batches(formula, source, environment)
+    learned = learn_in_passes(formula, batches, environment, missing)
+    if seal and table_bytes(learned.places.size, learned.n_columns) > _LARGE * available_bytes():
+        sealing = sealing_of(learned)
+        found = None if sealing is None else _sealed(learned, sealing, batches)
+        if found is not None:
+            return CellSums(learned, found.open, found)
+    table = _tabulate(learned, batches)
+    check_rows(learned, table.n)
+    return CellSums(learned, table)
+
+
+def check_rows(learned: Learned, n: int) -> None:
+    """Refuse data that changed between the passes.
+
+    Raises
+    ------
+    DataError
+    """
+    if n != learned.survey.n:
+        raise DataError(
+            f"{learned.survey.n:,} rows were read first, and {n:,} when they were read again"
+        )
+
+
+class _Batches:
+    """The rows of a source that have all that a formula needs, some at a time."""
+
+    def __init__(self, formula: Formula, source: Source, environment: Any) -> None:
+        self._formula, self._source, self._environment = formula, source, environment
+        self._names = used_columns(formula, source, environment)
+
+    def each(self, why: str = "") -> Iterator[CompleteRows]:
+        """Yield the parts one after another."""
+        for frame, name in self._source.batches(self._names, BATCH):
+            try:
+                part = complete_rows(self._formula, frame, self._environment)
+                yield replace(part, tally=part.tally.named(name))
+            except DataError as error:
+                if name is None:
+                    raise
+                raise DataError(f"{name}: {error}") from None
+
+    def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
+        """Yield what a function gives of each part, in order; it works ahead on the next ones."""
+        waiting: deque[Future[Value]] = deque()
+        with ThreadPoolExecutor(THREADS) as pool:
+            for part in self.each():
+                waiting.append(pool.submit(work, part))
+                if len(waiting) > THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def total(self, of: Callable[[CompleteRows], Sum]) -> Sum | None:
+        """Return the sum of what a function gives of each part that has rows."""
+        return add_up(self.mapped(of))
+
+
+def _tabulate(learned: Learned, batches: _Batches) -> CellTable:
+    places = learned.places
+    coded = batches.mapped(Coder(learned))
+    if not dense_places(places.size, learned.survey.n):
+        found = add_up(sum_cells(*part) for part in coded)
+        assert found is not None
+        return found
+    check_table(places.size, learned.n_columns)
+    table = EveryCell(places.size, learned.n_columns)
+    for part in coded:
+        table.add(*part)
+    return table.made()
+
+
+def _sealed(learned: Learned, sealing: Sealing, batches: _Batches) -> PartSums | None:
+    """Return the sums of complete cells; None if some never are, and all have to be kept."""
+    whole: PartSums | None = None
+    for places, values in batches.mapped(Coder(learned)):
+        part = PartSums.of(sealing, sum_cells(sealing.by_cell(places), values))
+        whole = part if whole is None else whole + part
+    assert whole is not None
+    check_rows(learned, whole.n)
+    return whole if whole.is_complete else None
+
+
+class Coder:
+    """Finds the cells of rows, and the centred values that are summed in them."""
+
+    def __init__(self, learned: Learned) -> None:
+        self._learned, self._facets, self._places = learned, learned.facets, learned.places
+
+    def __call__(self, part: CompleteRows) -> tuple[LongArray, FloatArray]:
+        """Return the (n,) places of rows, and the (b, n) columns that vary."""
+        return self._places.of_rows(self._codes(part)), self._values(part)
+
+    def _codes(self, part: CompleteRows) -> list[IntArray]:
+        codes = []
+        for facet in self._facets:
+            found = np.asarray(facet_codes(facet, part.frame[facet.name]), dtype=np.int32)
+            if found.size and found.min() < 0:
+                raise DataError(
+                    f"facet {facet.name!r} has a level that was not there when the rows were read "
+                    "first; they have to stay the same between the passes"
+                )
+            codes.append(found)
+        return codes
+
+    def _values(self, part: CompleteRows) -> FloatArray:
+        learned = self._learned
+        y = part.y - learned.centre.origin
+        if not learned.varying.any():
+            return y[None, :]
+        X = matrix_of(learned, part) - learned.centre.x_origin
+        return np.vstack([y, X[:, learned.varying].T])

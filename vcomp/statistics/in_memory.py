@@ -1,0 +1,51 @@
+"""Rows in memory → design and sufficient statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vcomp._timing import timed
+from vcomp.design import Design, Rows, encode, learn
+from vcomp.formula import Formula
+from vcomp.statistics.statistics import Statistics
+from vcomp.statistics.summed import Gathered
+
+__all__ = ["sum_rows"]
+
+
+def sum_rows(
+    formula: Formula, rows: Rows, environment: Any, seconds: dict[str, float]
+) -> Gathered:
+    """Learn the design of rows that are kept, and sum them.
+
+    Parameters
+    ----------
+    environment : patsy's ``EvalEnvironment`` of the caller
+    seconds : the times of the stages are put there
+
+    Raises
+    ------
+    DataError, DesignError, FormulaError, EstimationError
+        As :func:`vcomp.design.learn`, and if the sums would not fit into memory.
+    """
+    with timed(seconds, "learn"):
+        design = learn(formula, rows, environment)
+    with timed(seconds, "encode"):
+        chunk = encode(design, rows)
+    with timed(seconds, "accumulate"):
+        statistics = Statistics(chunk, design.grid, design.partial_grid)
+        sums = _response_sums(design, rows, statistics)
+    return Gathered(design, statistics, rows.fixed, lambda: chunk, sums, rows)
+
+
+def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[float, float]:
+    """Return the mean of the response and the sum of squares about it."""
+    y, yy = rows.y, statistics.yy
+    mean = float(y.mean())
+    away = len(rows) * (mean - design.origin) ** 2
+    if away > 1e-3 * yy:
+        # Sums about an origin so far from the mean would cancel.
+        return mean, float(np.square(y - mean).sum())
+    return mean, yy - away
