@@ -193,12 +193,9 @@ def test_bias_at_fifty_topics_does_not_depend_on_workers(data):
     alone, together = (at_fifty(4, 3, collections=(1,), workers=w) for w in (1, 2))
     assert alone == together
     assert [(r.means, r.truth, r.n) for r in alone] == [
-        ("fitted", "original", 4),
-        ("fitted", "original", 4),
-        ("fitted", "expected", 4),
-        ("fitted", "expected", 4),
-        ("observed", "expected", 4),
-        ("observed", "expected", 4),
+        *[("fitted", "original", 4)] * 4,
+        *[("fitted", "expected", 4)] * 4,
+        *[("observed", "expected", 4)] * 4,
     ]
 
 
