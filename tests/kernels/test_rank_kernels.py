@@ -18,6 +18,7 @@ from vcomp.kernels.rank_agreement import (
     pair_agreement,
     swaps,
 )
+from vcomp.kernels.ranks import falling_order
 from vcomp.kernels.sensitivity import smallest_safe_difference
 
 cases = st.tuples(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 12), st.booleans())
@@ -32,6 +33,10 @@ def rankings(case):
         means, truth = means.round(), truth.round()
     tolerances = rng.choice([0.0, 0.25], size=(2, m))
     return means, truth, *tolerances
+
+
+def orders(means, truth):
+    return falling_order(means), falling_order(truth)
 
 
 @settings(deadline=None)
@@ -64,7 +69,7 @@ def test_shares_of_systems_above(case):
 @given(cases)
 def test_swaps_of_rankings_without_ties(case):
     x, y, ex, ey = rankings(case)
-    pairs, shares = swaps(x, y, ex, ey)
+    pairs, shares = swaps(x, y, ex, ey, *orders(x, y))
     for row in range(len(x)):
         agreement, untied_x, untied_y = agreement_by_signs(x[row], y[row], ex[row], ey[row])
         k = x.shape[1]
@@ -84,7 +89,7 @@ def test_what_is_no_number_has_no_swaps(wrong):
     x, y = np.array([[wrong, 1.0, 2.0]]), np.array([[3.0, 1.0, 2.0]])
     tolerance = 1e-12 * np.abs(x).max(axis=1)
     for one, other in ((x, y), (y, x)):
-        pairs, shares = swaps(one, other, tolerance, tolerance)
+        pairs, shares = swaps(one, other, tolerance, tolerance, *orders(one, other))
         assert pairs.tolist() == [-1]
         assert np.isnan(shares).all()
 
@@ -104,8 +109,9 @@ def test_ordinal_ranks(case):
 def test_smallest_safe_difference(case, rate, relative):
     x, y, ex, ey = rankings(case)
     expected = [smallest_by_search(*row, rate, relative) for row in zip(x, y, ex, ey, strict=True)]
-    for swapped in (np.full(len(x), -1), swaps(x, y, ex, ey)[0]):
-        got = smallest_safe_difference(x, y, ex, ey, swapped, rate, relative)
+    by = orders(x, y)
+    for swapped in (np.full(len(x), -1), swaps(x, y, ex, ey, *by)[0]):
+        got = smallest_safe_difference(x, y, ex, ey, swapped, *by, rate, relative)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
@@ -118,9 +124,10 @@ def test_many_pairs_share_few_bins(k, relative):
     x[2] = x[2].round(2)
     y = np.broadcast_to(truth, x.shape).copy()
     tolerances = np.full(3, 1e-12)
-    swapped, _ = swaps(x, y, tolerances, tolerances)
+    by = orders(x, y)
+    swapped, _ = swaps(x, y, tolerances, tolerances, *by)
     assert (swapped < 0).tolist() == [False, False, True]
-    got = smallest_safe_difference(x, y, tolerances, tolerances, swapped, 0.05, relative)
+    got = smallest_safe_difference(x, y, tolerances, tolerances, swapped, *by, 0.05, relative)
     expected = [smallest_by_search(row, truth, 1e-12, 1e-12, 0.05, relative) for row in x]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     assert np.isfinite(got).all()
@@ -133,7 +140,8 @@ def test_what_is_no_number_has_no_smallest_difference(wrong):
     none, swapped = np.zeros(1), np.zeros(1, np.int64)
     for relative in (False, True):
         for means in (x, 0 * y):
-            found = smallest_safe_difference(means, y, none, none, swapped, 0.05, relative)
+            by = orders(means, y)
+            found = smallest_safe_difference(means, y, none, none, swapped, *by, 0.05, relative)
             assert np.isnan(found).all()
 
 
@@ -153,7 +161,8 @@ def test_positive_means_without_ties(seed, k, rate, noise, relative):
     means = ranks + 1.0
     means[1] = np.exp(0.1 * means[1] + 0.09 * rng.uniform(size=k))
     y, none = np.tile(truth, (2, 1)), np.zeros(2)
-    swapped, _ = swaps(means, y, none, none)
-    got = smallest_safe_difference(means, y, none, none, swapped, rate, relative)
+    by = orders(means, y)
+    swapped, _ = swaps(means, y, none, none, *by)
+    got = smallest_safe_difference(means, y, none, none, swapped, *by, rate, relative)
     expected = [smallest_by_search(x, truth, 0.0, 0.0, rate, relative) for x in means]
     np.testing.assert_allclose(got, expected, rtol=1e-12)

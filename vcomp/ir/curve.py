@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "COLUMNS",
     "MODELS",
     "NO_ERROR",
     "SCALES",
@@ -42,6 +43,9 @@ MODELS: tuple[Model, ...] = get_args(Model)
 """The published models, in the order of equations 23 to 25."""
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
+
+COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
+"""What is predicted of a test."""
 
 NO_ERROR = 1e-12
 """An error below this is none but for rounding; its logarithm would outweigh all others."""
@@ -152,28 +156,36 @@ class AccuracyCurve:
         1  80     0.888  0.872  0.903    0.863     0.909
         """
         import pandas as pd
-        from scipy.special import stdtrit
 
         n = sizes(n_topics)
         check_alpha(alpha)
-        x = np.column_stack([np.ones(n.size), axis(self.model, n)])
-        line = x @ self.params
-        variance = np.einsum("ij,ij->i", x @ self.cov_params, x)
-        one = np.full(n.size, self.dispersion)
+        return pd.DataFrame({"n": whole(n)} | self.limits(n, alpha))
+
+    def limits(self, n: FloatArray, alpha: float) -> dict[str, FloatArray]:
+        """Return the columns of :meth:`predict` but ``n``; unchecked.
+
+        Parameters
+        ----------
+        n : (m,) numbers of topics
+        alpha : one less the confidence of the intervals
+        """
+        from scipy.special import stdtrit
+
+        x = axis(self.model, n)
+        line = self.params[0] + self.params[1] * x
+        (level, both), (_, slope) = self.cov_params
+        variance = level + x * (2.0 * both + x * slope)
+        one: float | FloatArray = self.dispersion
         if self.model == "logit":
             e = _error("logit", line)
             with np.errstate(divide="ignore"):
                 one = self.dispersion / (e * (1.0 - e))
         t = float(stdtrit(self.df_resid, 1.0 - alpha / 2.0))
-        columns = {"n": whole(n), "estimate": _accuracy(_error(self.model, line), self.scale)}
-        for name, v in (("", variance), ("obs_", variance + one)):
-            half = t * np.sqrt(np.maximum(v, 0.0))
-            ends = [
-                _accuracy(_error(self.model, end), self.scale)
-                for end in (line - half, line + half)
-            ]
-            columns[f"{name}low"], columns[f"{name}high"] = np.sort(ends, axis=0)
-        return pd.DataFrame(columns)
+        half, obs_half = (t * np.sqrt(np.maximum(v, 0.0)) for v in (variance, variance + one))
+        lines = np.stack([line, line - half, line + half, line - obs_half, line + obs_half])
+        if self.scale != "error":  # accuracy falls along the line
+            lines = lines[[0, 2, 1, 4, 3]]
+        return dict(zip(COLUMNS, _accuracy(_error(self.model, lines), self.scale), strict=True))
 
     def needed(self, accuracy: float) -> float:
         """Return the number of topics of the smallest test that is expected to be so accurate.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from vcomp.exceptions import (
     did_you_mean,
     warn,
 )
-from vcomp.ir.curve import AccuracyCurve, Model, whole
-from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.curve import COLUMNS, AccuracyCurve, Model, whole
+from vcomp.ir.extrapolate import fit_curves
 from vcomp.ir.measures import Measure
 from vcomp.ir.measures.base import sizes as check_sizes
 from vcomp.ir.measures.extrapolated import scale_of
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SplitHalfStudy", "fitted"]
 
-_COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
 
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SplitHalfStudy:
     """Accuracies of halves of a collection, and curves that draw them out to larger tests.
 
@@ -79,7 +78,7 @@ class SplitHalfStudy:
         """Pairs of halves of each size."""
         return len(self.halves[0])
 
-    @property
+    @cached_property
     def frame(self) -> pd.DataFrame:
         """The observations: a row a pair of halves, with ``n``, ``trial`` and every measure."""
         import pandas as pd
@@ -91,7 +90,7 @@ class SplitHalfStudy:
         flat = self.values.reshape(len(self.measures), -1)
         return pd.DataFrame(columns | dict(zip(self.measures, flat, strict=True)))
 
-    @property
+    @cached_property
     def fits(self) -> pd.DataFrame:
         """A row a curve: ``measure``, ``model``, ``scale``, its parameters ``a`` and ``b``.
 
@@ -113,7 +112,7 @@ class SplitHalfStudy:
                      "n_missing", "n_zero"],
         )  # fmt: skip
 
-    @property
+    @cached_property
     def table(self) -> pd.DataFrame:
         """Expected accuracies of tests of the sizes that were asked for; see :meth:`predict`."""
         return self.predict(self.asked)
@@ -146,18 +145,20 @@ class SplitHalfStudy:
         n = check_sizes(n_topics)
         level = self.alpha if alpha is None else alpha
         check_alpha(level)
-        parts = []
-        for measure in self.measures:
-            for model in self.models:
-                curve = self.curves.get((measure, model))
-                if curve is None:
-                    part = pd.DataFrame({"n": whole(n)} | dict.fromkeys(_COLUMNS, np.nan))
-                else:
-                    part = curve.predict(n, alpha=level)
-                part.insert(0, "measure", measure)
-                part.insert(1, "model", model)
-                parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+        pairs = [(measure, model) for measure in self.measures for model in self.models]
+        unknown = dict.fromkeys(COLUMNS, np.full(n.size, np.nan))
+        limits = [
+            self.curves[pair].limits(n, level) if pair in self.curves else unknown
+            for pair in pairs
+        ]
+        columns: dict[str, Any] = {
+            "measure": np.repeat([measure for measure, _ in pairs], n.size),
+            "model": np.repeat([model for _, model in pairs], n.size),
+            "n": np.tile(whole(n), len(pairs)),
+        }
+        for name in COLUMNS:
+            columns[name] = np.concatenate([by_name[name] for by_name in limits])
+        return pd.DataFrame(columns)
 
     def summary(self) -> Any:
         """Return a printable summary: expected accuracies by each model, and how far they go.
@@ -259,16 +260,17 @@ def fitted(
         If a curve cannot be fitted.
     """
     by_name = named(measures)
-    n = np.repeat([half.n_topics for half in halves], values.shape[2])
+    n = [half.n_topics for half in halves]
     curves: dict[tuple[str, Model], AccuracyCurve] = {}
     problems: dict[tuple[str, Model], str] = {}
     for (name, measure), observed in zip(by_name.items(), values, strict=True):
-        for model in models:
-            try:
-                scale = scale_of(measure)
-                curves[name, model] = fit_curve(n, observed.ravel(), model, scale=scale)
-            except VcompError as error:
-                problems[name, model] = str(error)
+        try:
+            found, failed = fit_curves(n, observed, models, scale=scale_of(measure))
+        except VcompError as error:
+            problems |= {(name, model): str(error) for model in models}
+            continue
+        curves |= {(name, model): curve for model, curve in found.items()}
+        problems |= {(name, model): str(error) for model, error in failed.items()}
     for name in dict.fromkeys(name for name, _ in problems):
         by_model = {model: problems[name, model] for model in models if (name, model) in problems}
         warn(f"{name} is not extrapolated by {', '.join(by_model)}: {_joined(by_model)}")

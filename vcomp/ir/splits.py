@@ -24,6 +24,7 @@ __all__ = [
     "Halves",
     "draw_halves",
     "evaluate_halves",
+    "observed",
     "observer",
     "published_sizes",
     "published_trials",
@@ -31,6 +32,9 @@ __all__ = [
 
 FEWEST = 2
 """Topics of the smallest halves, in the paper and here."""
+
+TOGETHER = 200
+"""Pairs of halves that are best looked at together: their means stay near the processor."""
 
 _MOST_SIZES = 20
 _MOST_TRIALS = 100
@@ -167,7 +171,7 @@ def evaluate_halves(
 ) -> FloatArray:
     """Return the accuracy of halves against the other halves, (measures, sizes, trials).
 
-    Measures of means look at all pairs of halves of all sizes at once, and share what they find.
+    Measures of means look at many pairs of halves at once, and share what they find.
     The numbers are the same for any number of threads.
 
     Parameters
@@ -193,9 +197,28 @@ def evaluate_halves(
     trials = len(halves[0])
     if any(len(one) != trials for one in halves):
         raise DataError(f"there are {trials} pairs of halves of one size, and not of another")
-    values = np.empty((len(measures), len(halves) * trials))
+    X = np.ascontiguousarray(X, dtype=float)
+    step = max(1, TOGETHER // max(trials, 1))
+    blocks = [observed(X, measures, halves[at : at + step]) for at in range(0, len(halves), step)]
+    return np.concatenate(blocks, axis=1).reshape(len(measures), len(halves), trials)
+
+
+def observed(X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves]) -> FloatArray:
+    """Return the accuracy of all pairs of halves, (measures, m), one size after the other.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing, in order of rows
+    measures : to take
+    halves : any number of pairs of each size, :data:`TOGETHER` or so in all for measures of means
+
+    Raises
+    ------
+    DataError
+        If there is a topic that `X` has not.
+    """
+    values = np.empty((len(measures), sum(map(len, halves))))
     if any(isinstance(measure, MeanMeasure) for measure in measures):
-        X = np.ascontiguousarray(X, dtype=float)
         rows = MeanRows(
             np.concatenate([_means(X, one.collection) for one in halves]),
             np.concatenate([_means(X, one.truth) for one in halves]),
@@ -209,7 +232,7 @@ def evaluate_halves(
                 for pairs in halves
                 for one, other in zip(pairs.collection, pairs.truth, strict=True)
             ]
-    return values.reshape(len(measures), len(halves), trials)
+    return values
 
 
 def _means(X: FloatArray, topics: LongArray) -> FloatArray:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import Measure
+from vcomp.ir.measures import MeanMeasure, Measure
 from vcomp.ir.measures.base import complete
 from vcomp.ir.measures.base import sizes as check_sizes
 from vcomp.ir.measures.registry import several
@@ -19,9 +18,10 @@ from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.split_half_result import SplitHalfStudy, fitted
 from vcomp.ir.splits import (
     FEWEST,
+    TOGETHER,
     Halves,
     draw_halves,
-    observer,
+    observed,
     published_sizes,
     published_trials,
 )
@@ -31,7 +31,7 @@ from vcomp.resampling.streams import check_count, seed_from
 __all__ = ["split_half"]
 
 _BLOCK = 50
-"""Splits that are measured together, by one worker."""
+"""Splits of one size that one worker takes at least."""
 
 
 def split_half(
@@ -131,11 +131,11 @@ def split_half(
     trials = published_trials(len(halves_of)) if trials is None else check_count(trials, "trials")
     seed, workers = seed_from(rng), check_count(workers, "workers")
     halves = tuple(draw_halves(len(X), n, trials, seed) for n in halves_of)
-    observed = _observed(X, taken, halves, workers, progress)
-    return fitted(matrix, taken, halves, observed, curves, asked, alpha)
+    values = _accuracies(X, taken, halves, workers, progress)
+    return fitted(matrix, taken, halves, values, curves, asked, alpha)
 
 
-def _observed(
+def _accuracies(
     X: FloatArray,
     measures: Sequence[Measure],
     halves: Sequence[Halves],
@@ -143,22 +143,26 @@ def _observed(
     progress: bool | None,
 ) -> FloatArray:
     """Return the accuracies of all halves, (measures, sizes, trials)."""
-    trials = len(halves[0])
-    blocks = [(k, start) for k in range(len(halves)) for start in range(0, trials, _BLOCK)]
+    jobs = _jobs(halves, all(isinstance(measure, MeanMeasure) for measure in measures))
+    X = np.ascontiguousarray(X)
 
-    def make() -> Any:
-        observe = observer(X, measures)
+    def work(number: int) -> FloatArray:
+        return observed(X, measures, jobs[number])
 
-        def work(number: int) -> FloatArray:
-            k, start = blocks[number]
-            some = slice(start, start + _BLOCK)
-            return observe(Halves(halves[k].collection[some], halves[k].truth[some]))
+    done = run(lambda: work, range(len(jobs)), workers=workers, progress=progress, label="halves")
+    values = np.concatenate([done[number] for number in range(len(jobs))], axis=1)
+    return values.reshape(len(measures), len(halves), len(halves[0]))
 
-        return work
 
-    done = run(make, range(len(blocks)), workers=workers, progress=progress, label="halves")
-    values = np.concatenate([done[b] for b in range(len(blocks))], axis=1)
-    return values.reshape(len(measures), len(halves), trials)
+def _jobs(halves: Sequence[Halves], at_once: bool) -> list[list[Halves]]:
+    """Return blocks of halves, in order; `at_once` if looking at several takes less time."""
+    blocks = [
+        Halves(one.collection[start : start + _BLOCK], one.truth[start : start + _BLOCK])
+        for one in halves
+        for start in range(0, len(one), _BLOCK)
+    ]
+    step = TOGETHER // _BLOCK if at_once else 1
+    return [blocks[at : at + step] for at in range(0, len(blocks), step)]
 
 
 def _models(given: str | Iterable[str]) -> tuple[Model, ...]:

@@ -1,8 +1,7 @@
 """How far two rankings of the same systems agree, for many pairs of rankings at once.
 
-Systems whose means differ by `tolerance` or less are tied. All pairs of systems are compared: at
-the sizes of evaluations (tens to a few hundreds of systems) that takes less time than sorting.
-Most rankings have no ties; one pass over their pairs, `swaps`, serves several measures.
+Systems whose means differ by `tolerance` or less are tied. All pairs of systems are compared. Most
+rankings have no ties: `swaps` takes them in order and serves several measures.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.kernels.bits import add_bit, count_below, words_for
 
 __all__ = ["above_in_both", "mean_share_above", "ordinal_ranks", "pair_agreement", "swaps"]
 
@@ -157,7 +157,12 @@ def ordinal_ranks(means: FloatArray, tolerances: FloatArray) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def swaps(
-    means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
+    means: FloatArray,
+    truth: FloatArray,
+    tolerances: FloatArray,
+    truth_tolerances: FloatArray,
+    order: LongArray,
+    truth_order: LongArray,
 ) -> tuple[LongArray, FloatArray]:
     """Count the pairs in another order in `means` than in `truth`, in each row without ties.
 
@@ -167,6 +172,7 @@ def swaps(
     ----------
     means, truth : (m, k) two scores of each system
     tolerances, truth_tolerances : (m,) largest difference of tied systems
+    order, truth_order : (m, k) systems in the order of falling means, and of falling true means
 
     Returns
     -------
@@ -174,26 +180,35 @@ def swaps(
     shares : (2, m) Σ_{i≥2} S(i)/(i-1) by the ranks of `means`, and of `truth`; nan there
     """
     m, k = means.shape
-    n_pairs = k * (k - 1) // 2
     pairs, shares = np.full(m, -1, np.int64), np.full((2, m), np.nan)
+    rank, seen = np.empty(k, np.uint64), np.empty(words_for(k), np.uint64)
+    weights = np.ones(k)
+    weights[1:] /= np.arange(1, k)
     for row in range(m):
-        x, y = means[row], truth[row]
-        ex, ey = tolerances[row], truth_tolerances[row]
-        untied_x = untied_y = count = np.int64(0)
-        share_x = share_y = 0.0
-        for i in range(k):
-            xi, yi = x[i], y[i]
-            above_x = above_y = both = np.int64(0)
-            for j in range(k):
-                in_x, in_y = np.int64(x[j] - xi > ex), np.int64(y[j] - yi > ey)
-                above_x += in_x
-                above_y += in_y
-                both += in_x & in_y
-            untied_x += above_x
-            untied_y += above_y
-            count += above_y - both
-            share_x += (above_x - both) / max(above_x, np.int64(1))
-            share_y += (above_y - both) / max(above_y, np.int64(1))
-        if untied_x == untied_y == n_pairs > 0:
-            pairs[row], shares[0, row], shares[1, row] = count, share_x, share_y
+        if not (
+            _is_untied(means[row], tolerances[row], order[row])
+            and _is_untied(truth[row], truth_tolerances[row], truth_order[row])
+        ):
+            continue
+        for p in range(k):
+            rank[order[row, p]] = p
+        seen[:] = 0
+        count, share, share_of_truth = np.int64(0), 0.0, 0.0
+        for p in range(k):
+            r = rank[truth_order[row, p]]
+            both = count_below(seen, r)
+            count += p - both
+            share += weights[r] * (np.int64(r) - both)
+            share_of_truth += weights[p] * (p - both)
+            add_bit(seen, r)
+        pairs[row], shares[0, row], shares[1, row] = count, share, share_of_truth
     return pairs, shares
+
+
+@njit(cache=True, nogil=True)
+def _is_untied(x: FloatArray, tolerance: float, order: LongArray) -> bool:
+    """Whether all neighbours in the order are apart, and so all pairs; there must be one."""
+    untied = x.size > 1
+    for p in range(1, x.size):
+        untied &= x[order[p - 1]] - x[order[p]] > tolerance
+    return untied

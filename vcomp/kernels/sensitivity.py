@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.kernels.bits import ONE, add_bit, bits_above, first_word, lowest_bit, words_for
 
 __all__ = ["smallest_safe_difference"]
 
@@ -36,6 +37,8 @@ def smallest_safe_difference(
     tolerances: FloatArray,
     truth_tolerances: FloatArray,
     swapped: LongArray,
+    order: LongArray,
+    truth_order: LongArray,
     rate: float,
     relative: bool,
 ) -> FloatArray:
@@ -47,6 +50,8 @@ def smallest_safe_difference(
     tolerances, truth_tolerances : (m,) largest difference of tied systems; their pairs count not
     swapped : (m,) number of swapped pairs where no systems are tied, in either; -1 where some are
         or it is not known, which takes longer
+    order, truth_order : (m, k) systems in the order of falling means, and of falling true means;
+        not looked at where some are tied
     rate : largest share of swapped pairs
     relative : whether differences are divided by the larger of the two means, in absolute value
 
@@ -59,7 +64,7 @@ def smallest_safe_difference(
     delta = np.full(m, np.nan)
     size, unit = np.empty(n_pairs + 1), np.empty(n_pairs + 1)
     code = np.empty(n_pairs, np.int64)
-    tally = np.empty(_BINS, np.int64)
+    tally, z = np.empty(_BINS, np.int64), np.empty(k)
     for row in range(m):
         x, y = means[row], truth[row]
         span = x.max() - x.min()
@@ -68,7 +73,8 @@ def smallest_safe_difference(
         scale = _GRID if relative else _GRID / span
         tally[:] = 0
         if swapped[row] >= 0 and (x.min() > _TINY or not relative):
-            delta[row] = _of_ranking(x, y, swapped[row], rate, relative, scale, size, unit, tally)
+            _swapped_pairs(x, order[row], truth_order[row], z, size, unit)
+            delta[row] = _of_ranking(z, swapped[row], rate, relative, scale, size, unit, tally)
         else:
             ex, ey = tolerances[row], truth_tolerances[row]
             delta[row] = _of_pairs(x, y, ex, ey, rate, relative, scale, size, code, tally)
@@ -76,9 +82,38 @@ def smallest_safe_difference(
 
 
 @njit(cache=True, nogil=True)
-def _of_ranking(
+def _swapped_pairs(
     x: FloatArray,
-    y: FloatArray,
+    order: LongArray,
+    truth_order: LongArray,
+    z: FloatArray,
+    size: FloatArray,
+    unit: FloatArray,
+) -> None:
+    """Fill in the falling means, and of swapped pairs the differences and the larger means.
+
+    Systems come in by their true ranks: a pair is swapped if the better mean comes in later.
+    """
+    k = x.size
+    rank, seen = np.empty(k, np.uint64), np.zeros(words_for(k), np.uint64)
+    for p in range(k):
+        rank[order[p]], z[p] = p, x[order[p]]
+    end = np.uint64(0)  # unsigned: what may be negative is checked at every step
+    for p in range(k):
+        r = rank[truth_order[p]]
+        larger = z[r]
+        for w in range(first_word(r), seen.size):
+            word = bits_above(seen, w, r)
+            while word:
+                size[end], unit[end] = larger - z[lowest_bit(w, word)], larger
+                word &= word - ONE
+                end += ONE
+        add_bit(seen, r)
+
+
+@njit(cache=True, nogil=True)
+def _of_ranking(
+    z: FloatArray,
     n_swapped: int,
     rate: float,
     relative: bool,
@@ -94,18 +129,12 @@ def _of_ranking(
     if there are s / `rate` pairs above it at least: as their number can only fall on the way up,
     most differences are passed over without counting.
     """
-    k = x.size
-    z, w = np.empty(k), np.empty(k)
-    for i in range(k):
-        above, xi = np.int64(0), x[i]
-        for j in range(k):
-            above += np.int64(x[j] > xi)
-        z[above], w[above] = xi, y[i]
+    k = z.size
     n, left = k * (k - 1) // 2, n_swapped
     if left / n <= rate:
         return float(_apart(z, -1.0, relative, scale)[1])
-    _swapped_places(z, w, relative, scale, place, unit, tally)
     swapped = place[:left]
+    _swapped_places(swapped, unit, relative, scale, tally)
     for b in range(_BINS):
         here = tally[b]
         left -= here  # swapped pairs above this bin
@@ -119,7 +148,7 @@ def _of_ranking(
             continue
         if (left + here) / n <= rate:
             return float(least)
-        within = np.sort(swapped[(swapped > below) & (swapped <= below + _WIDTH)])
+        within = _within(swapped, below, here, unit)
         for q in range(here):
             unsafe = left + here - 1 - q
             if unsafe / n > rate or (q + 1 < here and within[q + 1] == within[q]):
@@ -132,32 +161,26 @@ def _of_ranking(
 
 @njit(cache=True, nogil=True)
 def _swapped_places(
-    z: FloatArray,
-    w: FloatArray,
-    relative: bool,
-    scale: float,
-    place: FloatArray,
-    unit: FloatArray,
-    tally: LongArray,
+    place: FloatArray, unit: FloatArray, relative: bool, scale: float, tally: LongArray
 ) -> None:
-    """Fill in the places on the grid of swapped pairs, and count those of each bin.
-
-    The means `z` fall, `w` are true means.
-    """
-    k, end = z.size, np.uint64(0)  # unsigned: what may be negative is checked at every step
-    for i in range(k):
-        zi, wi = z[i], w[i]
-        for j in range(i + 1, k):
-            place[end], unit[end] = zi - z[j], zi
-            end += np.uint64(w[j] > wi)
-    count = np.int64(end)
+    """Make places on the grid of differences, and count those of each bin."""
     if relative:
-        for q in range(count):
+        for q in range(place.size):
             place[q] /= unit[q]
-    for q in range(count):
+    for q in range(place.size):
         place[q] = _place(place[q], scale)
-    for q in range(count):
+    for q in range(place.size):
         tally[np.uint64(place[q] / _WIDTH)] += 1
+
+
+@njit(cache=True, nogil=True)
+def _within(places: FloatArray, below: float, count: int, space: FloatArray) -> FloatArray:
+    """Return the places of one bin in order; there is `space` for all places and one more."""
+    end = np.uint64(0)  # unsigned: what may be negative is checked at every step
+    for q in range(places.size):
+        space[end] = places[q]
+        end += np.uint64((places[q] > below) & (places[q] <= below + _WIDTH))
+    return np.sort(space[:count])
 
 
 @njit(cache=True, nogil=True)

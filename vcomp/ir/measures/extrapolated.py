@@ -10,10 +10,16 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.ir.curve import MODELS, Model, Scale, choice
-from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.extrapolate import fit_curves
 from vcomp.ir.measures.base import Measure, complete, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.ir.splits import FEWEST, draw_halves, observer, published_sizes, published_trials
+from vcomp.ir.splits import (
+    FEWEST,
+    draw_halves,
+    evaluate_halves,
+    published_sizes,
+    published_trials,
+)
 from vcomp.resampling.streams import check_count, seed_from
 
 __all__ = ["Extrapolated", "scale_of"]
@@ -84,10 +90,8 @@ class Extrapolated(Measure):
         of_halves = published_sizes(len(X))
         wanted = published_trials(len(of_halves)) if trials is None else trials
         each, seed = check_count(wanted, "trials"), seed_from(rng)
-        observe = observer(X, [self])
-        values = np.concatenate(
-            [observe(draw_halves(len(X), size, each, seed))[0] for size in of_halves]
-        )
+        halves = [draw_halves(len(X), size, each, seed) for size in of_halves]
+        values = evaluate_halves(X, [self], halves)[0]
         missing = int(np.isnan(values).sum())
         if missing == values.size:
             raise EstimationError(
@@ -99,12 +103,14 @@ class Extrapolated(Measure):
                 f"left out: {self.undefined}"
             )
         try:
-            curve = fit_curve(np.repeat(of_halves, each), values, model, scale=scale_of(self))
+            curves, problems = fit_curves(of_halves, values, (model,), scale=scale_of(self))
+            if problems:
+                raise problems[model]
         except VcompError as error:
             raise EstimationError(
                 f"{self.symbol} is not extrapolated by {model}: {error}"
             ) from error
-        return curve.at(n)
+        return curves[model].at(n)
 
 
 def scale_of(measure: Measure) -> Scale:

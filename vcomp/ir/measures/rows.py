@@ -10,6 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.kernels.rank_agreement import swaps
+from vcomp.kernels.ranks import falling_order
 
 __all__ = ["MeanRows", "rounding"]
 
@@ -60,9 +61,14 @@ class MeanRows:
         return rounding(self.means), rounding(self.truth)
 
     @cached_property
+    def orders(self) -> tuple[LongArray, LongArray]:
+        """(m, k) and (m, k): systems by falling means, and by falling true means."""
+        return falling_order(self.means), falling_order(self.truth)
+
+    @cached_property
     def swaps(self) -> tuple[LongArray, FloatArray]:
         """Pairs in another order, and their shares; see the kernel. Rows with ties have none."""
-        pairs, shares = swaps(self.means, self.truth, *self.tolerances)
+        pairs, shares = swaps(self.means, self.truth, *self.tolerances, *self.orders)
         return pairs, shares
 
     def filled(self, untied: FloatArray, of_tied: Callable[[MeanRows], FloatArray]) -> FloatArray:

@@ -43,7 +43,13 @@ class _Sensitivity(Extrapolated, MeanMeasure):
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return the sensitivity of each row."""
         delta: FloatArray = smallest_safe_difference(
-            rows.means, rows.truth, *rows.tolerances, rows.swaps[0], self.rate, self.relative
+            rows.means,
+            rows.truth,
+            *rows.tolerances,
+            rows.swaps[0],
+            *rows.orders,
+            self.rate,
+            self.relative,
         )
         return delta
 

@@ -1,0 +1,63 @@
+"""The order of systems and sets of places, against Python's own sorting and sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from vcomp.kernels.bits import (
+    ONE,
+    add_bit,
+    bits_above,
+    count_below,
+    first_word,
+    lowest_bit,
+    words_for,
+)
+from vcomp.kernels.ranks import falling_order
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+rows = st.integers(1, 70).flatmap(lambda k: arrays(float, (3, k), elements=finite))
+
+
+@settings(deadline=None, max_examples=200)
+@given(rows)
+def test_values_fall_in_their_order(values):
+    order = falling_order(values)
+    assert (np.sort(order, axis=1) == np.arange(values.shape[1])).all()
+    ranked = np.take_along_axis(values, order, axis=1)
+    np.testing.assert_array_equal(ranked, -np.sort(-values, axis=1))
+
+
+@pytest.mark.parametrize("k", [2, 3, 64, 65, 300])
+@pytest.mark.parametrize("centre", [1.0, -1.0, 0.0, 5e-324])
+def test_values_that_differ_in_the_last_bits(k, centre):
+    rng = np.random.default_rng(k)
+    steps = np.array([rng.permutation(k), rng.integers(0, 3, k)])
+    values = centre + steps * max(abs(float(np.spacing(centre))), 5e-324)
+    ranked = np.take_along_axis(values, falling_order(values), axis=1)
+    np.testing.assert_array_equal(ranked, -np.sort(-values, axis=1))
+
+
+def test_what_is_no_number_leaves_a_permutation():
+    order = falling_order(np.array([[np.nan, 1.0, np.inf, -np.inf, np.nan, 0.0]]))
+    assert sorted(order[0].tolist()) == [0, 1, 2, 3, 4, 5]
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 199)), st.integers(0, 199))
+def test_places_below_and_above_one(places, place):
+    words, one = np.zeros(words_for(200), np.uint64), np.uint64(place)
+    for p in places:
+        add_bit(words, np.uint64(p))
+    assert count_below(words, one) == sum(p < place for p in places)
+    above = []
+    for w in range(first_word(one), len(words)):
+        word = np.uint64(bits_above(words, w, one))
+        while word:
+            above.append(int(lowest_bit(w, word)))
+            word &= word - ONE
+    assert above == sorted(p for p in places if p > place)
