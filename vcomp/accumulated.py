@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
+from vcomp._progress import check_progress
 from vcomp.design import Design
 from vcomp.design.rows import Missing, source_of
 from vcomp.formula import caller_environment, parse
@@ -126,7 +127,12 @@ class AccumulatedStatistics:
 
 
 def accumulate(
-    formula: str, data: Any = None, *, missing: Missing = "drop", eval_env: Any = 0
+    formula: str,
+    data: Any = None,
+    *,
+    missing: Missing = "drop",
+    progress: bool | None = None,
+    eval_env: Any = 0,
 ) -> AccumulatedStatistics:
     """Sum up rows, in batches, to what any later estimate needs of them.
 
@@ -136,6 +142,8 @@ def accumulate(
     data : as for :func:`vcomp.fit`: frames, files, folders and patterns of files, and what gives
         frames one after another. It is read twice, more often if the formula has a fixed part
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    progress : whether to show a bar of the rows, with their number a second; None for one where
+        stderr is a terminal, after two seconds
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
 
@@ -160,6 +168,7 @@ def accumulate(
     <statistics of 15 scores in 15 cells of 5 sys × 3 topic>
     """
     environment = caller_environment(eval_env, 1)
+    check_progress(progress, on_dask=is_on_dask(data))
     parsed = parse(formula)
     if is_on_dask(data):
         sums = gather_on_dask(parsed, data, environment, missing, seal=False)
@@ -167,4 +176,4 @@ def accumulate(
     source = source_of(parsed, data, environment)
     if not source.is_repeatable:
         raise source.one_pass_only()
-    return AccumulatedStatistics(gather(parsed, source, environment, missing))
+    return AccumulatedStatistics(gather(parsed, source, environment, missing, progress=progress))

@@ -23,6 +23,7 @@ def fit(
     method: str = "reml",
     missing: Missing = "drop",
     stream: bool | None = None,
+    progress: bool | None = None,
     eval_env: Any = 0,
     **options: Any,
 ) -> VarianceComponentsResults:
@@ -40,8 +41,10 @@ def fit(
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream : True to read the rows in batches, twice or more, and keep none of them: residuals and
-        fitted values are then not to be had. False to keep them in memory. None reads in batches
-        what is not in memory yet and would take a good part of it
+        fitted values are then had by ``res.augment(to="out.parquet")``. False to keep them in
+        memory. None reads in batches what is not in memory yet and would take a good part of it
+    progress : whether to show a bar of the rows that are read in batches, with their number a
+        second; None for one where stderr is a terminal, after two seconds
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
     **options : of :meth:`VarianceComponentsModel.fit`: for REML and ML ``max_iter``, ``tol``,
@@ -74,7 +77,7 @@ def fit(
     """
     environment = caller_environment(eval_env, 1)
     model = VarianceComponentsModel(
-        formula, data, missing=missing, stream=stream, eval_env=environment
+        formula, data, missing=missing, stream=stream, progress=progress, eval_env=environment
     )
     return model.fit(method, **options)
 

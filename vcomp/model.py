@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from vcomp._progress import check_progress
 from vcomp._timing import timed
 from vcomp._typing import FloatArray
 from vcomp.components import RESIDUAL
@@ -39,7 +40,7 @@ from vcomp.results.scores import CellMeans
 from vcomp.significance.degrees_of_freedom import fixed_errors_of
 from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
 from vcomp.statistics.cell_sums import CellSums
-from vcomp.statistics.gather import check_streams, gather, should_stream
+from vcomp.statistics.gather import Batches, check_streams, gather, should_stream
 from vcomp.statistics.in_memory import sum_rows
 from vcomp.statistics.on_dask import gather_on_dask, is_on_dask
 from vcomp.statistics.summed import Gathered, finish
@@ -49,7 +50,12 @@ __all__ = ["VarianceComponentsModel", "claimed_model"]
 Components: TypeAlias = FloatArray | Mapping[str, float]
 
 _NOT_KEPT = (
-    "the rows were read in batches and are not kept; fit with stream=False to keep them in memory"
+    "the rows were read in batches and are not kept; res.augment(to='out.parquet') reads them "
+    "again and writes fitted values and residuals to a file, and stream=False keeps them in memory"
+)
+_NO_SOURCE = (
+    "there are no rows to read again: the fit is of sums that were made elsewhere (saved ones, or "
+    "those of a Dask cluster); fit the data themselves, with stream=True if they are large"
 )
 
 _MAX_CELLS = 1_000_000
@@ -70,6 +76,8 @@ class VarianceComponentsModel:
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream : True to read the rows in batches and keep none of them, False to keep them in memory;
         None streams what is not in memory yet and may not fit into it
+    progress : whether to show a bar of the rows that are read in batches, with their number a
+        second; None for one where stderr is a terminal, after two seconds
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
 
@@ -103,9 +111,12 @@ class VarianceComponentsModel:
         *,
         missing: Missing = "drop",
         stream: bool | None = None,
+        progress: bool | None = None,
         eval_env: Any = 0,
     ) -> None:
         environment = caller_environment(eval_env, 1)
+        check_progress(progress, on_dask=is_on_dask(data))
+        self._again: Callable[[bool | None], Batches] | None = None
         seconds: dict[str, float] = {}
         parsed = parse(formula)
         if isinstance(data, Rows):
@@ -121,8 +132,12 @@ class VarianceComponentsModel:
                 streamed = should_stream(source, len(names), stream)
                 rows = None if streamed else select_rows(parsed, source, environment, missing)
             if rows is None:
+                self._again = partial(Batches, parsed, source, environment)
                 with timed(seconds, "gather"):
-                    found = finish(gather(parsed, source, environment, missing, seal=True))
+                    sums = gather(
+                        parsed, source, environment, missing, seal=True, progress=progress
+                    )
+                    found = finish(sums)
             else:
                 found = sum_rows(parsed, rows, environment, seconds)
         self._take(found, environment, seconds)
@@ -137,6 +152,7 @@ class VarianceComponentsModel:
             If there are too few rows or levels for the terms of the formula.
         """
         model = cls.__new__(cls)
+        model._again = None
         model._take(finish(sums), caller_environment(0, 1), {})
         return model
 
@@ -166,6 +182,27 @@ class VarianceComponentsModel:
         return self._found.rows
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows are in memory."""
+        return self._found.rows is not None
+
+    def batches(self, progress: bool | None = False) -> Batches:
+        """Return the rows that were not kept, to be read once more.
+
+        Parameters
+        ----------
+        progress : whether to show a bar
+
+        Raises
+        ------
+        DataError
+            If they cannot be read again: the model is of saved statistics, or of Dask's.
+        """
+        if self._again is None:
+            raise DataError(_NO_SOURCE)
+        return self._again(progress)
+
+    @property
     def chunk(self) -> Chunk:
         """The same rows, coded."""
         if self._found.rows is None:
@@ -185,11 +222,19 @@ class VarianceComponentsModel:
         *,
         missing: Missing = "drop",
         stream: bool | None = None,
+        progress: bool | None = None,
         eval_env: Any = 0,
     ) -> VarianceComponentsModel:
         """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name."""
         environment = caller_environment(eval_env, 1)
-        return cls(formula, data, missing=missing, stream=stream, eval_env=environment)
+        return cls(
+            formula,
+            data,
+            missing=missing,
+            stream=stream,
+            progress=progress,
+            eval_env=environment,
+        )
 
     # Statsmodels' protocol --------------------------------------------------------------------
 

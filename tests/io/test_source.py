@@ -142,7 +142,7 @@ def test_one_pass_only(name, first, second, tmp_path):
     getattr(source, first)(["score"])
     with pytest.raises(vcomp.DataError, match=r"can be read only once, and was read; .*spool"):
         getattr(source, second)(["score"])
-    assert "more than one pass is needed" in str(source.one_pass_only())
+    assert "two passes are needed" in str(source.one_pass_only())
 
 
 ROWS_KNOWN = {"pandas", "polars", "Arrow", "list", "Parquet", "folder of Parquet", "pattern"}

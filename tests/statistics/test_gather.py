@@ -181,7 +181,7 @@ def test_data_that_change_between_the_passes_are_noticed():
     data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
 
     class Changing:
-        columns, passes = ("y", "a"), 0
+        columns, passes, n_rows = ("y", "a"), 0, None
 
         def batches(self, names, rows):
             self.passes += 1

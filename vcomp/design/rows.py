@@ -28,6 +28,7 @@ __all__ = [
     "complete_rows",
     "fixed_names",
     "plain_columns",
+    "recoded",
     "select_predictors",
     "select_rows",
     "source_of",
@@ -171,11 +172,11 @@ def select_predictors(
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
     plain = plain_columns(frame[[n for n in names if n in fixed_names(formula)]])
-    fixed = {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
+    fixed = {name: recoded(name, column, learned.get(name)) for name, column in plain.items()}
     return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
 
 
-def _recoded(name: str, column: Any, learned: Any) -> Any:
+def recoded(name: str, column: Any, learned: Any) -> Any:
     """Return categories as the model knows them: patsy takes no others, nor another order."""
     import pandas as pd
 

@@ -137,7 +137,7 @@ class Source:
 
     def one_pass_only(self) -> DataError:
         """Return the error that says that a second pass cannot be made, and what to do."""
-        return DataError(f"the data can be read only once; {_SEVERAL_PASSES}")
+        return DataError(f"the data can be read only once, and two passes are needed; {_INSTEAD}")
 
     def no_column(self, name: str) -> DataError:
         """Return the error that says that a column is not there, and which are."""
@@ -265,10 +265,11 @@ def _open_table(data: Any) -> Source:
 # Several ---------------------------------------------------------------------------------------
 
 
-_SEVERAL_PASSES = (
-    "where more than one pass is needed give a list of frames, files, or vcomp.io.spool(data), "
-    "which writes the rows to a temporary file"
+_INSTEAD = (
+    "give a list of frames, files, or vcomp.io.spool(data), which writes the rows to a temporary "
+    "file"
 )
+_SEVERAL_PASSES = f"where more than one pass is needed {_INSTEAD}"
 
 
 class _Once:

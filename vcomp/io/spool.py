@@ -22,7 +22,10 @@ from vcomp.io.source import Source, open_source
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["spool"]
+__all__ = ["spool", "write_parquet"]
+
+_SPOOLED = "path= on a disk with more room, or fewer columns, columns="
+"""What helps where the disk is full."""
 
 
 def spool(
@@ -97,11 +100,27 @@ class _Temporary:
 
 
 def _write(source: Source, names: list[str], target: Path) -> None:
-    """Write under another name, and give the file its own once it is whole."""
+    write_parquet((frame for frame, _ in source.batches(names)), target, _SPOOLED)
+
+
+def write_parquet(frames: Iterable[pd.DataFrame], target: Path, instead: str) -> None:
+    """Write frames under another name, and give the file its own once it is whole.
+
+    Parameters
+    ----------
+    frames : with the same columns; each becomes a row group
+    target : path of the file
+    instead : what to give where the disk is full, for the message
+
+    Raises
+    ------
+    DataError
+        If it cannot be written, or values have no place in such a file. Nothing is left then.
+    """
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-    writer = _Writer(unfinished, target)
+    writer = _Writer(unfinished, target, instead)
     try:
-        for frame, _ in source.batches(names):
+        for frame in frames:
             writer.add(frame)
         writer.finish()
     finally:
@@ -111,8 +130,8 @@ def _write(source: Source, names: list[str], target: Path) -> None:
 class _Writer:
     """A Parquet file to which frames are added; its types widen when a frame needs it."""
 
-    def __init__(self, unfinished: Path, target: Path) -> None:
-        self._unfinished, self._target = unfinished, target
+    def __init__(self, unfinished: Path, target: Path, instead: str) -> None:
+        self._unfinished, self._target, self._instead = unfinished, target, instead
         self._file: Any = None
         self._schema: Any = None
 
@@ -181,8 +200,7 @@ class _Writer:
         said = os.strerror(error.errno) if error.errno else reason(error)
         return DataError(
             f"{str(self._target)!r} cannot be written: {said}, after {_mib(written)} of rows "
-            f"where {_mib(free)} were free. Nothing is left of them; give path= on a disk with "
-            "more room, or fewer columns, columns="
+            f"where {_mib(free)} were free. Nothing is left of them; give {self._instead}"
         )
 
 

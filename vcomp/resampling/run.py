@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from numbers import Real
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from vcomp._progress import progress_bar
 from vcomp.exceptions import EstimationError
 
 __all__ = ["check_time_limit", "run"]
@@ -61,7 +60,7 @@ def run(
     """
     done: dict[int, Row] = {}
     last = monotonic()
-    with _bar(progress, len(numbers), label) as bar:
+    with progress_bar(progress, len(numbers), label) as bar:
         try:
             for rows in _batches(make, numbers, workers, time_limit):
                 done |= rows
@@ -153,16 +152,3 @@ def _timed(work: Callable[[int], Row], queue: _Queue) -> Callable[[Sequence[int]
         return rows
 
     return batch_of
-
-
-@contextmanager
-def _bar(progress: bool | None, total: int, label: str) -> Iterator[Callable[[int], Any]]:
-    """Give a function that moves a bar, which may not be there."""
-    shown = sys.stderr.isatty() if progress is None else progress
-    if not shown:
-        yield lambda n: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=label, unit="", file=sys.stderr) as bar:
-        yield bar.update

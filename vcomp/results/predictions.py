@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from vcomp.results import prediction
+from vcomp.results.augmented import write_augmented
 from vcomp.results.fitted import FittedComponents
 from vcomp.results.prediction import Level, NewLevels, Prediction
 
@@ -26,6 +29,10 @@ class Predictions(FittedComponents):
         error, fixed effects estimated) and ``conditional_se`` (fixed effects taken as known: what
         lme4 prints). Both are nan where effects can only be solved for iteratively: each would
         need a solve of its own.
+
+        Rows that were not kept are not needed, however many the levels. But where cells were put
+        together as they came and a term tells single cells, they are summed in one more pass, and
+        refused if they do not fit into memory.
         """
         return self._access().random_effects()
 
@@ -114,9 +121,55 @@ class Predictions(FittedComponents):
         """
         return prediction.get_prediction(self._access(), data, level, new_levels, alpha)
 
-    def augment(self) -> pd.DataFrame:
-        """Return a row a score: response, facets, fitted, resid."""
-        return self._access().augment()
+    @overload
+    def augment(self, to: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...
+
+    @overload
+    def augment(self, to: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
+
+    def augment(
+        self, to: str | PathLike[str] | None = None, *, progress: bool | None = None
+    ) -> pd.DataFrame | Path:
+        """Return a row a score, or write it to a file: response, facets, fitted, resid.
+
+        With `to` rows that were read in batches are read once more, and never are in memory as a
+        whole. Effects come from the statistics of the fit; where these hold groups of cells only,
+        and a term tells single cells, the cells are summed in another pass before.
+
+        Parameters
+        ----------
+        to : path of a Parquet file, ending in ``.parquet``, with the rows that were used in the
+            order in which they were read; one that is there is replaced once the new one is whole
+        progress : with `to`, whether to show a bar of the rows that are read; None for one on long
+            runs where stderr is a terminal
+
+        Returns
+        -------
+        pandas.DataFrame, indexed as the rows are; with `to` the path
+
+        Raises
+        ------
+        DataError
+            If the rows are not kept and `to` is not given, they cannot be read again (saved
+            statistics, Dask) or are others than before, or the file cannot be written; nothing
+            half-written is left.
+        EstimationError
+            If the residual is estimated at zero, so that effects cannot be predicted, or effects
+            would not fit into memory.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib, vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, stream=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = res.augment(to=pathlib.Path(folder, "rows.parquet"))
+        ...     vcomp.io.open_source(path).columns
+        ('score', 'sys', 'topic', 'fitted', 'resid')
+        """
+        if to is None:
+            return self._access().augment()
+        return write_augmented(self._access(), to, progress)
 
     def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
         """Return new responses drawn from the fitted model.

@@ -20,6 +20,7 @@ from vcomp.linalg.dense import solve_positive
 from vcomp.resampling import Generating, Recipe, positive_part, simulate_responses
 from vcomp.results.prediction import predict
 from vcomp.statistics import Statistics
+from vcomp.statistics.gather import Batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +44,11 @@ class FittedModel(Protocol):
     def fixed_columns(self) -> Mapping[str, Any]: ...
 
     environment: Any
+
+    @property
+    def keeps_rows(self) -> bool: ...
+
+    def batches(self, progress: bool | None = False) -> Batches: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,11 +60,13 @@ class CellSums:
     learned : levels, origins and coding
     table : the cells
     sealed : sums of cells that are complete, and not in the table; None if all are there
+    again : sums the rows once more, into a table of all cells; None where they are not to be had
     """
 
     learned: Learned
     table: CellTable
     sealed: PartSums | None = None
+    again: Callable[[], CellTable] | None = None
 
     def __add__(self, other: CellSums) -> CellSums:
         if self.sealed is not None or other.sealed is not None:

@@ -9,13 +9,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from vcomp._progress import progress_bar
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.addition import Addable, add_up
-from vcomp.design.encode import facet_codes
+from vcomp.design.encode import FacetCodes
 from vcomp.design.rows import CompleteRows, Missing, complete_rows, used_columns
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
@@ -28,7 +31,7 @@ from vcomp.statistics.first_pass import learn_in_passes, matrix_of
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.sealed import PartSums, Sealing, sealing_of
 
-__all__ = ["BATCH", "Coder", "check_rows", "check_streams", "gather", "should_stream"]
+__all__ = ["BATCH", "Batches", "Coder", "check_rows", "check_streams", "gather", "should_stream"]
 
 _LARGE = 0.25
 """Share of the memory that rows may take before they are read in batches, and a table of all
@@ -38,7 +41,16 @@ _BYTES = 24.0
 """Of a value that is kept in memory, with what is made of it on the way."""
 
 BATCH = 2**20
-"""Rows of a batch."""
+"""Rows of a batch, where memory allows it."""
+
+_FEWEST = 2**14
+"""Rows of a batch, whatever the memory."""
+
+_IN_WORK = 0.125
+"""Share of the memory that all batches may take that are being worked on."""
+
+_PATIENCE = 2.0
+"""Seconds before a bar is shown that nobody asked for."""
 
 Value = TypeVar("Value")
 
@@ -87,6 +99,7 @@ def gather(
     missing: Missing,
     *,
     seal: bool = False,
+    progress: bool | None = False,
 ) -> CellSums:
     """Learn the design of rows that come in batches, and sum them.
 
@@ -98,6 +111,7 @@ def gather(
     missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
     seal : whether cells may be forgotten once they are complete, so that sums of other rows cannot
         be added any more; it is done where the table of all cells would be large
+    progress : whether to show a bar for each pass; None for one on long runs on a terminal
 
     Raises
     ------
@@ -106,13 +120,13 @@ def gather(
     EstimationError
         If the cells would not fit into memory.
     """
-    batches = _Batches(formula, source, environment)
+    batches = Batches(formula, source, environment, progress)
     learned = learn_in_passes(formula, batches, environment, missing)
     if seal and table_bytes(learned.places.size, learned.n_columns) > _LARGE * available_bytes():
         sealing = sealing_of(learned)
         found = None if sealing is None else _sealed(learned, sealing, batches)
         if found is not None:
-            return CellSums(learned, found.open, found)
+            return CellSums(learned, found.open, found, partial(_tabulate, learned, batches))
     table = _tabulate(learned, batches)
     check_rows(learned, table.n)
     return CellSums(learned, table)
@@ -131,41 +145,80 @@ def check_rows(learned: Learned, n: int) -> None:
         )
 
 
-class _Batches:
-    """The rows of a source that have all that a formula needs, some at a time."""
+class Batches:
+    """The rows of a source that have all that a formula needs, some at a time.
 
-    def __init__(self, formula: Formula, source: Source, environment: Any) -> None:
+    Parameters
+    ----------
+    formula, source, environment, progress : as for :func:`gather`
+    """
+
+    def __init__(
+        self, formula: Formula, source: Source, environment: Any, progress: bool | None = False
+    ) -> None:
         self._formula, self._source, self._environment = formula, source, environment
         self._names = used_columns(formula, source, environment)
+        self._progress, self._passes = progress, 0
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the parts one after another."""
-        for frame, name in self._source.batches(self._names, BATCH):
-            try:
-                part = complete_rows(self._formula, frame, self._environment)
-                yield replace(part, tally=part.tally.named(name))
-            except DataError as error:
-                if name is None:
-                    raise
-                raise DataError(f"{name}: {error}") from None
+        self._passes += 1
+        label, total = f"pass {self._passes}", self._source.n_rows
+        with progress_bar(self._progress, total, label, unit=" rows", delay=_PATIENCE) as bar:
+            for frame, name in self._source.batches(self._names, _batch_rows(len(self._names))):
+                try:
+                    part = complete_rows(self._formula, frame, self._environment)
+                    yield replace(part, tally=part.tally.named(name))
+                except DataError as error:
+                    if name is None:
+                        raise
+                    raise DataError(f"{name}: {error}") from None
+                bar(len(frame))
+
+    def refuse_to_replace(self, target: Path) -> None:
+        """Refuse to write to what seems to be a file that rows are read from.
+
+        Raises
+        ------
+        DataError
+        """
+        if target.name in map(_file_name, self._source.part_names) and target.exists():
+            raise DataError(
+                f"{str(target)!r} is there, and has the name of a file of the data; give another"
+            )
 
     def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
         """Yield what a function gives of each part, in order; it works ahead on the next ones."""
         waiting: deque[Future[Value]] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
-            for part in self.each():
-                waiting.append(pool.submit(work, part))
-                if len(waiting) > THREADS:
+            try:
+                for part in self.each():
+                    waiting.append(pool.submit(work, part))
+                    if len(waiting) > THREADS:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            finally:
+                for future in waiting:  # left over when the user or an error ends the work
+                    future.cancel()
 
-    def total(self, of: Callable[[CompleteRows], Sum]) -> Sum | None:
-        """Return the sum of what a function gives of each part that has rows."""
-        return add_up(self.mapped(of))
+    def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
+        """Return the sum of ``of(*known, part)`` over the parts."""
+        return add_up(self.mapped(partial(of, *known)))
 
 
-def _tabulate(learned: Learned, batches: _Batches) -> CellTable:
+def _file_name(part: str | None) -> str | None:
+    return None if part is None else Path(part).name
+
+
+def _batch_rows(n_columns: int) -> int:
+    """Return how many rows a batch should have."""
+    # One is read while the others are worked on; what is made of them takes as much again.
+    in_work = (THREADS + 2) * 2.0 * _BYTES * max(n_columns, 1)
+    return min(BATCH, max(_FEWEST, int(_IN_WORK * available_bytes() / in_work)))
+
+
+def _tabulate(learned: Learned, batches: Batches) -> CellTable:
     places = learned.places
     coded = batches.mapped(Coder(learned))
     if not dense_places(places.size, learned.survey.n):
@@ -179,7 +232,7 @@ def _tabulate(learned: Learned, batches: _Batches) -> CellTable:
     return table.made()
 
 
-def _sealed(learned: Learned, sealing: Sealing, batches: _Batches) -> PartSums | None:
+def _sealed(learned: Learned, sealing: Sealing, batches: Batches) -> PartSums | None:
     """Return the sums of complete cells; None if some never are, and all have to be kept."""
     whole: PartSums | None = None
     for places, values in batches.mapped(Coder(learned)):
@@ -194,7 +247,8 @@ class Coder:
     """Finds the cells of rows, and the centred values that are summed in them."""
 
     def __init__(self, learned: Learned) -> None:
-        self._learned, self._facets, self._places = learned, learned.facets, learned.places
+        self._learned, self._places = learned, learned.places
+        self._facets = [FacetCodes(facet) for facet in learned.facets]
 
     def __call__(self, part: CompleteRows) -> tuple[LongArray, FloatArray]:
         """Return the (n,) places of rows, and the (b, n) columns that vary."""
@@ -203,7 +257,7 @@ class Coder:
     def _codes(self, part: CompleteRows) -> list[IntArray]:
         codes = []
         for facet in self._facets:
-            found = np.asarray(facet_codes(facet, part.frame[facet.name]), dtype=np.int32)
+            found = np.asarray(facet(part.frame[facet.name]), dtype=np.int32)
             if found.size and found.min() < 0:
                 raise DataError(
                     f"facet {facet.name!r} has a level that was not there when the rows were read "

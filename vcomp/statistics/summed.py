@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,17 +16,24 @@ from vcomp.design.design import Chunk, Design, TermDesign
 from vcomp.design.grid import Grid, are_nested, find_partial_grid
 from vcomp.design.learn import assemble, check_parameters, learn_facets, learn_terms
 from vcomp.design.rows import Rows
-from vcomp.exceptions import DataError
-from vcomp.statistics.cell_sums import CellSums
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.linalg.memory import available_bytes, gib, slices
+from vcomp.statistics.cell_sums import CellSums, table_bytes
 from vcomp.statistics.cell_table import CellTable
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.learned import Learned
-from vcomp.statistics.sealed import PartSums
+from vcomp.statistics.sealed import PartSums, Sealing
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells
 from vcomp.statistics.stratify import MOST_AXES, layout_of, split_cells, strata_of
 
 __all__ = ["Gathered", "finish"]
+
+_BLOCK = 2**17
+"""Cells that are summed at a time."""
+
+_COPIES = 5.0
+"""Of the table of cells that are there while effects are solved for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +74,7 @@ def finish(sums: CellSums) -> Gathered:
     learn_facets({facet.name: facet.levels for facet in learned.facets})
     check_parameters(learned.survey.n, len(learned.fixed.names), len(learned.formula.random))
     if sums.sealed is not None:
-        return _of_sealed(learned, sums.sealed)
+        return _of_sealed(learned, sums.sealed, sums.again)
     grid = _grid(learned, table)
     if grid is not None and len(grid.axes) <= MOST_AXES:
         return _of_grid(learned, table, grid)
@@ -81,7 +89,9 @@ def _grid(learned: Learned, table: CellTable) -> Grid | None:
     return None
 
 
-def _of_sealed(learned: Learned, sums: PartSums) -> Gathered:
+def _of_sealed(
+    learned: Learned, sums: PartSums, again: Callable[[], CellTable] | None
+) -> Gathered:
     """Return the statistics of a complete grid whose cells were put together in groups."""
     sealing, sealed = sums.sealing, sums.sealed
     assert sealed is not None
@@ -90,6 +100,8 @@ def _of_sealed(learned: Learned, sums: PartSums) -> Gathered:
     intercept = not learned.varying.all()
     split = sealed.columns(learned.columns, sums.open.within)
     strata = strata_of(split, layout, groupings, intercept=intercept)
+    if groupings.remainder.n_groupings in groupings.of_term:
+        strata = replace(strata, cells=partial(_cells_again, learned, sealing, again))
     away = float(sealed.n @ sealed.means[0].sum(axis=0)) / learned.survey.n
     squares = strata.yy - learned.survey.n * away**2
 
@@ -106,6 +118,34 @@ def _of_sealed(learned: Learned, sums: PartSums) -> Gathered:
         rows,
         (learned.centre.origin + away, squares),
     )
+
+
+def _cells_again(
+    learned: Learned, sealing: Sealing, again: Callable[[], CellTable] | None
+) -> Cells:
+    """Return the cells that were put together, from one more pass over the rows.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    EstimationError
+        If they would not fit into memory.
+    """
+    if again is None:
+        raise DataError(
+            "effects of single cells need the cells, which were put together as soon as they were "
+            "complete, and the rows cannot be read again; read them with stream=True"
+        )
+    needed = _COPIES * table_bytes(learned.places.size, learned.n_columns)
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"effects of {sealing.grid.n_cells:,} single cells, each with "
+            f"{sealing.n_axes:,} combinations of other levels, need {gib(needed)}, and "
+            f"{gib(free)} are free; take a part of the rows, such as some of the files"
+        )
+    return _cells(learned, again(), sealing.grid, sealing.groupings)
 
 
 def _design_of_grid(learned: Learned, grid: Grid, terms: tuple[TermDesign, ...]) -> Design:
@@ -217,7 +257,10 @@ def _X(learned: Learned, table: CellTable) -> FloatArray:
 
 def _response_sums(learned: Learned, table: CellTable) -> tuple[float, float]:
     """Return the mean of the response, and the sum of squares about it."""
-    n, means = table.counts, table.means[0]
-    away = float(means @ n) / learned.survey.n
-    squares = float(n @ np.square(means - away)) + float(table.within[0, 0])
-    return learned.centre.origin + away, squares
+    counts, means = table.counts, table.means[0]
+    # Some cells at a time: there may be as many as rows.
+    blocks = list(slices(counts.size, _BLOCK))
+    away = math.fsum(float(means[b] @ counts[b]) for b in blocks) / learned.survey.n
+    within = float(table.within[0, 0])
+    squares = math.fsum(float(counts[b] @ np.square(means[b] - away)) for b in blocks)
+    return learned.centre.origin + away, squares + within

@@ -1,0 +1,122 @@
+"""Fitted values and residuals of rows that are not kept: read once more, written to a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._progress import check_progress
+from vcomp._typing import FloatArray
+from vcomp.design.design import Design, term_codes
+from vcomp.design.encode import centred_matrix, facet_codes
+from vcomp.design.rows import CompleteRows, fixed_names, plain_columns, recoded
+from vcomp.estimators.engine import Solution
+from vcomp.exceptions import DataError
+from vcomp.io.spool import write_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.results.rows import FittedModel, RowAccess
+
+__all__ = ["write_augmented"]
+
+_ROWS = 262_144
+"""Of a row group, where rows are in memory."""
+
+_INSTEAD = "a path on a disk with more room"
+
+
+def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: bool | None) -> Path:
+    """Write a row a score to a Parquet file, a batch at a time.
+
+    Parameters
+    ----------
+    access : model and components
+    to, progress : as of ``VarianceComponentsResults.augment``
+
+    Returns
+    -------
+    the path
+    """
+    check_progress(progress)
+    target = _target(to)
+    frames = _kept(access) if access.model.keeps_rows else _streamed(access, target, progress)
+    write_parquet(frames, target, _INSTEAD)
+    return target
+
+
+def _target(to: str | os.PathLike[str]) -> Path:
+    try:
+        target = Path(to).expanduser()
+    except TypeError:
+        raise DataError(f"to={to!r} is not the path of a file") from None
+    if target.suffix.lower() not in (".parquet", ".pq"):
+        raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
+    return target
+
+
+def _kept(access: RowAccess) -> Iterator[pd.DataFrame]:
+    frame = access.augment().reset_index(drop=True)
+    for first in range(0, len(frame), _ROWS):
+        yield frame.iloc[first : first + _ROWS]
+
+
+def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
+    """Yield the rows of the fit in batches; nothing is written before effects are there.
+
+    Raises
+    ------
+    DataError
+        If the rows cannot be read again, are others than before, or are in the file itself.
+    """
+    model, n = access.model, 0
+    batches = model.batches(progress)
+    batches.refuse_to_replace(target)
+    solution = access.solution
+    for part in batches.each():
+        n += part.y.size
+        if part.y.size:
+            yield _augmented(model, solution, part)
+    if n != model.design.structure.n_rows:
+        raise DataError(
+            f"the fit is of {model.design.structure.n_rows:,} rows, and {n:,} were read now; they "
+            "have to stay as they were"
+        )
+
+
+def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd.DataFrame:
+    """Return response, facets, fitted values and residuals of some rows."""
+    import pandas as pd
+
+    design = model.design
+    codes = [np.asarray(facet_codes(f, part.frame[f.name])) for f in design.facets]
+    fitted = _fitted(design, solution, codes, _matrix(model, part))
+    columns: dict[str, Any] = {design.formula.response: part.y}
+    for facet, found in zip(design.facets, codes, strict=True):
+        columns[facet.name] = pd.Categorical.from_codes(found, categories=facet.levels)
+    return pd.DataFrame(columns | {"fitted": fitted, "resid": part.y - fitted}, copy=False)
+
+
+def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
+    names, known = fixed_names(model.design.formula), model.fixed_columns
+    plain = plain_columns(part.frame[[n for n in part.frame.columns if n in names]])
+    fixed = {name: recoded(name, column, known.get(name)) for name, column in plain.items()}
+    return centred_matrix(model.design, fixed, part.y.size)
+
+
+def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray) -> FloatArray:
+    fitted: FloatArray = design.origin + X @ solution.beta
+    for term, effects in zip(design.terms, solution.effects, strict=True):
+        groups = term_codes(term, codes, design.n_levels)
+        if groups.min() < 0:
+            raise DataError(
+                f"term {term.name!r} has a level, or a combination, that was not there when the "
+                "rows were fitted; they have to stay as they were"
+            )
+        fitted += effects[groups]
+    return fitted
