@@ -100,7 +100,7 @@ def fit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def fit_report(
     fitted: Callable[..., Any],
-    data: Path | None,
+    data: Any,
     design: str | None,
     *,
     dataset: str | None,
@@ -116,6 +116,7 @@ def fit_report(
     intervals: str,
     json_file: str | None,
     picture: str | None,
+    augmented: Path | None = None,
     **of_method: Any,
 ) -> None:
     """Fit, and print, draw and store what is asked for.
@@ -123,11 +124,12 @@ def fit_report(
     Parameters
     ----------
     fitted : takes the data and options of the fit, and returns its result
-    data : a file, or None
+    data : what `fitted` takes, or None
     design : of the D-study, or None
     dataset : name of a data set that comes with vcomp, if there is no file
     sizes : of the D-study, as they were written
     object_, fixed, universe, within : what is measured, and generalized to what
+    augmented : file for fitted values and residuals, or None
     of_method : options of the method
     """
     import vcomp
@@ -140,6 +142,8 @@ def fit_report(
     n, plan = sizes_argument(sizes), plan_of(object_, fixed, universe, within)
     options = options_given(**of_method)
     res = fitted(source, method=method, missing=missing, **options)
+    if augmented is not None:
+        res.augment(to=augmented)
     # Replicates are made once for all tables.
     how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
     study = None

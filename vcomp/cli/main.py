@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,6 +21,7 @@ from vcomp.cli.arguments import (
 )
 from vcomp.cli.fitting import fit_options, fit_report
 from vcomp.cli.items import items
+from vcomp.cli.large import accumulate, fit, merge
 from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
 from vcomp.cli.scores import read_scores, score_options
 from vcomp.cli.simulate import simulate_command
@@ -36,8 +36,12 @@ Examples:
   vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv
   vcomp fit "score ~ (1|sys*topic)" --dataset docsearch --dstudy topic=50,100 --tau
   vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
+  vcomp fit "score ~ (1|sys) + (1|topic/doc)" "scores/*.parquet" --stream
   vcomp gstudy ratings.csv --design "p x (r:t)" --response score --facet p=person
   vcomp dstudy fit.json run=2,3 day=20
+  vcomp accumulate "score ~ (1|sys) + (1|topic)" monday/ --out monday.vcomp
+  vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
+  vcomp fit --statistics week.vcomp --dstudy topic=50,100
   vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
       i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
   vcomp tau matrix.csv --topics 25,50,100
@@ -56,18 +60,6 @@ def cli() -> None:
     How much of the variation in scores comes from systems, topics, judges or documents, how
     reliable that makes the test, and how many of each would make it reliable enough.
     """
-
-
-@cli.command(epilog=_EXAMPLES)
-@click.argument("formula")
-@click.argument("data", required=False, type=click.Path(path_type=Path))
-@click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
-@fit_options
-def fit(formula: str, data: Path | None, design: str | None, **given: Any) -> None:
-    """Estimate the variance components of FORMULA from DATA, a CSV or Parquet file."""
-    import vcomp
-
-    fit_report(partial(vcomp.fit, formula), data, design, **given)
 
 
 @cli.command(epilog=_EXAMPLES)
@@ -254,6 +246,9 @@ def tau_command(
     click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))
 
 
+cli.add_command(fit)
+cli.add_command(accumulate)
+cli.add_command(merge)
 cli.add_command(accuracy_command)
 cli.add_command(simulate_command)
 cli.add_command(items)
@@ -288,7 +283,8 @@ def main() -> None:
         # One line, like every other mistake; the usage is a --help away.
         click.echo(f"vcomp: error: {error.format_message()} (see --help)", err=True)
         sys.exit(2)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("vcomp: interrupted; nothing half-written is left", err=True)
         sys.exit(130)
     except VcompError as error:
         click.echo(f"vcomp: error: {error}", err=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vcomp._typing import BoolArray, IntArray
+from vcomp.design.design import Facet
 from vcomp.design.learn import Centre
 from vcomp.design.places import CellPlaces
 from vcomp.design.survey import united_facets
@@ -100,14 +101,21 @@ def _check_same(a: Learned, b: Learned) -> None:
             f"statistics of {first.text!r} and {second.text!r} cannot be added: the random terms "
             "must be the same"
         )
+    for mine, theirs in zip(a.facets, b.facets, strict=True):
+        if _are_numbers(mine) != _are_numbers(theirs):
+            raise DataError(
+                f"the levels of facet {mine.name!r} are text in one of the two and numbers in the "
+                f"other ({_shown(mine)} and {_shown(theirs)}), so that none are the same; read "
+                "both as text, or both as numbers"
+            )
     for name, found in a.kinds.levels.items():
         there = b.kinds.levels[name]
         if (found is None) != (there is None):
             raise DataError(f"column {name!r} holds numbers in one of the two, text in the other")
         if found is not None and there is not None:
-            mine, theirs = found.used()[0], there.used()[0]
-            if not mine.equals(theirs):
-                only = [*mine.difference(theirs), *theirs.difference(mine)]
+            levels, others = found.used()[0], there.used()[0]
+            if not levels.equals(others):
+                only = [*levels.difference(others), *others.difference(levels)]
                 shown = ", ".join(map(repr, only[:5]))
                 raise DataError(
                     f"factor {name!r} of the fixed part has other levels in one of the two "
@@ -120,6 +128,14 @@ def _check_same(a: Learned, b: Learned) -> None:
         )
     if a.fixed.names != b.fixed.names:
         raise DataError("the fixed parts have other columns: read all rows together")
+
+
+def _are_numbers(facet: Facet) -> bool:
+    return facet.levels.dtype.kind in "biuf"
+
+
+def _shown(facet: Facet) -> str:
+    return repr(facet.levels[:1].tolist()[0])
 
 
 def _united(a: Learned, b: Learned) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -92,12 +91,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         If nothing can be written there, or the disk is full; nothing is left then.
     """
     target = Path(path).expanduser()
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise DataError(f"cannot write {str(target)!r}: {error.strerror}") from None
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     try:
         yield temporary
         temporary.replace(target)

@@ -1,0 +1,126 @@
+"""Statistics by the command line: made, merged and fitted; rows in batches; mistakes."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import vcomp
+from vcomp.cli.main import cli
+
+FORMULA = "score ~ (1|sys) + (1|topic)"
+
+
+def run(*arguments, code=0):
+    """Return what a command prints; with a code its error, which has to be one of ours."""
+    done = CliRunner().invoke(cli, [str(a) for a in arguments], standalone_mode=False)
+    if code:
+        assert isinstance(done.exception, vcomp.VcompError) or (
+            type(done.exception).__module__ == "click.exceptions"
+        )
+        error = done.exception
+        return getattr(error, "message", None) or str(error)
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+@pytest.fixture
+def days(tmp_path):
+    """Return a folder with two days of scores, in a file each."""
+    frame = vcomp.datasets.load("docsearch")
+    first = frame["topic"].isin(frame["topic"].unique()[:70])
+    for name, part in (("monday", frame[first]), ("tuesday", frame[~first])):
+        part.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    return tmp_path
+
+
+def statistics(days):
+    for name in ("monday", "tuesday"):
+        run("accumulate", FORMULA, days / f"{name}.parquet", "--out", days / f"{name}.vcomp")
+    run("merge", days / "monday.vcomp", days / "tuesday.vcomp", "--out", days / "week.vcomp")
+    return days / "week.vcomp"
+
+
+def test_days_are_accumulated_merged_and_fitted(days):
+    week = statistics(days)
+    assert sorted(os.listdir(days)) == [
+        "monday.parquet", "monday.vcomp", "tuesday.parquet", "tuesday.vcomp", "week.vcomp",
+    ]  # fmt: skip
+    res = vcomp.fit(FORMULA, vcomp.datasets.load("docsearch"))
+    printed = run(
+        "fit", "--statistics", week, "--dstudy", "topic=50,100", "--tau", "--json",
+        days / "fit.json",
+    )  # fmt: skip
+    assert str(res.summary()) in printed
+    assert str(res.dstudy(topic=[50, 100]).summary()) in printed
+    assert "How near to the true ranking" in printed
+    loaded = vcomp.VarianceComponentsResults.from_json(days / "fit.json")
+    np.testing.assert_allclose(loaded.vcomp, res.vcomp, rtol=1e-11)
+
+
+def test_it_says_what_was_summed(days):
+    said = run("accumulate", FORMULA, days / "*.parquet", "--out", days / "all")
+    assert said.endswith("all: statistics of 13,200 scores in 6,600 cells of 44 sys × 150 topic\n")
+    several = run(
+        "accumulate", FORMULA, days / "monday.parquet", days / "tuesday.parquet", "--out",
+        days / "all",
+    )  # fmt: skip
+    assert several == said
+
+
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_rows_in_batches_and_their_residuals(days, stream):
+    out = days / "residuals.parquet"
+    printed = run("fit", FORMULA, days / "*day.parquet", stream, "--augment", out)
+    res = vcomp.fit(FORMULA, days / "*day.parquet")
+    assert str(res.summary()) in printed
+    found = pd.read_parquet(out)
+    assert list(found) == ["score", "sys", "topic", "fitted", "resid"]
+    np.testing.assert_allclose(found["resid"], res.resid, rtol=0, atol=1e-12)
+
+
+def test_a_bar_is_shown_if_asked_for(days):
+    done = CliRunner().invoke(
+        cli, ["fit", FORMULA, str(days / "monday.parquet"), "--stream", "--progress"]
+    )
+    assert "pass 2: 100%" in done.output
+    assert "rows/s" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit"], "give FORMULA and DATA, or --statistics FILE"),
+        (["fit", FORMULA], "give one of DATA and --dataset"),
+        (["fit", FORMULA, "--statistics", "week.vcomp"], "which has the formula"),
+        (["fit", "--statistics", "week.vcomp", "--stream"], "--stream is of rows"),
+        (["fit", "--statistics", "week.vcomp", "--augment", "a.parquet"], "--augment is of rows"),
+        (["fit", "--statistics", "week.vcomp", "--dataset", "docsearch"], "--dataset is of rows"),
+        (["fit", "--statistics", "week.vcomp", "--missing", "raise"], "--missing is of rows"),
+        (["fit", "--statistics", "monday.parquet"], "does not hold statistics"),
+        (["fit", "--statistics", "sunday.vcomp"], "there is no file 'sunday.vcomp'"),
+        (["accumulate", FORMULA, "sunday.csv", "--out", "a"], "no file 'sunday.csv'"),
+        (["accumulate", FORMULA, "monday.parquet", "--out", "no/a"], "there is no such folder"),
+        (["accumulate", "score ~ (1|system)", "monday.parquet", "--out", "a"], "'system'"),
+        (["merge", "week.vcomp", "week.vcomp", "--out", "a"], "given twice"),
+        (["merge", "week.vcomp", "sunday.vcomp", "--out", "a"], "no file 'sunday.vcomp'"),
+        (["merge", "week.vcomp", "other.vcomp", "--out", "a"], "'other.vcomp' is not merged: "),
+    ],
+)
+def test_mistakes_are_sentences(days, monkeypatch, arguments, words):
+    statistics(days)
+    monkeypatch.chdir(days)
+    run("accumulate", "score ~ (1|sys)", "monday.parquet", "--out", "other.vcomp")
+    before = sorted(os.listdir(days))
+    assert words in run(*arguments, code=2)
+    assert sorted(os.listdir(days)) == before
+
+
+def test_helps_have_examples():
+    for command in ("fit", "accumulate", "merge"):
+        assert f"vcomp {command}" in run(command, "--help").partition("Examples:")[2]

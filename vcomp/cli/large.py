@@ -1,0 +1,191 @@
+"""``vcomp fit``, ``accumulate`` and ``merge``: data of any size, and sums that stand for them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcomp.cli.fitting import fit_options, fit_report
+from vcomp.exceptions import DataError
+
+__all__ = ["accumulate", "fit", "merge"]
+
+_FIT = """
+\b
+Examples:
+  vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv
+  vcomp fit "score ~ (1|sys*topic)" --dataset docsearch --dstudy topic=50,100 --tau
+  vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
+  vcomp fit "score ~ (1|sys) + (1|topic/doc)" "scores/*.parquet" --stream \\
+      --augment residuals.parquet
+  vcomp fit --statistics week.vcomp --dstudy topic=50,100
+"""
+
+_ACCUMULATE = """
+\b
+Examples:
+  vcomp accumulate "score ~ (1|sys) + (1|topic)" monday.parquet --out monday.vcomp
+  vcomp accumulate "score ~ (1|sys) + (1|topic)" tuesday/ "extra/*.parquet" --out tuesday.vcomp
+  vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
+  vcomp fit --statistics week.vcomp
+"""
+
+_MERGE = """
+\b
+Examples:
+  vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
+  vcomp merge machines/*.vcomp --out all.vcomp
+  vcomp fit --statistics all.vcomp --dstudy topic=50,100 --tau
+"""
+
+_OUT = click.option(
+    "--out",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the statistics go; a file that is there is replaced once the new one is whole.",
+)
+_PROGRESS = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
+)
+
+
+@click.command(epilog=_FIT)
+@click.argument("arguments", nargs=-1, metavar="[FORMULA] [DATA]...")
+@click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
+@click.option(
+    "--statistics",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of FORMULA and DATA: what accumulate or merge wrote.",
+)
+@click.option(
+    "--stream/--no-stream",
+    default=None,
+    help="Read rows in batches and keep none, or keep all.  [default: by their size]",
+)
+@_PROGRESS
+@click.option(
+    "--augment",
+    "augmented",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write fitted values and residuals of all rows to FILE.parquet.",
+)
+@fit_options
+def fit(
+    arguments: tuple[str, ...],
+    design: str | None,
+    statistics: Path | None,
+    stream: bool | None,
+    progress: bool | None,
+    **given: Any,
+) -> None:
+    """Estimate the variance components of FORMULA from DATA.
+
+    DATA are CSV or Parquet files, folders or patterns of them. Those that would take a good part
+    of the memory are read in batches, twice.
+    """
+    import vcomp
+
+    if statistics is not None:
+        _check_statistics(arguments, stream, progress, given)
+        sums = vcomp.AccumulatedStatistics.load(statistics)
+        fit_report(partial(_fit_of_sums, sums), statistics, design, **given)
+        return
+    if not arguments:
+        raise click.UsageError("give FORMULA and DATA, or --statistics FILE")
+    formula, *data = arguments
+    fitted = partial(vcomp.fit, formula, stream=stream, progress=progress)
+    fit_report(fitted, _data(data), design, **given)
+
+
+def _check_statistics(
+    arguments: tuple[str, ...], stream: bool | None, progress: bool | None, given: dict[str, Any]
+) -> None:
+    """Refuse what is of rows where there are none."""
+    if arguments:
+        raise click.UsageError(
+            f"{arguments[0]!r} is given with --statistics, which has the formula and its data"
+        )
+    of_rows = {
+        "--dataset": given["dataset"],
+        "--stream": stream,
+        "--progress": progress,
+        "--augment": given["augmented"],
+        "--missing": None if given["missing"] == "drop" else given["missing"],
+    }
+    named = [name for name, value in of_rows.items() if value is not None]
+    if named:
+        raise click.UsageError(f"{named[0]} is of rows, and --statistics has none")
+
+
+def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
+    """Return the fit of statistics, in which nothing is missing."""
+    return sums.fit(**options)
+
+
+@click.command(epilog=_ACCUMULATE)
+@click.argument("formula")
+@click.argument("data", nargs=-1, required=True)
+@_OUT
+@click.option(
+    "--missing",
+    default="drop",
+    show_default=True,
+    type=click.Choice(["drop", "raise"]),
+    help="What to do with rows that have a missing value.",
+)
+@_PROGRESS
+def accumulate(
+    formula: str, data: tuple[str, ...], target: Path, missing: Any, progress: bool | None
+) -> None:
+    """Sum up the rows of DATA to what any fit of FORMULA needs of them.
+
+    DATA are CSV or Parquet files, folders or patterns of them; they are read in batches. The
+    statistics are merged with those of other days and machines, and fitted by `vcomp fit
+    --statistics`.
+    """
+    import vcomp
+
+    if not target.expanduser().parent.is_dir():
+        raise DataError(f"cannot write {str(target)!r}: there is no such folder")
+    made = vcomp.accumulate(formula, _data(data), missing=missing, progress=progress)
+    made.save(target)
+    click.echo(f"{target}: {_said(made)}")
+
+
+@click.command(epilog=_MERGE)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_OUT
+def merge(files: tuple[Path, ...], target: Path) -> None:
+    """Add up the statistics of FILES, which accumulate wrote for one formula."""
+    import vcomp
+
+    twice = [file for k, file in enumerate(files) if file in files[:k]]
+    if twice:
+        raise click.UsageError(f"{str(twice[0])!r} is given twice, and would count twice")
+    load = vcomp.AccumulatedStatistics.load
+    made = load(files[0])
+    for file in files[1:]:
+        try:
+            made += load(file)
+        except DataError as error:
+            raise DataError(f"{str(file)!r} is not merged: {error}") from None
+    made.save(target)
+    click.echo(f"{target}: {_said(made)}")
+
+
+def _data(data: Any) -> Any:
+    """Return one path by itself, several as a list, None of none."""
+    return None if not data else data[0] if len(data) == 1 else list(data)
+
+
+def _said(statistics: Any) -> str:
+    return str(repr(statistics)).strip("<>")
