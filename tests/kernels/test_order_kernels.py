@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from vcomp.kernels.bits import (
     ONE,
     add_bit,
-    bits_above,
+    bits_from,
     count_below,
     first_word,
     lowest_bit,
@@ -49,15 +49,15 @@ def test_what_is_no_number_leaves_a_permutation():
 
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 199)), st.integers(0, 199))
-def test_places_below_and_above_one(places, place):
+def test_places_below_one_and_from_it_on(places, place):
     words, one = np.zeros(words_for(200), np.uint64), np.uint64(place)
     for p in places:
         add_bit(words, np.uint64(p))
     assert count_below(words, one) == sum(p < place for p in places)
-    above = []
+    others = []
     for w in range(first_word(one), len(words)):
-        word = np.uint64(bits_above(words, w, one))
+        word = np.uint64(bits_from(words, w, one))
         while word:
-            above.append(int(lowest_bit(w, word)))
+            others.append(int(lowest_bit(w, word)))
             word &= word - ONE
-    assert above == sorted(p for p in places if p > place)
+    assert others == sorted(p for p in places if p >= place)

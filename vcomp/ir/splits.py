@@ -197,6 +197,8 @@ def evaluate_halves(
     trials = len(halves[0])
     if any(len(one) != trials for one in halves):
         raise DataError(f"there are {trials} pairs of halves of one size, and not of another")
+    for one in halves:
+        _check_places(one, len(X))
     X = np.ascontiguousarray(X, dtype=float)
     step = max(1, TOGETHER // max(trials, 1))
     blocks = [observed(X, measures, halves[at : at + step]) for at in range(0, len(halves), step)]
@@ -210,18 +212,15 @@ def observed(X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves
     ----------
     X : (n_topics, n_systems) scores, none of them missing, in order of rows
     measures : to take
-    halves : any number of pairs of each size, :data:`TOGETHER` or so in all for measures of means
-
-    Raises
-    ------
-    DataError
-        If there is a topic that `X` has not.
+    halves : any number of pairs of each size, :data:`TOGETHER` or so in all for measures of means;
+        their places are not checked
     """
     values = np.empty((len(measures), sum(map(len, halves))))
     if any(isinstance(measure, MeanMeasure) for measure in measures):
+        in_rows = np.ascontiguousarray
         rows = MeanRows(
-            np.concatenate([_means(X, one.collection) for one in halves]),
-            np.concatenate([_means(X, one.truth) for one in halves]),
+            np.concatenate([means_of_sets(X, in_rows(one.collection)) for one in halves]),
+            np.concatenate([means_of_sets(X, in_rows(one.truth)) for one in halves]),
         )
     for row, measure in zip(values, measures, strict=True):
         if isinstance(measure, MeanMeasure):
@@ -235,12 +234,11 @@ def observed(X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves
     return values
 
 
-def _means(X: FloatArray, topics: LongArray) -> FloatArray:
-    """Return the mean scores over sets of topics, (m, n_systems)."""
-    if topics.size and not 0 <= topics.min() <= topics.max() < len(X):
-        raise DataError(
-            f"halves have places of topics from {topics.min()} to {topics.max()}; there are "
-            f"{len(X)} topics, from 0 to {len(X) - 1}"
-        )
-    means: FloatArray = means_of_sets(X, np.ascontiguousarray(topics))
-    return means
+def _check_places(halves: Halves, n_topics: int) -> None:
+    """Refuse places of topics that are not there."""
+    for places in (halves.collection, halves.truth):
+        if places.size and not 0 <= places.min() <= places.max() < n_topics:
+            raise DataError(
+                f"halves have places of topics from {places.min()} to {places.max()}; there are "
+                f"{n_topics} topics, from 0 to {n_topics - 1}"
+            )

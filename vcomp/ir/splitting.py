@@ -31,7 +31,7 @@ from vcomp.resampling.streams import check_count, seed_from
 __all__ = ["split_half"]
 
 _BLOCK = 50
-"""Splits of one size that one worker takes at least."""
+"""Splits of one size that are looked at together, alone or beside those of other sizes."""
 
 
 def split_half(

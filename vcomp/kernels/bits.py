@@ -12,7 +12,7 @@ __all__ = [
     "ONE",
     "WordArray",
     "add_bit",
-    "bits_above",
+    "bits_from",
     "count_below",
     "first_word",
     "lowest_bit",
@@ -75,11 +75,10 @@ def first_word(place: np.uint64) -> np.int64:
 
 
 @njit(cache=True, nogil=True)
-def bits_above(words: WordArray, w: int, place: np.uint64) -> np.uint64:
-    """Return word `w`, at or above that of a number, without what is not above the number."""
+def bits_from(words: WordArray, w: int, place: np.uint64) -> np.uint64:
+    """Return word `w`, at or above that of a number, without what is below the number."""
     below = (ONE << (place & _WITHIN)) - ONE
-    within = np.uint64(w == first_word(place))
-    return np.uint64(words[w] & ~(within * (below | (below + ONE))))
+    return np.uint64(words[w] & ~(below * np.uint64(w == first_word(place))))
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,15 @@ import numpy as np
 from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.kernels.bits import ONE, add_bit, bits_above, first_word, lowest_bit, words_for
+from vcomp.kernels.bits import (
+    ONE,
+    WordArray,
+    add_bit,
+    bits_from,
+    first_word,
+    lowest_bit,
+    words_for,
+)
 
 __all__ = ["smallest_safe_difference"]
 
@@ -64,7 +72,8 @@ def smallest_safe_difference(
     delta = np.full(m, np.nan)
     size, unit = np.empty(n_pairs + 1), np.empty(n_pairs + 1)
     code = np.empty(n_pairs, np.int64)
-    tally, z = np.empty(_BINS, np.int64), np.empty(k)
+    tally, z, start = np.empty(_BINS, np.int64), np.empty(k), 0
+    rank, by_truth, first = np.empty(k, np.uint64), np.empty(k, np.uint64), np.empty(k, np.uint64)
     for row in range(m):
         x, y = means[row], truth[row]
         span = x.max() - x.min()
@@ -73,8 +82,13 @@ def smallest_safe_difference(
         scale = _GRID if relative else _GRID / span
         tally[:] = 0
         if swapped[row] >= 0 and (x.min() > _TINY or not relative):
-            _swapped_pairs(x, order[row], truth_order[row], z, size, unit)
-            delta[row] = _of_ranking(z, swapped[row], rate, relative, scale, size, unit, tally)
+            for p in range(k):
+                z[p], rank[order[row, p]] = x[order[row, p]], p
+            for p in range(k):
+                by_truth[p] = rank[truth_order[row, p]]
+            delta[row], start = _of_ranking(
+                z, by_truth, swapped[row], start, rate, relative, scale, first, size, unit, tally
+            )
         else:
             ex, ey = tolerances[row], truth_tolerances[row]
             delta[row] = _of_pairs(x, y, ex, ey, rate, relative, scale, size, code, tally)
@@ -82,81 +96,112 @@ def smallest_safe_difference(
 
 
 @njit(cache=True, nogil=True)
-def _swapped_pairs(
-    x: FloatArray,
-    order: LongArray,
-    truth_order: LongArray,
+def _of_ranking(
     z: FloatArray,
+    by_truth: WordArray,
+    n_swapped: int,
+    start: int,
+    rate: float,
+    relative: bool,
+    scale: float,
+    first: WordArray,
+    place: FloatArray,
+    unit: FloatArray,
+    tally: LongArray,
+) -> tuple[float, int]:
+    """Return δ of systems without ties, with positive means where it is relative.
+
+    Only swapped pairs are looked at one by one, and of them only those from bin `start` on if they
+    are so many that no smaller difference will do. In the order of the means the pairs more than
+    some difference apart are counted without that. With s swapped pairs above a difference, it
+    will do if there are s / `rate` pairs above it at least: as their number can only fall on the
+    way up, most differences are passed over without counting.
+
+    Parameters
+    ----------
+    z : (k,) falling means
+    by_truth : (k,) their places in the order of falling true means
+    start : any bin; what is returned beside δ is likely to suit a similar ranking
+    """
+    k = z.size
+    n = k * (k - 1) // 2
+    most = _most_unsafe(n, rate)
+    if n_swapped <= most:
+        return _apart(z, -1.0, relative, scale, first)[1], start
+    left = _swapped_pairs(z, by_truth, start * _WIDTH - 1.0, relative, scale, first, place, unit)
+    if left <= most:
+        start = 0
+        left = _swapped_pairs(z, by_truth, -1.0, relative, scale, first, place, unit)
+    swapped = place[:left]
+    _swapped_places(swapped, unit, relative, scale, tally)
+    suits = -1
+    for b in range(start, _BINS):
+        here = tally[b]
+        left -= here  # swapped pairs above this bin
+        if left > most:
+            continue
+        if suits < 0:
+            suits = 3 * b // 4
+        below = b * _WIDTH - 1.0
+        n, least = _apart(z, below, relative, scale, first)
+        if n == 0:
+            break
+        most = _most_unsafe(n, rate)
+        if left > most:
+            continue
+        if left + here <= most:
+            return least, suits
+        within = _within(swapped, below, here, unit)
+        for q in range(here):
+            unsafe = left + here - 1 - q
+            if unsafe > most or (q + 1 < here and within[q + 1] == within[q]):
+                continue
+            n, least = _apart(z, within[q], relative, scale, first)
+            most = _most_unsafe(n, rate)
+            if n == 0 or unsafe <= most:
+                return least, suits
+    return np.nan, max(suits, 0)
+
+
+@njit(cache=True, nogil=True)
+def _most_unsafe(n: int, rate: float) -> int:
+    """Return how many of n pairs may be swapped: the most whose share is not above the rate."""
+    most = int(rate * n)
+    if n > 0 and most / n > rate:
+        return most - 1
+    if n > 0 and (most + 1) / n <= rate:
+        return most + 1
+    return most
+
+
+@njit(cache=True, nogil=True)
+def _swapped_pairs(
+    z: FloatArray,
+    by_truth: WordArray,
+    below: float,
+    relative: bool,
+    scale: float,
+    first: WordArray,
     size: FloatArray,
     unit: FloatArray,
-) -> None:
-    """Fill in the falling means, and of swapped pairs the differences and the larger means.
+) -> int:
+    """Fill in differences and larger means of swapped pairs above a place; return how many.
 
     Systems come in by their true ranks: a pair is swapped if the better mean comes in later.
     """
-    k = x.size
-    rank, seen = np.empty(k, np.uint64), np.zeros(words_for(k), np.uint64)
-    for p in range(k):
-        rank[order[p]], z[p] = p, x[order[p]]
+    _first_apart(z, below, relative, scale, first)
+    seen = np.zeros(words_for(z.size), np.uint64)
     end = np.uint64(0)  # unsigned: what may be negative is checked at every step
-    for p in range(k):
-        r = rank[truth_order[p]]
+    for r in by_truth:
         larger = z[r]
-        for w in range(first_word(r), seen.size):
-            word = bits_above(seen, w, r)
+        for w in range(first_word(first[r]), seen.size):
+            word = bits_from(seen, w, first[r])
             while word:
                 size[end], unit[end] = larger - z[lowest_bit(w, word)], larger
                 word &= word - ONE
                 end += ONE
         add_bit(seen, r)
-
-
-@njit(cache=True, nogil=True)
-def _of_ranking(
-    z: FloatArray,
-    n_swapped: int,
-    rate: float,
-    relative: bool,
-    scale: float,
-    place: FloatArray,
-    unit: FloatArray,
-    tally: LongArray,
-) -> float:
-    """Return δ of systems without ties, with positive means where it is relative.
-
-    Only swapped pairs are looked at one by one. In the order of the means the pairs more than some
-    difference apart are counted without that. With s swapped pairs above a difference, it will do
-    if there are s / `rate` pairs above it at least: as their number can only fall on the way up,
-    most differences are passed over without counting.
-    """
-    k = z.size
-    n, left = k * (k - 1) // 2, n_swapped
-    if left / n <= rate:
-        return float(_apart(z, -1.0, relative, scale)[1])
-    swapped = place[:left]
-    _swapped_places(swapped, unit, relative, scale, tally)
-    for b in range(_BINS):
-        here = tally[b]
-        left -= here  # swapped pairs above this bin
-        if left / n > rate:
-            continue
-        below = b * _WIDTH - 1.0
-        n, least = _apart(z, below, relative, scale)
-        if n == 0:
-            break
-        if left / n > rate:
-            continue
-        if (left + here) / n <= rate:
-            return float(least)
-        within = _within(swapped, below, here, unit)
-        for q in range(here):
-            unsafe = left + here - 1 - q
-            if unsafe / n > rate or (q + 1 < here and within[q + 1] == within[q]):
-                continue
-            n, least = _apart(z, within[q], relative, scale)
-            if n == 0 or unsafe / n <= rate:
-                return float(least)
-    return np.nan
+    return int(np.int64(end))
 
 
 @njit(cache=True, nogil=True)
@@ -195,15 +240,32 @@ def _size(larger: float, smaller: float, relative: bool) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _apart(z: FloatArray, below: float, relative: bool, scale: float) -> tuple[int, float]:
-    """Count the pairs of falling means above a place on the grid, and find the least of them.
+def _apart(
+    z: FloatArray, below: float, relative: bool, scale: float, first: WordArray
+) -> tuple[int, float]:
+    """Count the pairs of falling means above a place on the grid, and find the least of them."""
+    _first_apart(z, below, relative, scale, first)
+    k, count, least = z.size, 0, np.inf
+    for i in range(k):
+        p = int(np.int64(first[i]))
+        if p < k:
+            count += k - p
+            least = min(least, _size(z[i], z[p], relative))
+    return count, least if count else np.nan
+
+
+@njit(cache=True, nogil=True)
+def _first_apart(
+    z: FloatArray, below: float, relative: bool, scale: float, first: WordArray
+) -> None:
+    """Fill in where, from each of the falling means on, those above a place on the grid begin.
 
     The first mean far enough below each moves down with it. A threshold says where it is but for
     rounding, and the place itself decides.
     """
-    k, p, count, least = z.size, 1, 0, np.inf
+    k, p = z.size, 1
     threshold = (below + 0.5) / scale
-    for i in range(k - 1):
+    for i in range(k):
         zi = z[i]
         enough = zi - (threshold * zi if relative else threshold)
         p = max(p, i + 1)
@@ -213,10 +275,7 @@ def _apart(z: FloatArray, below: float, relative: bool, scale: float) -> tuple[i
             p -= 1
         while p < k and _place(_size(zi, z[p], relative), scale) <= below:
             p += 1
-        if p < k:
-            count += k - p
-            least = min(least, _size(zi, z[p], relative))
-    return count, least if count else np.nan
+        first[i] = p
 
 
 @njit(cache=True, nogil=True)
