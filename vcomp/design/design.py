@@ -153,9 +153,14 @@ class Chunk:
         """The response centred at ``Design.origin``, (n,); made anew when it is asked for."""
         return self.response - self.origin
 
-    def with_response(self, y: FloatArray) -> Chunk:
-        """Return the same rows with another response, (n,), which is taken as centred."""
-        made = replace(self, response=y, origin=0.0)
+    def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Chunk:
+        """Return the same rows with another response, (n,), which is taken as centred.
+
+        Parameters
+        ----------
+        within : of cells the squares and products in them, with this response
+        """
+        made = replace(self, response=y, origin=0.0, within=within)
         if "codes" in self.__dict__:  # they have been made, and are the same
             made.__dict__["codes"] = self.codes
         return made

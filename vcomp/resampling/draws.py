@@ -58,7 +58,7 @@ def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
     if strata is not None and nested and (by_likelihood or _needs_strata_only(strata, recipe)):
         return _OfStrata(StrataDraws(strata), stats)
     # A response, its square in the making, and the groups of every row in every term.
-    needed = stats.rows.n * (24.0 + 4.0 * stats.n_terms)
+    needed = stats.cells.response.size * (24.0 + 4.0 * stats.n_terms)
     free = available_bytes()
     if needed > 0.8 * free:
         raise EstimationError(

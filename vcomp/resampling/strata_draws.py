@@ -27,7 +27,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics
 
-__all__ = ["StrataDraws"]
+__all__ = ["StrataDraws", "factor_of"]
 
 _DEPENDENT = 1e-12
 """Eigenvalue of products, on a unit diagonal, below which a combination of columns is none."""
@@ -99,7 +99,7 @@ class _Plan:
             df_within=df,
             means=_in_contrasts(stratum.columns.means[0][:, 1:], shape),
             within=within,
-            factor=_factor(within)[:, -int(df) :] if df else np.zeros((within.shape[0], 0)),
+            factor=factor_of(within)[:, -int(df) :] if df else np.zeros((within.shape[0], 0)),
         )
 
     def draw(self, c: FloatArray, rng: np.random.Generator) -> GroupedColumns:
@@ -165,7 +165,7 @@ def _helmert(n: int) -> FloatArray:
     return rows
 
 
-def _factor(products: FloatArray) -> FloatArray:
+def factor_of(products: FloatArray) -> FloatArray:
     """Return F with FF' = products, its columns by ascending size, those of rounding left out."""
     scale = np.sqrt(np.diagonal(products))
     there = scale > 0.0

@@ -55,11 +55,13 @@ def resum(stats: CrossProducts, chunk: Chunk, rolled: RollUp) -> CrossProducts:
     """
     y = chunk.y
     is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
+    total_y = y if chunk.counts is None else y * chunk.counts
+    within = np.zeros((1 + chunk.X.shape[1],) * 2) if chunk.within is None else chunk.within
     return replace(
         stats,
-        Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
-        Xy=np.array([y.sum()]) if is_mean else chunk.X.T @ y,
-        yy=float(y @ y),
+        Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
+        Xy=np.array([total_y.sum()]) if is_mean else chunk.X.T @ total_y + within[1:, 0],
+        yy=float(y @ total_y) + float(within[0, 0]),
     )
 
 

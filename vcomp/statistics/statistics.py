@@ -110,21 +110,22 @@ class Statistics:
         made._accumulate, made._complete, made.strata = cross_products, completed, strata
         return made
 
-    def with_response(self, y: FloatArray) -> Statistics:
-        """Return the statistics of the same rows with another response.
+    def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Statistics:
+        """Return the statistics of the same rows, or cells, with another response.
 
         Only what the response has a part in is computed anew; the rest is shared.
 
         Parameters
         ----------
-        y : (n,) centred as the columns of X are
+        y : (n,) centred as the columns of X are; of cells the means
+        within : of cells the squares and products of y and X in them, (1 + p, 1 + p)
 
         Raises
         ------
         DataError
             If the rows are not there.
         """
-        chunk = self.rows.with_response(y)
+        chunk = self.cells.with_response(y, within)
         strata = None
         if self.strata is not None and self._grid is not None:
             strata = stratify(chunk, self._grid, self._groupings)
@@ -153,8 +154,8 @@ class Statistics:
         )
 
     @cached_property
-    def rows(self) -> Chunk:
-        """The rows, each of them one score.
+    def cells(self) -> Chunk:
+        """The rows, or cells that stand for several of them.
 
         Raises
         ------
@@ -163,10 +164,21 @@ class Statistics:
         """
         if self._rows is None:
             raise DataError(
-                "this needs rows, and these statistics were made from parts; fit the data as a "
-                "whole"
+                "this needs rows, and these statistics have no rows: they were made from parts; "
+                "fit the data as a whole"
             )
-        rows = self._rows()
+        return self._rows()
+
+    @property
+    def rows(self) -> Chunk:
+        """The rows, each of them one score.
+
+        Raises
+        ------
+        DataError
+            As for :attr:`cells`, and if only cells are kept.
+        """
+        rows = self.cells
         if rows.counts is not None:
             raise DataError(
                 "this needs rows, and these were read in batches: of each cell only the mean of "
@@ -176,12 +188,12 @@ class Statistics:
 
     @cached_property
     def _rolled(self) -> RollUp:
-        return RollUp(self.rows)
+        return RollUp(self.cells)
 
     @cached_property
     def _groupings(self) -> Groupings:
         assert self._grid is not None
-        return find_groupings(self.rows.terms, self._grid)
+        return find_groupings(self.cells.terms, self._grid)
 
     @cached_property
     def cross_products(self) -> CrossProducts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -81,7 +81,7 @@ def stratify(
     single = groupings.remainder.n_groupings
     tabulate = partial(_tabulate, chunk, grid, groupings)
     layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
-    intercept = any(_is_constant(x) for x in chunk.X.T)
+    intercept = not all(_vary(chunk))
     strata = split_cells(tabulate(), layout, groupings, intercept=intercept)
     return replace(strata, cells=tabulate if single in groupings.of_term else None)
 
@@ -156,11 +156,17 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
     size = grid.n_combinations * grid.n_cells
-    columns = [np.ascontiguousarray(x) for x in _varying(chunk.X)]
+    vary = _vary(chunk)
+    columns = [
+        np.ascontiguousarray(x) for x, varies in zip(chunk.X.T, vary, strict=True) if varies
+    ]
     within = np.zeros((1 + len(columns), 1 + len(columns)))
-    if (n == 1.0).all():
+    if (n == 1.0).all() or chunk.counts is not None:
         means = [_filled(places, chunk.response, chunk.origin, size)]
         means += [_filled(places, column, 0.0, size) for column in columns]
+        if chunk.within is not None:
+            rows = [0, *(1 + np.flatnonzero(vary))]
+            within = chunk.within[np.ix_(rows, rows)]
     else:
         values = [chunk.y, *columns]
         means = [cell_sums(places, column, size) for column in values]
@@ -172,12 +178,12 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
                 within[i, j] = within[j, i] = products
     shape = (grid.n_combinations, grid.n_cells)
     tables = [m.reshape(shape) for m in means]
-    return _with_constants(chunk.X, grid.shape, n, tables, within)
+    return _with_constants(chunk.X, vary, grid.shape, n, tables, within)
 
 
 def _check_memory(chunk: Chunk, grid: Grid) -> None:
     """Refuse tables that would not fit, before they are made."""
-    columns = 1 + sum(1 for _ in _varying(chunk.X))
+    columns = 1 + sum(_vary(chunk))
     n_cells = grid.n_combinations * grid.n_cells
     # A table a column, the places of the rows, and what is worked on at a time.
     needed = 8.0 * columns * (n_cells + 2.0 * _BLOCK) + 8.0 * chunk.n
@@ -208,7 +214,7 @@ def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatA
 def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
     """Return the place of each row in a table of combinations of axis levels by cells."""
     n_places = grid.n_combinations * grid.n_cells
-    places = np.zeros(chunk.n, dtype=np.int32 if n_places < 2**31 else np.int64)
+    places = np.zeros(chunk.response.size, dtype=np.int32 if n_places < 2**31 else np.int64)
     for axis, size in zip(grid.axes, grid.shape, strict=True):
         place_rows(places, chunk.level_codes(axis), size)
     if grid.rest:
@@ -234,12 +240,17 @@ def _is_constant(column: FloatArray) -> bool:
     return column.strides == (0,) or bool(np.ptp(column) == 0.0)
 
 
-def _varying(X: FloatArray) -> Iterator[FloatArray]:
-    return (x for x in X.T if not _is_constant(x))
+def _vary(chunk: Chunk) -> list[bool]:
+    """Return which columns of X are not the same in all rows; of cells also not within them."""
+    inside = np.zeros(1 + chunk.X.shape[1])
+    if chunk.within is not None:
+        inside = np.diagonal(chunk.within)
+    return [not _is_constant(x) or w > 0.0 for x, w in zip(chunk.X.T, inside[1:], strict=True)]
 
 
 def _with_constants(
     X: FloatArray,
+    vary: Sequence[bool],
     shape: tuple[int, ...],
     n: FloatArray,
     tables: list[FloatArray],
@@ -250,7 +261,7 @@ def _with_constants(
     every = [tables[0]]
     rows = [0]
     for j, x in enumerate(X.T, start=1):
-        if _is_constant(x):
+        if not vary[j - 1]:
             every.append(np.full((prod(shape), 1), float(x[0])))
         else:
             every.append(next(varying))
