@@ -1,0 +1,109 @@
+"""Every combination of levels has a place of its own, and the place tells the levels."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.design.grid import find_grid
+from vcomp.design.places import CellPlaces
+from vcomp.design.survey import FacetSurvey, Survey, survey_rows
+
+NAMES = ("p", "d", "t", "c")
+
+
+@st.composite
+def rows(draw):
+    """Return documents in topics in collections, scored by persons: some facets tell others."""
+    n = draw(st.integers(2, 60))
+    topic_of = draw(st.lists(st.integers(0, 4), min_size=9, max_size=9))
+    collection_of = draw(st.lists(st.integers(0, 1), min_size=5, max_size=5))
+    person = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    document = draw(st.lists(st.integers(0, 8), min_size=n, max_size=n))
+    topic = [topic_of[d] for d in document]
+    if draw(st.booleans()):  # labels that start anew: a document no longer tells its topic
+        document = [d % 3 for d in document]
+    frame = pd.DataFrame({"p": person, "d": document, "t": topic})
+    return frame.assign(c=[collection_of[t] for t in topic])
+
+
+def places_of(frame):
+    """Return the places, and the codes of the rows."""
+    survey = survey_rows(np.arange(float(len(frame))), {f: frame[f] for f in NAMES})
+    codes = [
+        facet.levels.get_indexer(frame[name]).astype(np.int32)
+        for facet, name in zip(survey.facets, NAMES, strict=True)
+    ]
+    return CellPlaces.of(survey, NAMES), codes
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows())
+def test_places_tell_the_levels_and_levels_the_places(frame):
+    places, codes = places_of(frame)
+    at = places.of_rows(codes)
+    assert at.min() >= 0
+    assert at.max() < places.size == prod(places.shape)
+    for found, own in zip(places.codes(at), codes, strict=True):
+        np.testing.assert_array_equal(found, own)
+    # As many places as there are different combinations.
+    assert np.unique(at).size == len(frame.drop_duplicates())
+    assert places.n_levels == tuple(frame[name].nunique() for name in NAMES)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows())
+def test_every_place_has_levels_that_lead_back_to_it(frame):
+    places, _ = places_of(frame)
+    every = np.arange(places.size)
+    np.testing.assert_array_equal(places.of_rows(places.codes(every)), every)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows())
+def test_facets_that_others_tell_take_no_part(frame):
+    places, _ = places_of(frame)
+    for outer, (inner, level) in places.told.items():
+        assert outer not in places.free
+        assert inner in places.free
+        pairs = frame.groupby(NAMES[inner])[NAMES[outer]].agg(["nunique", "first"])
+        assert (pairs["nunique"] == 1).all()
+        levels = np.sort(frame[NAMES[outer]].unique())
+        np.testing.assert_array_equal(levels[level], pairs["first"].sort_index())
+    assert sorted([*places.free, *places.told]) == list(range(4))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows(), st.booleans())
+def test_the_grid_is_that_of_the_rows(frame, complete):
+    """With as many axes as are fully crossed with everything; else there is none."""
+    if complete:
+        persons = pd.DataFrame({"p": range(3)})
+        cells = frame[["d", "t", "c"]].drop_duplicates()
+        frame = persons.merge(cells, how="cross")
+        if (frame.nunique() < 2).any():
+            return
+    places, codes = places_of(frame)
+    counts = np.bincount(places.of_rows(codes), minlength=places.size)
+    found = places.grid(counts, terms_are_nested=False)
+    expected = find_grid(codes, places.n_levels, [(0,), (1,), (2,)])
+    if expected is None or not expected.axes:
+        assert found is None
+        return
+    assert found is not None
+    assert found.axes == expected.axes
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(np.sort(found.cell_n), np.sort(expected.cell_n))
+
+
+def test_more_cells_than_there_are_numbers():
+    facets = tuple(FacetSurvey(pd.RangeIndex(2**21), np.ones(2**21, np.int64)) for _ in range(3))
+    survey = Survey(facets, {}, 2**21, np.longdouble(0.0), 0.0, 1.0)
+    with pytest.raises(vcomp.EstimationError, match="2,097,152 p × .* are too many cells to be"):
+        CellPlaces.of(survey, NAMES)
