@@ -32,7 +32,7 @@ def test_without_r_a_sentence_says_so(monkeypatch, tmp_path, capsys):
     bench_reliability.run(report, QUICK)
     assert report.comparisons == []
     omitted = [line for line in capsys.readouterr().out.splitlines() if "omitted" in line]
-    assert len(omitted) == 6
+    assert len(omitted) == 9
     assert all(line.endswith("plain R: Rscript is not installed") for line in omitted)
 
 
@@ -63,7 +63,9 @@ def test_what_r_does_not_know_is_nan(monkeypatch, tmp_path):
         "seconds": 2}'""",
     )
     halves = [Halves.of([[0]], [[1]]), Halves.of([[0, 1]], [[2, 3]])]
-    found = reliability.split_half(np.eye(4), halves, ["tau"], [5], repeats=1, limit=9.0)
+    found = reliability.split_half(
+        np.eye(4), halves, ["tau"], [5], anew=False, repeats=1, limit=9.0
+    )
     np.testing.assert_array_equal(found.accuracies["tau"], [0.5, np.nan])
     np.testing.assert_array_equal(found.predicted["tau"]["exp1"], [1.0])
     assert found.seconds == 2.0
@@ -80,11 +82,20 @@ def test_expected_tau_of_r_is_that_of_two_systems():
 
 
 @with_r
-@pytest.mark.parametrize("measure", ["tau", "tau_ap", "sens_abs"])
+@pytest.mark.parametrize("measure", ["tau", "tau_ap", "sens_abs", "sens_rel"])
 def test_r_and_vcomp_agree_on_halves(measure, capsys):
     report = Report()
     bench_reliability._compare_halves(report, QUICK, score_matrix(20, 6), (measure,))
     assert len(report.comparisons) == 1, capsys.readouterr().out
+
+
+@with_r
+@pytest.mark.parametrize(("anew", "lines"), [(False, 2), (True, 1)])
+def test_r_and_vcomp_agree_on_several_measures(anew, lines, capsys):
+    report = Report()
+    X = score_matrix(20, 6)
+    bench_reliability._compare_halves(report, QUICK, X, ("tau", "sens_rel"), anew=anew)
+    assert len(report.comparisons) == lines, capsys.readouterr().out
 
 
 @with_r

@@ -50,6 +50,26 @@ sens_abs <- function(half, other) {
       true_difference[pair] <- true_means[i] - true_means[j]
     }
   }
+  smallest_safe(difference, true_difference)
+}
+
+sens_rel <- function(half, other) {
+  means <- colMeans(half)
+  true_means <- colMeans(other)
+  n <- length(means)
+  difference <- true_difference <- numeric(n * (n - 1) / 2)
+  pair <- 0
+  for (i in seq_len(n - 1)) {
+    for (j in (i + 1):n) {
+      pair <- pair + 1
+      difference[pair] <- (means[i] - means[j]) / max(means[i], means[j])
+      true_difference[pair] <- true_means[i] - true_means[j]
+    }
+  }
+  smallest_safe(difference, true_difference)
+}
+
+smallest_safe <- function(difference, true_difference) {
   largest_first <- order(abs(difference), decreasing = TRUE)
   agrees <- (sign(difference) * sign(true_difference))[largest_first]
   wrong <- cumsum(agrees == -1)
@@ -57,39 +77,51 @@ sens_abs <- function(half, other) {
   if (length(safe) == 0) NA else min(1, abs(difference)[largest_first[max(safe)]])
 }
 
-MEASURES <- list(tau = tau, tau_ap = tau_ap, sens_abs = sens_abs)
+MEASURES <- list(tau = tau, tau_ap = tau_ap, sens_abs = sens_abs, sens_rel = sens_rel)
 is_correlation <- function(name) name %in% c("tau", "tau_ap")
 
-split_half <- function(scores, halves, others, names, sizes) {
-  accuracies <- lapply(MEASURES[names], function(measure) {
+# Each curve from the same halves, or (as published, where it draws its own) from all of them anew.
+split_half <- function(scores, halves, others, measures, sizes, anew) {
+  n <- rep(sapply(halves, ncol), sapply(halves, nrow))
+  observe <- function(name) {
     unlist(lapply(seq_along(halves), function(k) {
       sapply(seq_len(nrow(halves[[k]])), function(trial) {
-        measure(scores[halves[[k]][trial, ], ], scores[others[[k]][trial, ], ])
+        MEASURES[[name]](scores[halves[[k]][trial, ], ], scores[others[[k]][trial, ], ])
       })
     }))
-  })
-  n <- rep(sapply(halves, ncol), sapply(halves, nrow))
-  predicted <- lapply(names, function(name) {
-    accuracy <- accuracies[[name]]
-    error <- if (is_correlation(name)) (1 - accuracy) / 2 else accuracy
-    lapply(curves(n, error, sizes), function(e) if (is_correlation(name)) 1 - 2 * e else e)
-  })
-  list(accuracies = accuracies, predicted = setNames(predicted, names))
+  }
+  accuracies <- predicted <- list()
+  for (name in measures) {
+    for (curve in names(CURVES)) {
+      if (anew || is.null(accuracies[[name]])) accuracies[[name]] <- observe(name)
+      accuracy <- accuracies[[name]]
+      error <- if (is_correlation(name)) (1 - accuracy) / 2 else accuracy
+      e <- predicted_error(CURVES[[curve]], n, error, sizes)
+      predicted[[name]][[curve]] <- if (is_correlation(name)) 1 - 2 * e else e
+    }
+  }
+  list(accuracies = accuracies, predicted = predicted)
 }
 
-# Predicted errors of larger tests, by each of the three curves.
-curves <- function(n, error, sizes) {
+# Errors of larger tests.
+predicted_error <- function(curve, n, error, sizes) {
   seen <- data.frame(n = n, log_n = log(n), error = error)[!is.na(error), ]
-  asked <- data.frame(n = sizes, log_n = log(sizes))
-  some <- seen[seen$error > 0, ]
-  inside <- function(e) pmin(1, pmax(0, e))
-  logit <- suppressWarnings(glm(error ~ log_n, binomial(), seen))
-  list(
-    exp1 = inside(exp(predict(lm(log(error) ~ log_n, some), asked))),
-    exp2 = inside(exp(predict(lm(log(error) ~ n, some), asked))),
-    logit = predict(logit, asked, type = "response")
-  )
+  curve(seen, data.frame(n = sizes, log_n = log(sizes)))
 }
+
+inside <- function(e) pmin(1, pmax(0, e))
+CURVES <- list(
+  exp1 = function(seen, asked) {
+    inside(exp(predict(lm(log(error) ~ log_n, seen[seen$error > 0, ]), asked)))
+  },
+  exp2 = function(seen, asked) {
+    inside(exp(predict(lm(log(error) ~ n, seen[seen$error > 0, ]), asked)))
+  },
+  logit = function(seen, asked) {
+    line <- suppressWarnings(glm(error ~ log_n, binomial(), seen))
+    predict(line, asked, type = "response")
+  }
+)
 
 # Simulated collections: kernel margins, all assumptions but random topics dropped -------------
 
@@ -159,7 +191,9 @@ answer <- switch(arguments[1],
     c(work(), seconds = best_of(work))
   },
   split_half = {
-    work <- function() split_half(scores, given$halves, given$others, given$measures, given$sizes)
+    work <- function() {
+      split_half(scores, given$halves, given$others, given$measures, given$sizes, given$anew)
+    }
     c(work(), seconds = best_of(work))
   },
   simulation = {

@@ -75,6 +75,7 @@ def split_half(
     measures: Sequence[str],
     sizes: Sequence[int],
     *,
+    anew: bool,
     repeats: int,
     limit: float,
 ) -> PeerHalves | str:
@@ -83,8 +84,10 @@ def split_half(
     Parameters
     ----------
     halves : of two sizes or more
-    measures : of ``"tau"``, ``"tau_ap"`` and ``"sens_abs"``
+    measures : of ``"tau"``, ``"tau_ap"``, ``"sens_abs"`` and ``"sens_rel"``
     sizes : of the tests whose accuracy is predicted
+    anew : whether every curve looks at the halves anew, as published; else they share what was
+        found
     """
     answer = _run(
         "split_half",
@@ -94,6 +97,7 @@ def split_half(
         others=[(half.truth + 1).tolist() for half in halves],
         measures=list(measures),
         sizes=list(sizes),
+        anew=anew,
         repeats=repeats,
     )
     if isinstance(answer, str):
