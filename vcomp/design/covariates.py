@@ -139,9 +139,13 @@ class XSums:
 
     @classmethod
     def of(cls, X: FloatArray) -> XSums:
-        """Return the sums of some rows, one or more."""
+        """Return the sums of some rows."""
         return cls(
-            len(X), X.sum(axis=0, dtype=np.longdouble), X.T @ X, X.min(axis=0), X.max(axis=0)
+            n=len(X),
+            total=X.sum(axis=0, dtype=np.longdouble),
+            gram=X.T @ X,
+            low=X.min(axis=0, initial=np.inf),
+            high=X.max(axis=0, initial=-np.inf),
         )
 
     def __add__(self, other: XSums) -> XSums:

@@ -48,7 +48,7 @@ def as_categories(name: str, column: pd.Series) -> Any:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.array
-    if column.dtype.kind in "iu" and isinstance(column.dtype, np.dtype):
+    if column.dtype.kind in "iu" and isinstance(column.dtype, np.dtype) and len(column):
         coded = _whole_numbers(column.to_numpy())
         if coded is not None:
             return coded

@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.levels import as_categories, united_levels
-from vcomp.kernels.codes import determined_levels
+from vcomp.kernels.codes import count_levels, determined_levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,7 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
     columns = [as_categories(name, column) for name, column in facets.items()]
     codes = [np.asarray(column.codes, dtype=np.int32) for column in columns]
     found = tuple(
-        FacetSurvey(column.categories, np.bincount(c, minlength=len(column.categories)))
+        FacetSurvey(column.categories, count_levels(c, len(column.categories)))
         for column, c in zip(columns, codes, strict=True)
     )
     told = {}

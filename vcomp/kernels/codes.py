@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from vcomp._typing import BoolArray, IntArray
+from vcomp._typing import BoolArray, IntArray, LongArray
 
-__all__ = ["determined_levels", "fill_counts", "mark_values", "number_values", "place_rows"]
+__all__ = [
+    "count_levels", "determined_levels", "fill_counts", "look_up", "mark_values",
+    "number_values", "place_rows",
+]  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -28,6 +31,25 @@ def number_values(values: Any, low: Any, numbers: IntArray) -> IntArray:
     for i in range(values.size):
         codes[i] = numbers[values[i] - low]
     return codes
+
+
+@njit(cache=True, nogil=True)
+def look_up(values: Any, low: Any, numbers: IntArray) -> IntArray:
+    """Return ``numbers[v - low]`` for every value, −1 for one that is outside."""
+    codes = np.empty(values.size, np.int32)
+    for i in range(values.size):
+        place = np.int64(values[i]) - low
+        codes[i] = numbers[place] if 0 <= place < numbers.size else -1
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def count_levels(codes: Any, n_levels: int) -> LongArray:
+    """Return how many rows each level has."""
+    counts = np.zeros(n_levels, np.int64)
+    for i in range(codes.size):
+        counts[codes[i]] += 1
+    return counts
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ files, several machines, and yesterday's data with today's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from vcomp.kernels.cells import add_to_cells, merge_cells
 __all__ = ["CellTable", "EveryCell", "sum_cells"]
 
 _FIRST_COUNTS = np.uint8
+
+_SPREAD = 8
+"""Places for a row, between the first and the last of them, up to which all have a cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +57,11 @@ class CellTable:
             merge_cells(at, part.counts, part.means, counts, means, within)
         return CellTable(places, counts, means, symmetric(within))
 
+    def packed(self) -> CellTable:
+        """Return the same with counts in as few bytes as the fullest cell needs."""
+        most = int(self.counts.max(initial=0))
+        return replace(self, counts=self.counts.astype(np.min_scalar_type(most)))
+
     def filled(self) -> tuple[LongArray, CellTable]:
         """Return the places of the cells that have rows, and their table."""
         if self.places is not None:
@@ -80,10 +88,17 @@ def sum_cells(places: LongArray, values: FloatArray) -> CellTable:
     places : (n,) of the rows
     values : (b, n) columns
     """
-    found, at = np.unique(places, return_inverse=True)
-    table = EveryCell(found.size, values.shape[0])
-    table.add(at, values)
-    made = table.made()
+    low, high = (int(places.min()), int(places.max())) if places.size else (0, -1)
+    if high - low >= max(_SPREAD * places.size, 1):
+        found, at = np.unique(places, return_inverse=True)
+        table = EveryCell(found.size, values.shape[0])
+        table.add(at, values)
+        made = table.made()
+    else:  # a table of all places between is faster than putting them in order
+        table = EveryCell(high - low + 1, values.shape[0])
+        table.add(places - low, values)
+        found, made = table.made().filled()
+        found = found + low
     return CellTable(found, made.counts.astype(np.int64), made.means, made.within)
 
 

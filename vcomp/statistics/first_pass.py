@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from vcomp.formula import FixedPart, Formula, build_fixed
 from vcomp.formula.fixed import fixed_of_few_rows
 from vcomp.statistics.learned import Learned
 
-__all__ = ["Passes", "learn_in_passes", "matrix_of"]
+__all__ = ["FirstPass", "Passes", "learn_in_passes", "matrix_of"]
 
 _ROWS = 2**20
 """Of the largest part that a matrix is made of at once."""
@@ -31,8 +30,8 @@ Part = TypeVar("Part", bound=Addable)
 class Passes(Protocol):
     """Rows in parts, that can be passed over again and again."""
 
-    def total(self, of: Callable[[CompleteRows], Part]) -> Part | None:
-        """Return the sum of what a function gives of each part; None of no part."""
+    def total(self, of: Callable[..., Part], *known: Any) -> Part | None:
+        """Return the sum of ``of(*known, part)`` over the parts; None of no part."""
 
     def each(self, why: str) -> Iterable[CompleteRows]:
         """Return the parts one after another.
@@ -45,23 +44,23 @@ class Passes(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _FirstPass:
+class FirstPass:
     """What is learned of some rows; it adds up."""
 
     survey: Survey
     kinds: ColumnKinds
     tally: Tally
 
-    def __add__(self, other: _FirstPass) -> _FirstPass:
-        return _FirstPass(
+    def __add__(self, other: FirstPass) -> FirstPass:
+        return FirstPass(
             self.survey + other.survey, self.kinds + other.kinds, self.tally + other.tally
         )
 
 
-def _first(formula: Formula, part: CompleteRows) -> _FirstPass:
+def _first(formula: Formula, part: CompleteRows) -> FirstPass:
     facets = {f: part.frame[f] for f in formula.facets}
     kinds = kinds_of(_fixed_columns(formula, part))
-    return _FirstPass(survey_rows(part.y, facets), kinds, part.tally)
+    return FirstPass(survey_rows(part.y, facets), kinds, part.tally)
 
 
 def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def learn_in_passes(
     DataError, FormulaError
         If the rows cannot be used.
     """
-    whole = passes.total(partial(_first, formula))
+    whole = passes.total(_first, formula)
     if whole is None:
         raise DataError("the data have no rows")
     whole.tally.check(formula, missing)
@@ -147,12 +146,12 @@ class _Largest:
 def _with_columns(learned: Learned, passes: Passes) -> Learned:
     """Return what was learned with the origins of the columns of X."""
     names, survey = learned.fixed.names, learned.survey
-    sums = passes.total(partial(_x_sums, learned))
+    sums = passes.total(_x_sums, learned)
     assert sums is not None
     constant = sums.constant(names)
     if constant.any() and "Intercept" not in names:
         # Sums of squares are too rough to be sure.
-        away = passes.total(partial(_away, learned, constant))
+        away = passes.total(_away, learned, constant)
         if away is None or away.value > 1e-6:
             constant = np.zeros(constant.size)
     origin = survey.mean if constant.any() else 0.0

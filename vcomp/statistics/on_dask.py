@@ -3,18 +3,24 @@
 Nothing is shuffled. Rows stay where they are; what moves are surveys of levels, and cells. Where
 partitions hold whole cells of a complete grid (documents that all systems were scored on) these
 come to a few numbers for each of their groups before they move; see
-:mod:`vcomp.statistics.sealed`.
+:mod:`vcomp.statistics.sealed`. The survey of all rows, the largest of what every task needs, stays
+on the workers between the passes: it is the result of a task like any other, and is made again if
+the worker that has it is lost.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from vcomp.design.addition import Addable, add_up
 from vcomp.design.rows import CompleteRows, Missing, complete_rows, fixed_names, used_columns
+from vcomp.design.survey import Survey
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.formula.fixed import names_in
@@ -22,10 +28,10 @@ from vcomp.io import Source
 from vcomp.io.columns import native
 from vcomp.statistics.cell_sums import CellSums
 from vcomp.statistics.cell_table import CellTable, sum_cells
-from vcomp.statistics.first_pass import learn_in_passes
+from vcomp.statistics.first_pass import FirstPass, learn_in_passes
 from vcomp.statistics.gather import Coder, check_rows
 from vcomp.statistics.learned import Learned
-from vcomp.statistics.sealed import PartSums, Sealing, sealing_of
+from vcomp.statistics.sealed import PartSums, SealedGroups, Sealing, sealing_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +40,9 @@ __all__ = ["gather_on_dask", "is_on_dask"]
 
 _TOGETHER = 8
 """Sums that one task adds up."""
+
+_NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
+"""In the place of the survey of all rows, which the workers have."""
 
 Sum = TypeVar("Sum", bound=Addable)
 
@@ -58,59 +67,73 @@ def gather_on_dask(
     Raises
     ------
     DataError, FormulaError
-        If the rows cannot be used, change between the passes, or have a fixed part that depends on
-        all of them together.
+        If it is another collection of Dask; if the rows cannot be used, change between the
+        passes, or have a fixed part that depends on all of them together.
     """
     partitions = _Partitions(formula, data, environment)
     learned = learn_in_passes(formula, partitions, environment, missing)
     sealing = sealing_of(learned) if seal else None
     if sealing is not None:
-        found = partitions.total(_PartOfGrid(learned, sealing))
-        assert found is not None
+        found = partitions.sealed(learned, sealing)
         check_rows(learned, found.n)
         if found.is_complete:
             return CellSums(learned, found.open, found)
-    table = partitions.total(_Cells(learned))
+    table = partitions.total(_cells, learned)
     assert table is not None
     check_rows(learned, table.n)
     return CellSums(learned, table)
 
 
+def _cells(learned: Learned, part: CompleteRows) -> CellTable:
+    """Sum rows in cells."""
+    return sum_cells(*Coder(learned)(part))
+
+
+def _sealed_part(learned: Learned, sealing: Sealing, part: CompleteRows) -> _Moving:
+    """Sum rows, and seal the cells that they complete."""
+    places, values = Coder(learned)(part)
+    return _Moving.of(PartSums.of(sealing, sum_cells(sealing.by_cell(places), values)))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _PartOfGrid:
-    """Sums rows, and seals the cells that they complete."""
+class _Moving:
+    """Sums on their way: without what says when cells are complete, which is where they arrive."""
 
-    learned: Learned
-    sealing: Sealing
+    open: CellTable
+    sealed: SealedGroups | None
 
-    def __call__(self, part: CompleteRows) -> PartSums:
-        places, values = Coder(self.learned)(part)
-        return PartSums.of(self.sealing, sum_cells(self.sealing.by_cell(places), values))
+    @classmethod
+    def of(cls, sums: PartSums) -> _Moving:
+        return cls(sums.open.packed(), sums.sealed)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cells:
-    """Sums rows in cells."""
-
-    learned: Learned
-
-    def __call__(self, part: CompleteRows) -> CellTable:
-        return sum_cells(*Coder(self.learned)(part))
+    def arrived(self, sealing: Sealing) -> PartSums:
+        return PartSums(sealing, self.open, self.sealed)
 
 
 class _Partitions:
     """The rows of a Dask DataFrame that have all that a formula needs, by partition."""
 
     def __init__(self, formula: Formula, data: Any, environment: Any) -> None:
+        # Who has such a table has imported its module.
+        frames: Any = sys.modules.get("dask.dataframe")
+        if frames is None or not isinstance(data, frames.DataFrame):
+            raise DataError(
+                f"data are a {type(data).__name__} of Dask, not a table; give a "
+                "dask.dataframe.DataFrame"
+            )
         self._formula = formula
-        columns = Source(tuple(map(str, data.columns)), tuple)
-        names = used_columns(formula, columns, environment)
+        source = Source(tuple(map(str, data.columns)), tuple)
+        names = used_columns(formula, source, environment)
+        for name in names:
+            if name not in source.columns:
+                raise source.no_column(name)
         # A scope cannot be sent, the names in it that the formula uses can.
         wanted = {*names_in(formula.response), *fixed_names(formula)} - set(names)
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }
         self._delayed = data[list(dict.fromkeys(names))].to_delayed()
+        self._first: Any = None
 
     def each(self, why: str) -> Iterable[CompleteRows]:
         raise DataError(
@@ -118,19 +141,36 @@ class _Partitions:
             "data.assign(…), or read the rows with stream=True"
         )
 
-    def total(self, of: Callable[[CompleteRows], Sum]) -> Sum | None:
-        """Return the sum of what a function gives of each partition."""
+    def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
+        """Return the sum of ``of(*known, part)`` over the partitions."""
+        found: Sum | None = self._summed(self._work(of, known))
+        return found
+
+    def sealed(self, learned: Learned, sealing: Sealing) -> PartSums:
+        """Return the sums of all rows, with the cells sealed that are complete."""
+        moved: _Moving = self._summed(replace(self._work(_sealed_part, (learned,)), seals=True))
+        return moved.arrived(sealing)
+
+    def _work(self, of: Callable[..., Any], known: tuple[Any, ...]) -> _Work:
+        return _Work(of, known, self._formula, self._scope)
+
+    def _summed(self, work: _Work) -> Any:
         dask: Any = import_module("dask")
         # What all tasks need is sent once, not with each of them.
-        shared = dask.delayed(_Work(of, self._formula, self._scope), traverse=False)
-        level = [dask.delayed(_of_partition)(shared, part) for part in self._delayed]
+        sent = dask.delayed(work.without_survey(), traverse=False)
+        work = dask.delayed(_at_worker)(sent, self._first)
+        level = [dask.delayed(_of_partition)(work, part) for part in self._delayed]
         while len(level) > 1:
             level = [
-                dask.delayed(_added)(level[k : k + _TOGETHER])
+                dask.delayed(_added)(work, level[k : k + _TOGETHER])
                 for k in range(0, len(level), _TOGETHER)
             ]
-        found: Sum | None = dask.compute(level[0])[0] if level else None
-        return found
+        if not level:
+            return None
+        if self._first is not None:
+            return dask.compute(level[0])[0]
+        (self._first,) = dask.persist(level[0])
+        return dask.compute(self._first)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,14 +179,37 @@ class _Work:
 
     Attributes
     ----------
-    of : complete rows → what adds up
+    of : what is known, and complete rows → what adds up
+    known : what is known
     formula : what makes rows complete
     scope : names that it uses
+    seals : whether cells are sealed, so that `known` ends with when they are complete
     """
 
-    of: Callable[[CompleteRows], Any]
+    of: Callable[..., Any]
+    known: tuple[Any, ...]
     formula: Formula
     scope: Mapping[str, Any]
+    seals: bool = False
+
+    def without_survey(self) -> _Work:
+        """Return the work as it is sent: without what the workers have."""
+        return self._with_survey(_NOT_HERE)
+
+    def _with_survey(self, survey: Survey) -> _Work:
+        known = (replace(k, survey=survey) if isinstance(k, Learned) else k for k in self.known)
+        return replace(self, known=tuple(known))
+
+    def completed(self, first: FirstPass) -> _Work:
+        """Return the work as it is done, with what the first pass found on the workers."""
+        work = self._with_survey(first.survey.of_used_levels())
+        if not work.seals:
+            return work
+        return replace(work, known=(*work.known, sealing_of(work.known[0])))
+
+
+def _at_worker(work: _Work, first: FirstPass | None) -> _Work:
+    return work if first is None else work.completed(first)
 
 
 def _of_partition(work: _Work, frame: pd.DataFrame) -> Any:
@@ -155,10 +218,13 @@ def _of_partition(work: _Work, frame: pd.DataFrame) -> Any:
 
     environment = EvalEnvironment([dict(work.scope)])
     rows = complete_rows(work.formula, native(frame.reset_index(drop=True)), environment)
-    return work.of(rows)
+    return work.of(*work.known, rows)
 
 
-def _added(parts: list[Sum]) -> Sum:
-    found = add_up(parts)
+def _added(work: _Work, parts: list[Any]) -> Any:
+    if not work.seals:
+        return add_up(parts)
+    sealing = work.known[-1]
+    found = add_up(part.arrived(sealing) for part in parts)
     assert found is not None
-    return found
+    return _Moving.of(found)

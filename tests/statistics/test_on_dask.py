@@ -1,0 +1,274 @@
+"""Rows in partitions come to the same result as rows in memory, whatever happens to a worker."""
+
+import os
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import GRIDS, gridded, unbalanced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.statistics import on_dask as module
+
+dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
+dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (extra vcomp[dask])")
+distributed = pytest.importorskip("distributed", reason="Dask has no workers (vcomp[dask])")
+
+PER_DOCUMENT = GRIDS["per document"][0]
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    """Partitions are worked on in this process, where no cluster is asked for."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two worker processes."""
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder
+        ) as workers,
+        distributed.Client(workers) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def on_cluster(cluster):
+    with dask.config.set(scheduler="distributed"):  # the client of the fixture
+        yield cluster
+
+
+def partitioned(data, by=None):
+    """Return rows in partitions: one for every level of a column, or of every few rows."""
+    if by is None:
+        return dd.from_pandas(data.reset_index(drop=True), npartitions=5, sort=False)
+    parts = [part for _, part in data.groupby(by, sort=False)]
+    return dd.from_map(lambda k: parts[k], range(len(parts)), meta=data.iloc[:0])
+
+
+def same(kept, found, tolerance=1e-11):
+    """As for batches: components to a share of the largest, and what is printed to a letter."""
+    scale = kept.vcomp.abs().max()
+    np.testing.assert_allclose(found.vcomp, kept.vcomp, rtol=tolerance, atol=tolerance * scale)
+    np.testing.assert_allclose(found.llf, kept.llf, rtol=tolerance, atol=tolerance * kept.nobs)
+    np.testing.assert_allclose(found.fe_params, kept.fe_params, rtol=1e2 * tolerance, atol=1e-10)
+    assert str(found.design) == str(kept.design)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
+@pytest.mark.parametrize("name", sorted(GRIDS))
+def test_complete_grids(name):
+    formula, data = gridded(name, seed=4)
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
+@pytest.mark.parametrize("name", ["crossed, replicated", "nested", "crossed and nested"])
+def test_other_designs(name):
+    formula, data = unbalanced(name)
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
+
+
+@settings(max_examples=15, deadline=None)  # Dask makes a graph
+@given(seed=st.integers(0, 99), cuts=st.sets(st.integers(0, 79), max_size=12))
+def test_any_partitioning_gives_the_same(seed, cuts):
+    """Also partitions without rows, and more of them than one task adds up."""
+    formula, data = gridded("per document", seed=seed % 3)
+    shuffled = data.sample(frac=1.0, random_state=seed)
+    ends = [0, *sorted(cuts), *([79] if seed % 2 else []), len(shuffled)]
+    parts = [shuffled.iloc[a:b] for a, b in pairwise(ends)]
+    made = dd.from_map(lambda k: parts[k], range(len(parts)), meta=data.iloc[:0])
+    same(vcomp.fit(formula, data), vcomp.fit(formula, made))
+
+
+@pytest.mark.parametrize("fixed", ["x", "C(g)", "0 + x + xd", "np.log(shift + x**2)"])
+def test_fixed_parts_and_names_of_the_caller(fixed):
+    shift = 2.5
+    formula, data = gridded("per document", seed=1)
+    data["g"] = data["i"].map({0: "a", 1: "b", 2: "b", 3: "c"})
+    formula = formula.replace("y ~", f"I(y / shift) ~ {fixed} +").replace("(1|i) + ", "")
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
+    assert shift == 2.5
+
+
+def test_statistics_of_partitions_can_be_added():
+    formula, data = gridded("per document", seed=1)
+    first, second = data[data["i"] < 2], data[data["i"] >= 2]
+    whole = vcomp.accumulate(formula, partitioned(first)) + vcomp.accumulate(formula, second)
+    same(vcomp.fit(formula, data), whole.fit())
+
+
+def test_missing_values_are_counted_over_all_partitions():
+    formula, data = gridded("crossed")
+    data.loc[[0, 7, 19], "y"] = np.nan
+    text = r"3 of 20 rows have a missing value \(y 3\) and were left out"
+    with pytest.warns(vcomp.VcompWarning, match=text):
+        found = vcomp.fit(formula, partitioned(data))
+    with pytest.warns(vcomp.VcompWarning, match=text):
+        same(vcomp.fit(formula, data), found)
+    with pytest.raises(vcomp.DataError, match="missing='drop' leaves them out"):
+        vcomp.fit(formula, partitioned(data), missing="raise")
+
+
+def test_text_of_any_kind_is_levels():
+    formula, data = gridded("crossed")
+    data["p"] = data["p"].map(lambda k: f"person {k}")
+    kept = vcomp.fit(formula, data)
+    same(kept, vcomp.fit(formula, partitioned(data)))
+    same(kept, vcomp.fit(formula, partitioned(data.astype({"p": "category"}), by="q")))
+
+
+# What is wrong is said as for any other data -----------------------------------------------------
+
+
+def refused(data, text, formula="y ~ x + (1|p) + (1|q)", **options):
+    with pytest.raises(vcomp.DataError, match=text) as caught:
+        vcomp.fit(formula, data, **options)
+    return caught.value
+
+
+def test_columns_that_are_not_there():
+    _, data = gridded("crossed")
+    refused(partitioned(data), r"no column 'pp' in the data \(did you mean 'p'\?\)", "y ~ (1|pp)")
+
+
+@pytest.mark.parametrize("where", ["here", "on_cluster"])
+def test_infinite_scores_are_counted(where, request):
+    if where == "on_cluster":
+        request.getfixturevalue("on_cluster")
+    _, data = gridded("crossed")
+    data.loc[[3, 17], "y"] = np.inf
+    refused(partitioned(data), "response 'y' is infinite in 2 of 20 rows")
+
+
+def test_text_in_some_partitions_and_numbers_in_others():
+    _, data = gridded("crossed")
+    parts = [data.iloc[:10], data.iloc[10:].assign(x="high")]
+    mixed = dd.from_map(lambda k: parts[k], [0, 1], meta=data.iloc[:0])
+    refused(mixed, "column 'x' holds numbers in some rows and text in others")
+    parts[1] = data.iloc[10:].assign(y="high")
+    refused(mixed, "response 'y' is not numeric: it holds 'high'")
+
+
+def test_errors_of_workers_are_sentences(on_cluster):
+    _, data = gridded("crossed")
+    texts = partitioned(data.astype({"y": str}).assign(y="much"))
+    refused(texts, "response 'y' is not numeric")
+
+
+def test_partitions_that_change_between_the_passes():
+    formula, data = gridded("crossed")
+    calls = []
+
+    def part(k):
+        calls.append(k)
+        return data.iloc[: 10 + len(calls)]
+
+    changing = dd.from_map(part, [0], meta=data.iloc[:0])
+    refused(changing, "rows were read first, and", formula)
+
+
+def test_what_depends_on_all_rows_is_refused():
+    _, data = gridded("crossed")
+    text = r"depends on all rows together, .* data.assign\(…\), or read .* with stream=True"
+    for fixed in ("center(x)", "C(p)"):
+        refused(partitioned(data), text, f"y ~ {fixed} + (1|p) + (1|q)")
+    formula = "y ~ C(x > 0) + (1|p) + (1|q)"
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
+
+
+def test_other_collections_and_no_rows():
+    _, data = gridded("crossed")
+    array = dask.delayed(lambda: 1)()
+    refused(array, "give a dask.dataframe.DataFrame")
+    refused(partitioned(data)["y"], "give a dask.dataframe.DataFrame")
+    refused(partitioned(data.iloc[:0]), "the data have no rows")
+
+
+def test_options_that_make_no_sense():
+    _, data = gridded("crossed")
+    refused(partitioned(data), "stream='yes' is not known", stream="yes")
+    refused(partitioned(data), "missing='mend' is not known", missing="mend")
+
+
+# On workers in other processes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["i", "p", None])
+def test_workers_in_two_processes(by, on_cluster):
+    formula, data = gridded("per document", seed=2)
+    kept = vcomp.fit(formula.replace("~", "~ x +"), data)
+    with warnings.catch_warnings(record=True) as said:
+        found = vcomp.fit(formula.replace("~", "~ x +"), partitioned(data, by))
+    assert not said
+    same(kept, found)
+    pd.testing.assert_frame_equal(
+        kept.dstudy(i=[5, 9], d=3).table, found.dstudy(i=[5, 9], d=3).table, rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize("fatal", [2, 6, 9])
+def test_a_worker_that_dies_in_mid_pass(fatal, on_cluster, tmp_path):
+    """The call of this number ends its process; there are four in each pass."""
+    formula, data = gridded("per document", seed=3)
+    log = str(tmp_path / "calls")
+
+    def score(y):
+        with open(log, "ab", buffering=0) as file:
+            file.write(b".")
+            calls = file.tell()
+        if calls == fatal:
+            os._exit(1)
+        return y
+
+    kept = vcomp.fit(formula, data)
+    found = vcomp.fit(formula.replace("y ~", "score(y) ~"), partitioned(data, "i"))
+    # Nine calls are never reached if nothing is done twice.
+    assert os.path.getsize(log) >= 9 if fatal < 9 else os.path.getsize(log) == 8
+    same(kept, found)
+
+
+def test_all_workers_lost_between_the_passes(on_cluster, monkeypatch):
+    """What the first pass left on the workers is made again."""
+    formula, data = gridded("per document", seed=3)
+    learn = module.learn_in_passes
+
+    def learned(*arguments):
+        made = learn(*arguments)
+        for worker in list(on_cluster.cluster.workers.values()):
+            worker.process.process.kill()
+        return made
+
+    monkeypatch.setattr(module, "learn_in_passes", learned)
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data, "i")))
+
+
+def test_levels_are_sent_once_and_to_workers_alone(on_cluster, monkeypatch):
+    """What is sent with the second pass does not grow with the data."""
+    import pickle
+
+    sizes = {}
+    without = module._Work.without_survey
+
+    def recorded(work):
+        sent = without(work)
+        sizes.setdefault(n, []).append(len(pickle.dumps(sent)))
+        return sent
+
+    monkeypatch.setattr(module._Work, "without_survey", recorded)
+    for n in (50, 5_000):
+        d = np.arange(4 * n) % n
+        data = pd.DataFrame({"p": np.arange(4 * n) // n, "d": d, "i": d // (n // 5)})
+        data["y"] = np.random.default_rng(n).normal(size=4 * n)
+        vcomp.VarianceComponentsModel("y ~ (1|p) + (1|i) + (1|d)", partitioned(data, "i"))
+    assert len(sizes[50]) == len(sizes[5_000]) == 2
+    assert max(sizes[5_000]) < 10_000
