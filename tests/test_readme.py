@@ -15,9 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/generalizability.md", "docs/ir.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/generalizability.md", "docs/ir.md", "docs/large-data.md"]
+)
 def test_examples(page):
-    flags = doctest.NORMALIZE_WHITESPACE
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     failed, tried = doctest.testfile(
         str(ROOT / page), module_relative=False, optionflags=flags, encoding="utf-8"
     )

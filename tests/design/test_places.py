@@ -105,5 +105,5 @@ def test_the_grid_is_that_of_the_rows(frame, complete):
 def test_more_cells_than_there_are_numbers():
     facets = tuple(FacetSurvey(pd.RangeIndex(2**21), np.ones(2**21, np.int64)) for _ in range(3))
     survey = Survey(facets, {}, 2**21, np.longdouble(0.0), 0.0, 1.0)
-    with pytest.raises(vcomp.EstimationError, match="2,097,152 p × .* are too many cells to be"):
+    with pytest.raises(vcomp.EstimationError, match=r"2,097,152 p × .* are too many cells to be"):
         CellPlaces.of(survey, NAMES)
