@@ -267,7 +267,7 @@ def _grid_codes(
     if len(rest) <= 1:
         return facets, tuple(nothing for _ in facets), frozenset(facets)
     levels = {f: grid.levels[grid.rest.index(f)] for f in rest}
-    distinct = np.unique(np.stack([levels[f] for f in rest]), axis=1)
+    distinct = _distinct([levels[f] for f in rest])
     axes = tuple(f for f in facets if f in grid.axes)
     if distinct.shape[1] * prod(n_levels[f] for f in axes) > _MANY:
         return (*rest, *axes), (*distinct, *(nothing for _ in axes)), frozenset(axes)
@@ -277,6 +277,18 @@ def _grid_codes(
     columns |= {f: level[cells] for f, level in zip(rest, distinct, strict=True)}
     codes = tuple(np.broadcast_to(columns[f], shape).ravel() for f in facets)
     return facets, codes, frozenset()
+
+
+def _distinct(levels: Sequence[IntArray]) -> IntArray:
+    """Return the combinations of levels that occur, in their order, a row for each facet."""
+    groups, size = levels[0], int(levels[0].max()) + 1
+    for further in levels[1:]:
+        keys, groups = number_combinations(groups, size, further, int(further.max()) + 1)
+        size = keys.size
+    cell = np.full(size, -1, np.int64)
+    cell[groups] = np.arange(groups.size)
+    found: IntArray = np.stack([level[cell] for level in levels])
+    return found
 
 
 def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
