@@ -19,7 +19,7 @@ from vcomp.design.design import TermDesign
 from vcomp.design.grid import Grid, join_facets
 from vcomp.design.learn import learn_terms
 from vcomp.exceptions import DesignError
-from vcomp.statistics.cell_table import CellTable
+from vcomp.statistics.cell_table import CellTable, united
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.strata import Cells, GroupedColumns
@@ -129,7 +129,7 @@ class SealedGroups:
         return cls(cells.shape, found.astype(np.int64), n, means, within)
 
     def __add__(self, other: SealedGroups) -> SealedGroups:
-        groups = np.union1d(self.groups, other.groups)
+        groups = united(self.groups, other.groups)
         at = [np.searchsorted(groups, part.groups) for part in (self, other)]
         n = np.zeros((2, groups.size))
         n[0, at[0]], n[1, at[1]] = self.n, other.n
