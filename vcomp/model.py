@@ -204,10 +204,14 @@ class VarianceComponentsModel:
 
     @property
     def chunk(self) -> Chunk:
-        """The same rows, coded."""
-        if self._found.rows is None:
-            raise DataError(_NOT_KEPT)
-        return self._found.cells_as_rows()
+        """The same rows, coded; of rows that were not kept the cells, if each has one score.
+
+        Raises
+        ------
+        DataError
+            If cells have several, or were put together.
+        """
+        return self.statistics.rows if self._found.rows is None else self._found.cells_as_rows()
 
     @property
     def fixed_columns(self) -> Mapping[str, Any]:

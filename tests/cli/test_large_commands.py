@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -119,6 +121,34 @@ def test_mistakes_are_sentences(days, monkeypatch, arguments, words):
     before = sorted(os.listdir(days))
     assert words in run(*arguments, code=2)
     assert sorted(os.listdir(days)) == before
+
+
+def test_an_interruption_is_said_and_leaves_nothing(days):
+    code = (
+        "import vcomp.statistics.gather as gather\n"
+        "def interrupted(*_): raise KeyboardInterrupt\n"
+        "gather.complete_rows = interrupted\n"
+        "from vcomp.cli.main import main; main()"
+    )
+    before = sorted(os.listdir(days))
+    out = str(days / "a.vcomp")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "accumulate", FORMULA, str(days), "--out", out],
+        capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr.split("\n")[-2:] == ["vcomp: interrupted", ""]
+    assert "Traceback" not in done.stderr
+    assert sorted(os.listdir(days)) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes of files are Unix's")
+def test_statistics_can_be_read_by_whom_the_user_lets(days):
+    before = os.umask(0o022)
+    try:
+        assert statistics(days).stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
 
 
 def test_helps_have_examples():

@@ -126,6 +126,15 @@ def test_all_that_follows_needs_no_rows(monkeypatch):
         rtol=1e-9,
     )
     np.testing.assert_allclose(kept.predict(data), streamed.predict(data), rtol=1e-11)
+    pd.testing.assert_frame_equal(kept.universe_scores(), streamed.universe_scores(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["per document", "three facets", "labels start anew"])
+def test_universe_scores_come_from_cells_of_one_score(name, monkeypatch):
+    formula, data = gridded(name, seed=4)
+    kept, streamed = both(formula, data.sample(frac=1.0, random_state=3), 7, monkeypatch)
+    a, b = (model.fit().universe_scores() for model in (kept, streamed))
+    pd.testing.assert_frame_equal(a, b, rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.parametrize("what", ["fittedvalues", "resid"])

@@ -284,7 +284,7 @@ def main() -> None:
         click.echo(f"vcomp: error: {error.format_message()} (see --help)", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("vcomp: interrupted; nothing half-written is left", err=True)
+        click.echo("vcomp: interrupted", err=True)
         sys.exit(130)
     except VcompError as error:
         click.echo(f"vcomp: error: {error}", err=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vcomp import display
-from vcomp.exceptions import DataError
 from vcomp.io import open_source
+from vcomp.statistics.stored import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,10 +146,8 @@ def write(text: str, file: str) -> None:
     if file == "-":
         click.echo(text)
         return
-    try:
-        Path(file).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {file!r}: {error.strerror}") from None
+    with replacing(file) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_matrix(path: Path) -> pd.DataFrame:

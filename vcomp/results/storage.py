@@ -9,16 +9,24 @@ from typing import Any
 
 from vcomp.exceptions import DataError
 from vcomp.results.record import FitRecord
+from vcomp.statistics.stored import replacing
 
 __all__ = ["read_json", "read_stored", "write_json"]
 
 
 def write_json(record: FitRecord, path: str | Path | None) -> str:
-    """Return `record` as JSON text, and write it to `path` if there is one."""
+    """Return `record` as JSON text, and write it to `path` if there is one.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be written; one that was there is then as it was.
+    """
     # JSON has no infinity; a constant response has an infinite likelihood.
     text = json.dumps(_without_infinity(record.to_json()), allow_nan=False, ensure_ascii=False)
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     return text
 
 

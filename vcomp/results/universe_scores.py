@@ -52,7 +52,7 @@ def universe_scores(
         raise PlanError("errors of objects are for one size of each facet; give one, or none")
     errors = _Errors(access, components, plan, weights(components, plan), negative)
     term = errors.own_term
-    sums = np.bincount(errors.objects, access.model.rows.y - access.model.design.origin)
+    sums = np.bincount(errors.objects, access.model.chunk.y)
     counts = np.bincount(errors.objects)
     scores, se = _predicted(access, term, errors.parts)
     low, high = wald_interval(scores, se, alpha)
@@ -173,7 +173,7 @@ class _Errors:
         # A term that within an object is what the residual is has no place of its own.
         distinct = [e for e in dict.fromkeys(effects) if e and e != effects[-1]]
         codes = [chunk.codes[effects.index(e)].astype(np.int64) for e in distinct]
-        y = self.access.model.rows.y - self.access.model.design.origin
+        y = self.access.model.chunk.y
         within = within_objects(y, self.objects, codes, self._cells())
         everything = [*distinct, effects[-1]]
         inverse = within.inverse_n
