@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import vcomp
-from vcomp.io import spool
+from vcomp.io import source, spool
 from vcomp.statistics import gather
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
@@ -245,15 +245,15 @@ def test_batches_are_smaller_where_memory_is_short(monkeypatch):
 @pytest.mark.parametrize("second", [1, 2])
 def test_an_interruption_in_the_middle_of_a_pass(folder, way, second, monkeypatch):
     """It ends the work, in whatever pass, and the same call can be made again."""
-    complete, seen = gather.complete_rows, []
+    native, seen = source.native, []
 
-    def interrupted(*arguments):
+    def interrupted(frame):
         seen.append(None)
         if len(seen) == 3 * second - 1:
             raise KeyboardInterrupt
-        return complete(*arguments)
+        return native(frame)
 
-    monkeypatch.setattr(gather, "complete_rows", interrupted)
+    monkeypatch.setattr(source, "native", interrupted)
     before = sorted(os.listdir(folder))
     with pytest.raises(KeyboardInterrupt):
         way(FORMULA, folder)
