@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells
 from vcomp.statistics.first_pass import learn_in_passes, matrix_of
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.sealed import PartSums, Sealing, sealing_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["BATCH", "Batches", "Coder", "check_rows", "check_streams", "gather", "should_stream"]
 
@@ -162,18 +165,25 @@ class Batches:
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the parts one after another."""
+        for frame, name in self._frames():
+            yield self._complete(frame, name)
+
+    def _frames(self) -> Iterator[tuple[pd.DataFrame, str | None]]:
         self._passes += 1
         label, total = f"pass {self._passes}", self._source.n_rows
         with progress_bar(self._progress, total, label, unit=" rows", delay=_PATIENCE) as bar:
             for frame, name in self._source.batches(self._names, _batch_rows(len(self._names))):
-                try:
-                    part = complete_rows(self._formula, frame, self._environment)
-                    yield replace(part, tally=part.tally.named(name))
-                except DataError as error:
-                    if name is None:
-                        raise
-                    raise DataError(f"{name}: {error}") from None
+                yield frame, name
                 bar(len(frame))
+
+    def _complete(self, frame: pd.DataFrame, name: str | None) -> CompleteRows:
+        try:
+            part = complete_rows(self._formula, frame, self._environment)
+        except DataError as error:
+            if name is None:
+                raise
+            raise DataError(f"{name}: {error}") from None
+        return replace(part, tally=part.tally.named(name))
 
     def refuse_to_replace(self, target: Path) -> None:
         """Refuse to write to what seems to be a file that rows are read from.
@@ -189,11 +199,15 @@ class Batches:
 
     def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
         """Yield what a function gives of each part, in order; it works ahead on the next ones."""
+
+        def completed(frame: pd.DataFrame, name: str | None) -> Value:
+            return work(self._complete(frame, name))
+
         waiting: deque[Future[Value]] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
             try:
-                for part in self.each():
-                    waiting.append(pool.submit(work, part))
+                for frame, name in self._frames():
+                    waiting.append(pool.submit(completed, frame, name))
                     if len(waiting) > THREADS:
                         yield waiting.popleft().result()
                 while waiting:
