@@ -102,7 +102,8 @@ def _run(arguments: argparse.Namespace, places: Places) -> None:
         precise,
     )
     write_outcome(outcome, places.rows)
-    _report(outcome, places)
+    # From the rows that are kept, so that the page is the same when it is made from them again.
+    _report(read_outcome(places.rows), places)
     _say(made, seconds, whole=arguments.trials >= TRIALS or arguments.quick)
 
 
