@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vcomp.claimed import claimed_model
 from vcomp.design.rows import Missing
 from vcomp.exceptions import EstimationError
 from vcomp.formula import caller_environment
-from vcomp.model import VarianceComponentsModel, claimed_model
+from vcomp.model import VarianceComponentsModel
 from vcomp.results.evidence import compared_fit
 from vcomp.results.results import VarianceComponentsResults
 from vcomp.significance.compare import ModelComparison, compare_fits

@@ -14,12 +14,9 @@ from vcomp._timing import timed
 from vcomp._typing import FloatArray
 from vcomp.components import RESIDUAL
 from vcomp.design import Chunk, Design, Rows, select_rows
-from vcomp.design.claim import read_claim
 from vcomp.design.rows import Missing, source_of, used_columns
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import AnovaTable, anova_table
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.engine import InformationKind, LikelihoodEngine
 from vcomp.estimators.henderson3 import henderson3_table
 from vcomp.estimators.identify import check_fixed_rank, check_terms
 from vcomp.estimators.refit import (
@@ -32,6 +29,7 @@ from vcomp.estimators.registry import Estimator
 from vcomp.estimators.type1 import type1_table
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse
+from vcomp.likelihood_of_data import LikelihoodOfData
 from vcomp.results.label import label
 from vcomp.results.record import FitRecord
 from vcomp.results.results import VarianceComponentsResults
@@ -45,7 +43,7 @@ from vcomp.statistics.in_memory import sum_rows
 from vcomp.statistics.on_dask import gather_on_dask, is_on_dask
 from vcomp.statistics.summed import Gathered, finish
 
-__all__ = ["VarianceComponentsModel", "claimed_model"]
+__all__ = ["VarianceComponentsModel"]
 
 Components: TypeAlias = FloatArray | Mapping[str, float]
 
@@ -62,7 +60,7 @@ _MAX_CELLS = 1_000_000
 """Cell means travel with a result up to this many: a thousand systems by a thousand topics."""
 
 
-class VarianceComponentsModel:
+class VarianceComponentsModel(LikelihoodOfData):
     """A linear model with random intercepts, after statsmodels' model protocol.
 
     Rows are coded and summed when the model is made; every ``fit`` works on the sums, and changes
@@ -160,9 +158,9 @@ class VarianceComponentsModel:
         """Take the data, and refuse columns and terms that they cannot tell apart."""
         self.environment: Any = environment
         self.design: Design = found.design
-        self.statistics: Statistics = found.statistics
+        self.statistics = found.statistics
         self._found = found
-        self._engines: dict[bool, LikelihoodEngine] = {}
+        self._engines = {}
         with timed(seconds, "check"):
             check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
             check_terms(self.statistics, self.component_names[:-1])
@@ -284,49 +282,6 @@ class VarianceComponentsModel:
         """Number of scores used."""
         return self.statistics.n
 
-    def loglike(self, params: Components, *, reml: bool = True) -> float:
-        """Return the log-likelihood at given components, fixed effects profiled out.
-
-        Parameters
-        ----------
-        params : (k + 1,) components in the order of :attr:`component_names`, or a mapping or
-            Series by name; not negative, the residual positive
-        reml : the restricted likelihood, or the full one
-
-        Raises
-        ------
-        EstimationError
-            If the components are not of that form.
-        """
-        return self._engine(reml=reml).loglike(self._components(params))
-
-    def score(self, params: Components, *, reml: bool = True) -> FloatArray:
-        """Return the gradient of :meth:`loglike`, (k + 1,)."""
-        return self._engine(reml=reml).derivatives(self._components(params)).score
-
-    def information(
-        self,
-        params: Components,
-        *,
-        kind: InformationKind = "observed",
-        reml: bool = True,
-    ) -> FloatArray:
-        """Return an information matrix of the components, (k + 1, k + 1).
-
-        Parameters
-        ----------
-        kind : ``"observed"`` (less the Hessian), ``"expected"`` (Fisher) or ``"average"``
-        """
-        if kind not in ("observed", "expected", "average"):
-            raise EstimationError(
-                f"kind={kind!r} is not known; it is 'observed', 'expected' or 'average'"
-            )
-        return self._engine(reml=reml).information(self._components(params), kind)
-
-    def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
-        """Return the matrix of second derivatives of :meth:`loglike`."""
-        return -self.information(params, kind="observed", reml=reml)
-
     def fit(
         self, method: str = "reml", *, negative: Negative = "keep", **options: Any
     ) -> VarianceComponentsResults:
@@ -383,13 +338,6 @@ class VarianceComponentsModel:
             "a model refers to its rows and to the scope of its caller and cannot be stored; "
             "store its result (res.to_json() or pickle), or formula and data"
         )
-
-    def _engine(self, *, reml: bool) -> LikelihoodEngine:
-        """Return the engine of these data; what it has factored stays for the next question."""
-        if reml not in self._engines:
-            names = self.component_names[:-1]
-            self._engines[reml] = choose_engine(self.statistics, reml=reml, names=names)
-        return self._engines[reml]
 
     # Parts of a fit ---------------------------------------------------------------------------
 
@@ -459,61 +407,3 @@ class VarianceComponentsModel:
         if np.prod(sizes) > _MAX_CELLS:
             return None
         return tabulate(self._found.cells_as_rows(), 0, 1)
-
-    def _components(self, params: Components) -> FloatArray:
-        names = self.component_names
-        in_order = _by_name(params, names)
-        try:
-            v = np.asarray(in_order, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise EstimationError(
-                f"components are {len(names)} numbers ({', '.join(names)}), not {params!r}"
-            ) from None
-        if v.shape != (len(names),):
-            raise EstimationError(
-                f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
-            )
-        if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
-            raise EstimationError("components are not negative, and the residual is positive")
-        return v
-
-
-def _by_name(params: Components, names: tuple[str, ...]) -> Any:
-    """Return the components of a mapping or Series in order; anything else as it is."""
-    if not hasattr(params, "keys"):
-        return params
-    known = set(params.keys())
-    absent = [name for name in names if name not in known]
-    if absent:
-        raise EstimationError(f"component {absent[0]!r} is missing; they are {', '.join(names)}")
-    by_name: Any = params
-    return [by_name[name] for name in names]
-
-
-def claimed_model(
-    design: str,
-    response: str,
-    data: Any,
-    facets: Mapping[str, str] | None,
-    missing: Missing,
-    environment: Any,
-) -> VarianceComponentsModel:
-    """Return the model of a design in Brennan's notation, with all effects that the data tell.
-
-    Parameters
-    ----------
-    design, response, data, facets, missing : as for :func:`vcomp.gstudy`
-    environment : patsy's ``EvalEnvironment`` of the caller
-
-    Warns
-    -----
-    VcompWarning
-        If the data confound effects of the design.
-    """
-    claim = read_claim(design, response, data, facets, environment, missing)
-    confounded = claim.in_words()
-    if confounded is not None:
-        warn(confounded)
-    model = VarianceComponentsModel(claim.formula, claim.rows, eval_env=environment)
-    model.design = replace(model.design, structure=claim.described(model.design.structure))
-    return model

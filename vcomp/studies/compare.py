@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vcomp.claimed import claimed_model
 from vcomp.design.rows import Missing
 from vcomp.dstudy import DStudy
 from vcomp.exceptions import (
@@ -22,7 +23,7 @@ from vcomp.exceptions import (
     warn,
 )
 from vcomp.formula import caller_environment
-from vcomp.model import VarianceComponentsModel, claimed_model
+from vcomp.model import VarianceComponentsModel
 from vcomp.resampling.run import run
 from vcomp.resampling.streams import check_count
 from vcomp.results.results import VarianceComponentsResults
