@@ -26,7 +26,7 @@ from benchmarks.bias_study.cells import (
 )
 from benchmarks.bias_study.evaluate import MEASURES, TRUTHS, Evaluation, estimators, halves_of
 from benchmarks.bias_study.figures import draw_all
-from benchmarks.bias_study.findings import is_near
+from benchmarks.bias_study.findings import AS_PUBLISHED, is_near
 from benchmarks.bias_study.page import page
 from benchmarks.bias_study.published import TABLES, TOTAL
 from benchmarks.bias_study.rows import read_outcome, write_outcome
@@ -415,12 +415,15 @@ def test_published_totals_are_met(kept):
 
 
 def test_published_shares_are_met(kept):
-    """Within ten points each: most are as printed, few trials have errors of some points."""
+    """Within ten points each: most are as printed, few trials have errors of some points.
+
+    Not so of the sensitivities, which have another rule for ties here: see the tests of that.
+    """
     found = {
         (s.table, s.quantity, s.factor): s.variance for s in kept.shares if s.truth == "original"
     }
     for table in TABLES:
-        if (table.number, table.columns[0], TOTAL) not in found:
+        if (table.number, table.columns[0]) in AS_PUBLISHED:
             continue
         for factor, row in zip(table.factors, table.shares, strict=True):
             for name, printed in zip(table.columns, row, strict=True):
