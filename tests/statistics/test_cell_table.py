@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells
+from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells, united
 
 
 def at_once(places, values, size):
@@ -73,3 +73,30 @@ def test_a_large_mean_costs_no_digits():
     near = sum_cells(places, noise) + sum_cells(places, noise)
     # A mean of 1e8 is known to 1.5e-8, and 4000 deviations of size 1 are off by that.
     np.testing.assert_allclose(away.within, near.within, rtol=1e-10)
+
+
+@given(
+    places=st.lists(st.integers(0, 30), max_size=40),
+    stretch=st.sampled_from([1, 9, 10**9]),
+    first=st.sampled_from([0, 7, 2**40]),
+)
+def test_places_far_apart_and_close_together(places, stretch, first):
+    """A table of all places between, and of those that occur alone."""
+    at = np.array(places, dtype=np.int64) * stretch + first
+    values = np.random.default_rng(len(places)).normal(size=(2, at.size))
+    table = sum_cells(at, values)
+    assert table.places.tolist() == sorted(set(at.tolist()))
+    dense = at_once(np.array(places, dtype=np.int64), values, 31)
+    there = np.flatnonzero(dense[0])
+    assert table.counts.tolist() == dense[0][there].tolist()
+    np.testing.assert_allclose(table.means, dense[1][:, there], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(table.within, dense[2], rtol=0, atol=1e-12)
+    packed = table.packed()
+    assert packed.counts.itemsize == 1
+    assert packed.counts.tolist() == table.counts.tolist()
+
+
+@given(a=st.sets(st.integers(0, 2**62), max_size=20), b=st.sets(st.integers(0, 9), max_size=9))
+def test_places_of_either(a, b):
+    parts = [np.array(sorted(x), dtype=np.int64) for x in (a, b)]
+    assert united(*parts).tolist() == sorted(a | b)

@@ -80,7 +80,8 @@ def united(a: LongArray, b: LongArray) -> LongArray:
     """
     both = np.concatenate([a, b])
     both.sort(kind="stable")
-    return both[np.diff(both, prepend=-1) != 0]
+    either: LongArray = both[np.diff(both, prepend=-1) != 0]
+    return either
 
 
 def _added_to_every(every: CellTable, part: CellTable) -> CellTable:
