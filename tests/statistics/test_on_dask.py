@@ -18,7 +18,8 @@ dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[da
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (extra vcomp[dask])")
 distributed = pytest.importorskip("distributed", reason="Dask has no workers (vcomp[dask])")
 
-PER_DOCUMENT = GRIDS["per document"][0]
+# Which older versions say in the tests that come after those with a cluster.
+pytestmark = pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
 
 
 @pytest.fixture(autouse=True)

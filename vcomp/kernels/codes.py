@@ -46,10 +46,17 @@ def look_up(values: Any, low: Any, numbers: IntArray) -> IntArray:
 @njit(cache=True, nogil=True)
 def count_levels(codes: Any, n_levels: int) -> LongArray:
     """Return how many rows each level has."""
-    counts = np.zeros(n_levels, np.int64)
-    for i in range(codes.size):
-        counts[codes[i]] += 1
-    return counts
+    # Neighbours often have the same level, and a sum waits for the one before: four tables.
+    counts = np.zeros((n_levels, 4), np.int64)
+    n = codes.size - codes.size % 4
+    for i in range(0, n, 4):
+        counts[codes[i], 0] += 1
+        counts[codes[i + 1], 1] += 1
+        counts[codes[i + 2], 2] += 1
+        counts[codes[i + 3], 3] += 1
+    for i in range(n, codes.size):
+        counts[codes[i], 0] += 1
+    return counts.sum(axis=1)
 
 
 @njit(cache=True, nogil=True)
