@@ -37,9 +37,10 @@ def number_values(values: Any, low: Any, numbers: IntArray) -> IntArray:
 def look_up(values: Any, low: Any, numbers: IntArray) -> IntArray:
     """Return ``numbers[v - low]`` for every value, −1 for one that is outside."""
     codes = np.empty(values.size, np.int32)
+    high = low + (numbers.size - 1)
     for i in range(values.size):
-        place = np.int64(values[i]) - low
-        codes[i] = numbers[place] if 0 <= place < numbers.size else -1
+        value = np.int64(values[i])  # which may be too far from `low` for a difference
+        codes[i] = numbers[value - low] if low <= value <= high else -1
     return codes
 
 
@@ -56,7 +57,8 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
         counts[codes[i + 3], 3] += 1
     for i in range(n, codes.size):
         counts[codes[i], 0] += 1
-    return counts.sum(axis=1)
+    totals: LongArray = counts.sum(axis=1)
+    return totals
 
 
 @njit(cache=True, nogil=True)
