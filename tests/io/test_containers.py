@@ -160,7 +160,8 @@ def test_what_is_missing_is_missing_in_every_container(name):
 def test_values_of_several_types_are_not_made_text():
     mixed = [1 if s == "s1" else "1" if s == "s2" else s for s in SYS]
     for data in ({**DATA, "sys": mixed}, FRAME.assign(sys=mixed)):
-        result = vcomp.fit(FORMULA, data)
+        with pytest.warns(vcomp.VcompWarning, match="look alike: 1 and '1'"):
+            result = vcomp.fit(FORMULA, data)
         assert set(result.model.design.group_index(0)) == {1, "1", "s0", "s3", "s4"}
         np.testing.assert_allclose(result.vcomp, known().vcomp, rtol=1e-12)
 

@@ -197,8 +197,11 @@ def test_a_compressed_file_that_is_cut_short(tmp_path, read, kept):
 @pytest.mark.parametrize(
     ("tail", "message"),
     [
-        (b"1,2,3\n", r"'a\.csv' cannot be read as CSV: Expected 2 columns, got 3: 1,2,3"),
-        (b"1\n", r"'a\.csv' cannot be read as CSV: Expected 2 columns, got 1: 1"),
+        (
+            b"1,2,3\n",
+            r"'a\.csv' cannot be read as CSV: (Row #\d+: )?Expected 2 columns, got 3: 1,2,3",
+        ),
+        (b"1\n", r"'a\.csv' cannot be read as CSV: (Row #\d+: )?Expected 2 columns, got 1: 1"),
         ("1,é\n".encode("latin-1"), r"'a\.csv' is not text in UTF-8"),
     ],
 )

@@ -354,7 +354,9 @@ def test_dask_is_named():
         def __dask_graph__(self):
             return {}
 
-    with pytest.raises(vcomp.DataError, match=r"Dask collection cannot be read yet; call .comput"):
+    with pytest.raises(
+        vcomp.DataError, match=r"Dask collection is taken by vcomp.fit .*call .comput"
+    ):
         open_source(Collection())
 
 
