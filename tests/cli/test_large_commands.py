@@ -154,3 +154,10 @@ def test_statistics_can_be_read_by_whom_the_user_lets(days):
 def test_helps_have_examples():
     for command in ("fit", "accumulate", "merge"):
         assert f"vcomp {command}" in run(command, "--help").partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("value", ["drop", "raise"])
+def test_missing_values_are_of_rows(days, value):
+    run("accumulate", FORMULA, days / "monday.parquet", "--out", days / "a.vcomp")
+    said = run("fit", "--statistics", days / "a.vcomp", "--missing", value, code=2)
+    assert said == "--missing is of rows, and --statistics has none"

@@ -159,3 +159,13 @@ def test_a_bar_if_asked_for(tmp_path, capsys):
     assert "pass 1: 100%" in capsys.readouterr().err
     with pytest.raises(DataError, match="progress='no' is not known"):
         res.augment(to=tmp_path / "rows.parquet", progress="no")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["fitted", "resid"])
+def test_columns_with_the_names_of_those_that_are_added(tmp_path, name, stream):
+    data = vcomp.datasets.load("bodoff2007_alpha").rename(columns={"sys": name})
+    res = vcomp.fit(f"score ~ (1|{name}) + (1|topic)", data, stream=stream)
+    with pytest.raises(DataError, match=f"'{name}' of the data has the name of one that is added"):
+        res.augment(to=tmp_path / "rows.parquet")
+    assert not os.listdir(tmp_path)

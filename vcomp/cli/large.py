@@ -119,11 +119,16 @@ def _check_statistics(
         "--stream": stream,
         "--progress": progress,
         "--augment": given["augmented"],
-        "--missing": None if given["missing"] == "drop" else given["missing"],
+        "--missing": given["missing"] if _is_given("missing") else None,
     }
     named = [name for name, value in of_rows.items() if value is not None]
     if named:
         raise click.UsageError(f"{named[0]} is of rows, and --statistics has none")
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:

@@ -23,12 +23,28 @@ if TYPE_CHECKING:
 
     from vcomp.results.rows import FittedModel, RowAccess
 
-__all__ = ["write_augmented"]
+__all__ = ["check_columns", "write_augmented"]
 
 _ROWS = 262_144
 """Of a row group, where rows are in memory."""
 
 _INSTEAD = "a path on a disk with more room"
+
+
+def check_columns(design: Design) -> None:
+    """Refuse names that the columns of fitted values and residuals have.
+
+    Raises
+    ------
+    DataError
+    """
+    formula = design.formula
+    taken = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
+    if taken:
+        name = min(taken)
+        raise DataError(
+            f"the column {name!r} of the data has the name of one that is added; rename it"
+        )
 
 
 def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: bool | None) -> Path:
@@ -75,6 +91,7 @@ def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterato
         If the rows cannot be read again, are others than before, or are in the file itself.
     """
     model, n = access.model, 0
+    check_columns(model.design)
     batches = model.batches(progress)
     batches.refuse_to_replace(target)
     solution = access.solution

@@ -18,6 +18,7 @@ from vcomp.estimators.registry import Estimator
 from vcomp.exceptions import EstimationError
 from vcomp.linalg.dense import solve_positive
 from vcomp.resampling import Generating, Recipe, positive_part, simulate_responses
+from vcomp.results.augmented import check_columns
 from vcomp.results.prediction import predict
 from vcomp.statistics import Statistics
 from vcomp.statistics.gather import Batches
@@ -136,6 +137,7 @@ class RowAccess:
         """Return response, facets, fitted values and residuals."""
         import pandas as pd
 
+        check_columns(self.model.design)
         rows, y, fitted = self.model.rows, self.response(), self.fitted_values().to_numpy()
         facets = {name: column.to_numpy() for name, column in rows.facets.items()}
         columns: dict[str, Any] = {str(y.name): y.to_numpy(), **facets}
