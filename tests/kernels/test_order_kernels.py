@@ -19,6 +19,9 @@ from vcomp.kernels.bits import (
 )
 from vcomp.kernels.ranks import falling_order
 
+# Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 rows = st.integers(1, 70).flatmap(lambda k: arrays(float, (3, k), elements=finite))
 

@@ -21,6 +21,9 @@ from vcomp.kernels.rank_agreement import (
 from vcomp.kernels.ranks import falling_order
 from vcomp.kernels.sensitivity import smallest_safe_difference
 
+# Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
+
 cases = st.tuples(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 12), st.booleans())
 
 

@@ -1,5 +1,6 @@
 """Rows in partitions come to the same result as rows in memory, whatever happens to a worker."""
 
+import gc
 import os
 import warnings
 from itertools import pairwise
@@ -35,11 +36,15 @@ def cluster(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("dask"))
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder
         ) as workers,
         distributed.Client(workers) as client,
     ):
         yield client
+    with warnings.catch_warnings():
+        # Sockets of workers that were killed, before another test is blamed for them.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
