@@ -37,6 +37,8 @@ def csv_file(path: Path, name: str) -> Part:
     """
     is_tabbed = any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes)
     file = _CSV(path, name, _separator(path, name, "\t" if is_tabbed else ","))
+    if _is_packed(path):
+        file.check_whole()
     columns = file.columns()
 
     def read(names: list[str]) -> Any:
@@ -58,10 +60,13 @@ def csv_file(path: Path, name: str) -> Part:
 
     def estimate() -> float:
         size = path.stat().st_size
-        is_packed = path.suffix.lower() in (".gz", ".bz2", ".zst")
-        return size * (_PACKED if is_packed else 1.0) / (_FIELD * len(columns))
+        return size * (_PACKED if _is_packed(path) else 1.0) / (_FIELD * len(columns))
 
     return arrow_part(name, columns, read, batches, rows_to_come=estimate)
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() in (".gz", ".bz2", ".zst")
 
 
 class _CSV:
@@ -69,6 +74,17 @@ class _CSV:
 
     def __init__(self, path: Path, name: str, separator: str) -> None:
         self._path, self._name, self._separator = path, name, separator
+
+    def check_whole(self) -> None:
+        """Unpack a packed file once: Arrow, reading ahead, may wait for ever for a lost end."""
+        import pyarrow as pa
+
+        try:
+            with pa.input_stream(str(self._path)) as stream:
+                while stream.read(_BLOCK_BYTES):
+                    pass
+        except (pa.ArrowException, OSError) as error:
+            raise self.refused(error) from None
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the header; nothing below the first block is read."""
