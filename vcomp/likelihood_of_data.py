@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.components import RESIDUAL
+from vcomp.design import Design
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.engine import InformationKind, LikelihoodEngine
 from vcomp.exceptions import EstimationError
@@ -21,13 +23,14 @@ Components: TypeAlias = FloatArray | Mapping[str, float]
 class LikelihoodOfData:
     """What a model says of its likelihood at components that are given."""
 
+    design: Design
     statistics: Statistics
     _engines: dict[bool, LikelihoodEngine]
 
     @property
     def component_names(self) -> tuple[str, ...]:
         """Names of the variance components, the residual last."""
-        raise NotImplementedError
+        return (*(term.name for term in self.design.terms), RESIDUAL)
 
     def loglike(self, params: Components, *, reml: bool = True) -> float:
         """Return the log-likelihood at given components, fixed effects profiled out.

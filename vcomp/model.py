@@ -12,8 +12,7 @@ import numpy as np
 from vcomp._progress import check_progress
 from vcomp._timing import timed
 from vcomp._typing import FloatArray
-from vcomp.components import RESIDUAL
-from vcomp.design import Chunk, Design, Rows, select_rows
+from vcomp.design import Chunk, Rows, select_rows
 from vcomp.design.rows import Missing, source_of, used_columns
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import AnovaTable, anova_table
@@ -157,7 +156,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     def _take(self, found: Gathered, environment: Any, seconds: dict[str, float]) -> None:
         """Take the data, and refuse columns and terms that they cannot tell apart."""
         self.environment: Any = environment
-        self.design: Design = found.design
+        self.design = found.design
         self.statistics = found.statistics
         self._found = found
         self._engines = {}
@@ -271,11 +270,6 @@ class VarianceComponentsModel(LikelihoodOfData):
     def exog_names(self) -> list[str]:
         """Names of the columns of X."""
         return list(self.design.fixed.names)
-
-    @property
-    def component_names(self) -> tuple[str, ...]:
-        """Names of the variance components, the residual last."""
-        return (*(term.name for term in self.design.terms), RESIDUAL)
 
     @property
     def nobs(self) -> int:

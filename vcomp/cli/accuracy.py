@@ -10,9 +10,9 @@ import click
 
 from vcomp.cli.arguments import facets_argument, topic_counts
 from vcomp.cli.picture import check_picture, save
-from vcomp.cli.scores import read_scores, score_options, source_of
+from vcomp.cli.scores import format_option, read_scores, score_options, source_of, topics_option
 
-__all__ = ["FORMATS", "accuracy_command", "formatted"]
+__all__ = ["accuracy_command", "formatted"]
 
 _EXAMPLES = """
 \b
@@ -29,8 +29,6 @@ Measures:
                    swap_rate, p_value, d_rank
 """
 
-FORMATS = ("text", "csv", "json")
-
 
 @click.command("accuracy", epilog=_EXAMPLES)
 @score_options
@@ -40,9 +38,7 @@ FORMATS = ("text", "csv", "json")
 @click.option(
     "--facet", metavar="NAME", help="With --formula: what is sampled.  [default: its second facet]"
 )
-@click.option(
-    "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
-)
+@topics_option
 @click.option(
     "--measures",
     multiple=True,
@@ -61,14 +57,7 @@ FORMATS = ("text", "csv", "json")
 @click.option("--seed", "rng", type=int, metavar="N", help="Seed of halves and intervals.")
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option("--plot", "picture", metavar="FILE", help="Draw as FILE.png, .svg or .pdf.")
-@click.option(
-    "--format",
-    "format_",
-    default="text",
-    show_default=True,
-    type=click.Choice(FORMATS),
-    help="What to print.",
-)
+@format_option
 def accuracy_command(
     scores: Path | None,
     dataset: str | None,
@@ -134,7 +123,7 @@ def formatted(table: Any, format_: str, text: str) -> str:
     Parameters
     ----------
     table : a pandas frame
-    format_ : one of :data:`FORMATS`
+    format_ : ``"text"``, ``"csv"`` or ``"json"``
     text : of the summary
     """
     if format_ == "csv":

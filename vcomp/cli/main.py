@@ -12,7 +12,7 @@ import click
 
 from vcomp import __version__
 from vcomp.cli import output
-from vcomp.cli.accuracy import FORMATS, accuracy_command, formatted
+from vcomp.cli.accuracy import accuracy_command, formatted
 from vcomp.cli.arguments import (
     columns_argument,
     components_argument,
@@ -23,7 +23,7 @@ from vcomp.cli.fitting import fit_options, fit_report
 from vcomp.cli.items import items
 from vcomp.cli.large import accumulate, fit, merge
 from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
-from vcomp.cli.scores import read_scores, score_options
+from vcomp.cli.scores import format_option, read_scores, score_options, topics_option
 from vcomp.cli.simulate import simulate_command
 from vcomp.dstudy.rank_options import usual_interval
 from vcomp.exceptions import VcompError, VcompWarning
@@ -178,9 +178,7 @@ def dstudy(
 
 @cli.command("tau", epilog=_EXAMPLES)
 @score_options
-@click.option(
-    "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
-)
+@topics_option
 @click.option(
     "--method", default="shrunken", show_default=True, help="shrunken, or urbano as published."
 )
@@ -209,14 +207,7 @@ def dstudy(
     metavar="N",
     help="Seed of the intervals.",
 )
-@click.option(
-    "--format",
-    "format_",
-    default="text",
-    show_default=True,
-    type=click.Choice(FORMATS),
-    help="What to print.",
-)
+@format_option
 def tau_command(
     scores: Path | None,
     dataset: str | None,

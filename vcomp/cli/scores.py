@@ -16,7 +16,28 @@ if TYPE_CHECKING:
 
     from vcomp.ir import ScoreMatrix
 
-__all__ = ["read_scores", "score_options", "source_of"]
+__all__ = [
+    "format_option",
+    "read_scores",
+    "score_options",
+    "source_of",
+    "topics_option",
+]
+
+FORMATS = ("text", "csv", "json")
+
+topics_option = click.option(
+    "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
+)
+
+format_option = click.option(
+    "--format",
+    "format_",
+    default="text",
+    show_default=True,
+    type=click.Choice(FORMATS),
+    help="What to print.",
+)
 
 _KNOWN = {
     "system": ("system", "sys", "run"),
