@@ -10,7 +10,7 @@ import pytest
 from designs import GRIDS, gridded
 
 import vcomp
-from vcomp.statistics import accumulate
+from vcomp.statistics import accumulate, split
 from vcomp.statistics import stratify as module
 from vcomp.statistics.stratify import stratify
 
@@ -185,10 +185,12 @@ def test_order_of_rows(name):
 def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, block, monkeypatch):
     model = model_of(name, "xp")
     usual = model.statistics.strata
-    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(split, "BLOCK", block)
+    monkeypatch.setattr(split, "_MANY_CELLS", block)
     found = []
     for threads in (1, 2, 5):
         monkeypatch.setattr(module, "THREADS", threads)
+        monkeypatch.setattr(split, "THREADS", threads)
         found.append(stratify(model.chunk, model.design.grid))
     assert len({numbers_of(stats) for stats in found}) == 1
     for one, other in zip(found[0].strata, usual.strata, strict=True):

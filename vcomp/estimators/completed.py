@@ -35,8 +35,8 @@ from vcomp.linalg.conjugate_gradients import Solved, conjugate_gradients, log_qu
 from vcomp.linalg.dense import Positive, solve_positive
 from vcomp.statistics import CrossProducts
 from vcomp.statistics.completed import CompletedGrid
+from vcomp.statistics.split import split_axes, split_columns
 from vcomp.statistics.strata import Cells, GroupedColumns
-from vcomp.statistics.stratify import split_axes, split_columns
 
 __all__ = ["N_PROBES", "CompletedLikelihood"]
 

@@ -24,7 +24,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.nested import NestedCovariance
 from vcomp.kernels.groups import group_sums
 from vcomp.statistics.completed import CompletedGrid
-from vcomp.statistics.stratify import split_axes
+from vcomp.statistics.split import split_axes
 
 __all__ = ["HoleColumns", "HoleMatrix"]
 

@@ -23,8 +23,8 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.engine import Solution
 from vcomp.estimators.forms import Covariance
+from vcomp.statistics.split import split_axes
 from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
-from vcomp.statistics.stratify import split_axes
 
 __all__ = ["fixed_of_terms", "over_axes", "single_cells", "strata_solution"]
 

@@ -42,6 +42,9 @@ def sum_rows(
 
 def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[float, float]:
     """Return the mean of the response and the sum of squares about it."""
+    if statistics.strata is not None:
+        away_from_origin, squares = statistics.strata.response_sums()
+        return design.origin + away_from_origin, squares
     y, yy = rows.y, statistics.yy
     mean = float(y.mean())
     away = len(rows) * (mean - design.origin) ** 2

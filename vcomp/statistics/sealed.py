@@ -22,14 +22,9 @@ from vcomp.exceptions import DesignError
 from vcomp.statistics.cell_table import CellTable, united
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.learned import Learned
+from vcomp.statistics.split import group_means, split_axes, split_means, squares_within
 from vcomp.statistics.strata import Cells, GroupedColumns
-from vcomp.statistics.stratify import (
-    MOST_AXES,
-    group_means,
-    split_axes,
-    split_means,
-    squares_within,
-)
+from vcomp.statistics.stratify import MOST_AXES
 
 __all__ = ["PartSums", "SealedGroups", "Sealing", "sealing_of"]
 

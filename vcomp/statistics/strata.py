@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -210,6 +211,27 @@ class StratumStatistics:
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])
+
+    def response_sums(self) -> tuple[float, float]:
+        """Return the mean of y, and the sum of squares about it."""
+        n, of_means = (
+            self.remainder.tables.group_n,
+            next(s for s in self.strata if not s.contrasts),
+        )
+        is_nested = self.remainder.parents is not None
+        weights = n[-1 if is_nested else 0]
+        means = of_means.columns.means[0][:, 0, 0]  # times √R, R combinations of axis levels
+        mean = float(weights @ means) / float(weights.sum())
+        scaled = mean / np.sqrt(prod(self.shape))
+        if not is_nested:
+            return scaled, self.yy - self.n * scaled**2
+        squares = float(weights @ np.square(means - mean))
+        for stratum in self.strata:
+            squares += float(stratum.columns.within[0, 0])
+            if stratum is not of_means:
+                y = stratum.columns.means[0][:, 0]
+                squares += float(np.einsum("q,qr,qr->", weights, y, y))
+        return scaled, squares
 
     def with_columns(self, columns: Sequence[GroupedColumns]) -> StratumStatistics:
         """Return the same strata with other columns in them: another y, and X in the same basis.

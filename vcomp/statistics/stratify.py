@@ -22,6 +22,7 @@ from vcomp.kernels.grid import cell_sums, fill_cells, place_cells, within_cells
 from vcomp.linalg.memory import available_bytes, gib
 from vcomp.linalg.threads import MANY_ROWS, THREADS
 from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.split import BLOCK, split_columns
 from vcomp.statistics.strata import (
     Cells,
     GroupedColumns,
@@ -33,20 +34,12 @@ from vcomp.statistics.strata import (
 
 __all__ = [
     "MOST_AXES",
-    "group_means",
     "layout_of",
     "place_in_grid",
-    "split_axes",
     "split_cells",
-    "split_columns",
-    "split_means",
-    "squares_within",
     "strata_of",
     "stratify",
 ]
-
-_BLOCK = 131_072
-"""Cells that are worked on together: what a core's second cache holds."""
 
 _NOTHING = 1e-20
 """A column whose square in a stratum is below this share of the whole has no part in it."""
@@ -186,7 +179,7 @@ def _check_memory(chunk: Chunk, grid: Grid) -> None:
     columns = 1 + sum(_vary(chunk))
     n_cells = grid.n_combinations * grid.n_cells
     # A table a column, the places of the rows, and what is worked on at a time.
-    needed = 8.0 * columns * (n_cells + 2.0 * _BLOCK) + 8.0 * chunk.n
+    needed = 8.0 * columns * (n_cells + 2.0 * BLOCK) + 8.0 * chunk.n
     free = available_bytes()
     if needed > 0.8 * free:
         raise EstimationError(
@@ -279,131 +272,6 @@ def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
         joined = cells.astype(np.int64) * chunk.facet_sizes[facet] + chunk.level_codes(facet)
         cells = find_combinations(keys, joined)
     return cells
-
-
-# Cells → strata ---------------------------------------------------------------------------------
-
-
-def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
-    """Split a table along its axes into means and contrasts, each scaled to keep lengths.
-
-    Parameters
-    ----------
-    table : (R, ...) with R = Π shape; it is written to
-
-    Returns
-    -------
-    For each set of axes the (r, ...) contrasts of these in the means of the others, r the product
-    of their numbers of levels.
-    """
-    trailing = table.shape[1:]
-    parts: dict[tuple[int, ...], FloatArray] = {(): table.reshape((*shape, *trailing))}
-    for axis, size in enumerate(shape):
-        halved: dict[tuple[int, ...], FloatArray] = {}
-        for contrasts, part in parts.items():
-            along = len(contrasts)
-            mean = part.mean(axis=along, keepdims=True)
-            part -= mean
-            halved[contrasts] = np.sqrt(size) * mean.squeeze(axis=along)
-            halved[*contrasts, axis] = part
-        parts = halved
-    return {c: part.reshape((-1, *trailing)) for c, part in parts.items()}
-
-
-def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
-    """Return the columns of every stratum: means in groups, squares and products within them."""
-    wanted = groupings.kept
-    raw = [[group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
-    means: dict[tuple[int, ...], list[FloatArray]] = {}
-    for grouping in raw:
-        for contrasts, part in split_means(grouping, cells.shape).items():
-            means.setdefault(contrasts, []).append(part)
-    centres = raw[0] if groupings.are_nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
-    inner = groupings.inner if groupings.are_nested else np.zeros(cells.n.size, np.int32)
-    within = squares_within(cells, centres, inner, list(means))
-    within[0] += cells.within
-    return {
-        contrasts: GroupedColumns(tuple(tables), within[s])
-        for s, (contrasts, tables) in enumerate(means.items())
-    }
-
-
-def split_means(
-    tables: Sequence[FloatArray], shape: tuple[int, ...]
-) -> dict[tuple[int, ...], FloatArray]:
-    """Return for every stratum the (q, b, r) parts of b tables (R, q) of means in groups."""
-    parts = [split_axes(table.copy(), shape) for table in tables]
-    return {
-        contrasts: np.ascontiguousarray(np.stack([part[contrasts].T for part in parts], axis=1))
-        for contrasts in parts[0]
-    }
-
-
-def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
-    """Return the (R, q) means of a table of cells in groups of them."""
-    q = int(groups.max()) + 1
-    if table.shape[1] == 1 < n.size:
-        return np.repeat(table, q, axis=1)
-    group_n = np.bincount(groups, weights=n, minlength=q)
-    weighted = table if (n == 1.0).all() else table * n
-    if (np.diff(groups) >= 0).all():
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        sums: FloatArray = np.add.reduceat(weighted, starts, axis=1) / group_n
-        return sums
-    from scipy.sparse import csr_array
-
-    indicator = csr_array(
-        (np.ones(groups.size), (groups, np.arange(groups.size))), shape=(q, groups.size)
-    )
-    means: FloatArray = np.ascontiguousarray((indicator @ weighted.T).T) / group_n
-    return means
-
-
-def squares_within(
-    cells: Cells,
-    centres: Sequence[FloatArray],
-    inner: IntArray,
-    strata: Sequence[tuple[int, ...]],
-) -> FloatArray:
-    """Return for every stratum the squares and products of the columns less their centres."""
-    n_cells, R = cells.n.size, prod(cells.shape)
-    width = max(_BLOCK // R, 1)
-    blocks = [slice(s, min(s + width, n_cells)) for s in range(0, n_cells, width)]
-    weights = None if cells.are_single else cells.n
-
-    def work(block: slice) -> FloatArray:
-        parts = [
-            split_axes(_block(table, block) - centre[:, inner[block]], cells.shape)
-            for table, centre in zip(cells.tables, centres, strict=True)
-        ]
-        return np.array([_products([p[s] for p in parts], weights, block) for s in strata])
-
-    if len(blocks) == 1:  # threads take longer to start
-        return work(blocks[0])
-    with ThreadPoolExecutor(THREADS) as pool:
-        # Summed in the order of the blocks, whichever is done first.
-        within: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
-    return within
-
-
-def _block(table: FloatArray, block: slice) -> FloatArray:
-    if table.shape[1] == 1:
-        return np.repeat(table, block.stop - block.start, axis=1)
-    return table[:, block]
-
-
-def _products(
-    columns: Sequence[FloatArray], weights: FloatArray | None, block: slice
-) -> FloatArray:
-    """Return the sums of squares and products of columns (r, cells) over a block of cells."""
-    if len(columns) == 1:
-        left = columns[0] if weights is None else columns[0] * weights[block]
-        return np.array([[np.vdot(left, columns[0])]])
-    flat = np.stack([column.ravel() for column in columns])
-    if weights is None:
-        return flat @ flat.T
-    products: FloatArray = (flat * np.tile(weights[block], columns[0].shape[0])) @ flat.T
-    return products
 
 
 # The fixed part ---------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.sealed import PartSums, Sealing
 from vcomp.statistics.statistics import Statistics
-from vcomp.statistics.strata import Cells
+from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratify import MOST_AXES, layout_of, split_cells, strata_of
 
 __all__ = ["Gathered", "finish"]
@@ -102,8 +102,6 @@ def _of_sealed(
     strata = strata_of(split, layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
         strata = replace(strata, cells=partial(_cells_again, learned, sealing, again))
-    away = float(sealed.n @ sealed.means[0].sum(axis=0)) / learned.survey.n
-    squares = strata.yy - learned.survey.n * away**2
 
     def rows() -> Chunk:
         raise DataError(
@@ -116,7 +114,7 @@ def _of_sealed(
         Statistics.from_cells(rows, strata, grid, None),
         learned.kinds.of_no_rows(),
         rows,
-        (learned.centre.origin + away, squares),
+        _of_strata(learned, strata),
     )
 
 
@@ -170,7 +168,13 @@ def _of_grid(learned: Learned, table: CellTable, grid: Grid) -> Gathered:
     rows = partial(_cells_as_rows, learned, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns = learned.kinds.of_no_rows()
-    return Gathered(design, statistics, columns, rows, _response_sums(learned, table))
+    return Gathered(design, statistics, columns, rows, _of_strata(learned, strata))
+
+
+def _of_strata(learned: Learned, strata: StratumStatistics) -> tuple[float, float]:
+    """Return the mean of the response, and the sum of squares about it."""
+    away, squares = strata.response_sums()
+    return learned.centre.origin + away, squares
 
 
 def _cells(learned: Learned, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:

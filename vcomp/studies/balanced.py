@@ -22,7 +22,7 @@ from vcomp.components import REPLICATE, VarianceComponents
 from vcomp.design import Chunk, Design
 from vcomp.linalg.dense import solve
 from vcomp.resampling.levels import Levels, Sample
-from vcomp.statistics.stratify import split_axes
+from vcomp.statistics.split import split_axes
 
 __all__ = ["BalancedEstimator", "BalancedTable", "is_closed", "stratum_squares"]
 
