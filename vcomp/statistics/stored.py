@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,9 @@ _HEADER = "vcomp.json"
 _PLAIN = "biufM"
 """Kinds of arrays that are stored as they are."""
 
+_OF_ARROW = ("date", "timestamp", "duration", "time", "decimal", "binary")
+"""Types that are stored in Arrow's form: dates, times with a zone, exact decimals."""
+
 
 def write_sums(sums: CellSums, path: str | Path) -> None:
     """Write sums to a file; a file that was there is replaced once the new one is whole.
@@ -59,26 +63,50 @@ def read_sums(path: str | Path) -> CellSums:
     DataError
         If the file is not there, or not such a file, or of a later version.
     """
+    file = _file(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             header = json.loads(archive.read(_HEADER))
-            arrays = {
-                name.removesuffix(".npy"): _array(archive.read(name))
-                for name in archive.namelist()
-                if name.endswith(".npy")
-            }
+            version = header["version"]
+            if version == _VERSION:
+                names = (name for name in archive.namelist() if name.endswith(".npy"))
+                arrays = {n.removesuffix(".npy"): _array(archive.read(n)) for n in names}
+                return _checked(_unpacked(header, arrays))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+    except Exception as error:  # what is damaged fails anywhere: in zip, JSON, numpy, and here
         raise DataError(
-            f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: {error}"
+            f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
+            f"{str(error) or type(error).__name__}"
         ) from None
-    if header.get("version") != _VERSION:
-        raise DataError(
-            f"{str(path)!r} was stored in version {header.get('version')!r} of the format; this "
-            f"is version {_VERSION}: update vcomp, or read the rows anew"
-        )
-    return _unpacked(header, arrays)
+    raise DataError(
+        f"{str(path)!r} was stored in version {version!r} of the format; this is version "
+        f"{_VERSION}: update vcomp, or read the rows anew"
+    )
+
+
+def _file(path: str | Path) -> Path:
+    try:
+        return Path(path).expanduser()
+    except (TypeError, RuntimeError):  # a home of nobody
+        raise DataError(f"{path!r} is not the path of a file") from None
+
+
+def _checked(sums: CellSums) -> CellSums:
+    """Refuse numbers that are not of one table."""
+    learned, survey, table = sums.learned, sums.learned.survey, sums.table
+    size = learned.places.size if table.places is None else table.places.size
+    agree = [
+        table.n == survey.n,
+        table.counts.shape == (size,),
+        table.means.shape == (learned.n_columns, size),
+        table.within.shape == (learned.n_columns,) * 2,
+        *(facet.counts.sum() == survey.n for facet in survey.facets),
+        *(facet.counts.size == len(facet.levels) for facet in survey.facets),
+    ]
+    if not all(agree):
+        raise ValueError("its numbers contradict each other")
+    return sums
 
 
 @contextmanager
@@ -90,8 +118,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     DataError
         If nothing can be written there, or the disk is full; nothing is left then.
     """
-    target = Path(path).expanduser()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    target = _file(path)
+    own = f"{os.getpid()}.{threading.get_ident()}"
+    temporary = target.with_name(f".{target.name}.{own}.unfinished")
     try:
         yield temporary
         temporary.replace(target)
@@ -155,14 +184,37 @@ def _packed_levels(levels: pd.Index, name: str) -> tuple[str, dict[str, Any]]:
     if values.dtype.kind in _PLAIN:
         return "plain", {"values": values}
     if not all(isinstance(level, str) for level in values):
-        other = next(level for level in values if not isinstance(level, str))
-        raise DataError(
-            f"column {name!r} has levels that cannot be stored, such as {other!r}; make them "
-            "numbers, dates or text"
-        )
+        stored = _arrow_bytes(levels)
+        if stored is None:
+            other = next(level for level in values if not isinstance(level, str))
+            raise DataError(
+                f"column {name!r} has levels that cannot be stored, such as {other!r}; make them "
+                "numbers, dates or text"
+            )
+        return "arrow", {"stream": stored}
     texts = [level.encode() for level in values]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     return "text", {"text": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+
+
+def _arrow_bytes(levels: pd.Index) -> Any:
+    """Return dates and the like as an Arrow stream; None of what would not come back the same."""
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        array = pa.array(levels, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # of several types
+        return None
+    if not str(array.type).startswith(_OF_ARROW):
+        return None
+    if not pd.Index(array.to_pandas()).equals(pd.Index(levels.to_numpy())):
+        return None
+    sink = pa.BufferOutputStream()
+    table = pa.table({"levels": array})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return np.frombuffer(sink.getvalue(), np.uint8)
 
 
 def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
@@ -208,6 +260,11 @@ def _facet(name: str, header: dict[str, Any], arrays: Mapping[str, Any]) -> Face
     counts = arrays[f"{name}.counts"]
     if header["levels"][name] == "plain":
         return FacetSurvey(pd.Index(arrays[f"{name}.values"]), counts)
+    if header["levels"][name] == "arrow":
+        import pyarrow as pa
+
+        table = pa.ipc.open_stream(arrays[f"{name}.stream"].tobytes()).read_all()
+        return FacetSurvey(pd.Index(table.column(0).to_pandas()), counts)
     text, ends = arrays[f"{name}.text"].tobytes(), arrays[f"{name}.ends"]
     starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
     levels = [text[a:b].decode() for a, b in zip(starts, ends, strict=True)]
