@@ -36,8 +36,9 @@ def fit(
         a bar ``a:b`` are combinations of levels, ``a/b`` is ``a + a:b``, ``a*b`` is
         ``a + b + a:b``; the residual is always there
     data : pandas or polars frame (also a lazy one), pyarrow Table, Dataset or RecordBatchReader,
-        relation of DuckDB, dict of arrays, list of such tables; or path of a CSV or Parquet file,
-        a folder or a pattern of them. None takes the variables of the calling scope, as patsy does
+        relation of DuckDB, Dask DataFrame, dict of arrays, list of such tables; or path of a CSV
+        or Parquet file, a folder or a pattern of them. None takes the variables of the calling
+        scope, as patsy does
     method : ``"reml"`` (default), ``"ml"``, ``"anova"`` (Henderson's Method I; for balanced data
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
@@ -91,6 +92,8 @@ def gstudy(
     facets: Mapping[str, str] | None = None,
     method: str = "reml",
     missing: Missing = "drop",
+    stream: bool | None = None,
+    progress: bool | None = None,
     eval_env: Any = 0,
     **options: Any,
 ) -> VarianceComponentsResults:
@@ -103,7 +106,7 @@ def gstudy(
 
     Parameters
     ----------
-    data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
+    data : as for :func:`fit`: frames, files, folders and patterns of files, also a Dask DataFrame;
         None takes the variables of the calling scope
     design : such as ``"p x i x a"``, ``"p x (i:h)"`` or ``"sys x (judge:topic)"``, see
         :func:`vcomp.dstudy.parse_design`; facets are columns of the data
@@ -112,6 +115,8 @@ def gstudy(
         of it, speak of these facets by their letters
     method : as in :func:`fit`
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    stream, progress : as in :func:`fit`. Which effects the data tell apart is then found from the
+        cells, the combinations of levels that occur
     eval_env : as in patsy, for a response that is an expression
     **options : of the method, as in :func:`fit`
 
@@ -154,7 +159,9 @@ def gstudy(
     1  100  0.941
     """
     environment = caller_environment(eval_env, 1)
-    model = claimed_model(design, response, data, facets, missing, environment)
+    model = claimed_model(
+        design, response, data, facets, missing, environment, stream=stream, progress=progress
+    )
     return model.fit(method, **options)
 
 

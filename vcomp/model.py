@@ -140,8 +140,18 @@ class VarianceComponentsModel(LikelihoodOfData):
         self._take(found, environment, seconds)
 
     @classmethod
-    def from_sums(cls, sums: CellSums) -> VarianceComponentsModel:
+    def from_sums(
+        cls,
+        sums: CellSums,
+        environment: Any = None,
+        again: Callable[[bool | None], Batches] | None = None,
+    ) -> VarianceComponentsModel:
         """Return the model of rows that were summed in cells; see :func:`vcomp.accumulate`.
+
+        Parameters
+        ----------
+        environment : patsy's ``EvalEnvironment`` of the caller, if it is known
+        again : the rows, to be read once more; None if they cannot be
 
         Raises
         ------
@@ -149,8 +159,8 @@ class VarianceComponentsModel(LikelihoodOfData):
             If there are too few rows or levels for the terms of the formula.
         """
         model = cls.__new__(cls)
-        model._again = None
-        model._take(finish(sums), caller_environment(0, 1), {})
+        model._again = again
+        model._take(finish(sums), environment or caller_environment(0, 1), {})
         return model
 
     def _take(self, found: Gathered, environment: Any, seconds: dict[str, float]) -> None:

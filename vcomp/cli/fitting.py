@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,29 @@ from vcomp.cli.arguments import options_given, sizes_argument
 from vcomp.cli.picture import check_picture, draw
 from vcomp.cli.planning import plan_of, plan_options
 
-__all__ = ["fit_options", "fit_report"]
+__all__ = ["data_of_paths", "fit_options", "fit_report", "progress_option", "row_options"]
+
+progress_option = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
+)
+
+_OF_ROWS = (
+    click.option(
+        "--stream/--no-stream",
+        default=None,
+        help="Read rows in batches and keep none, or keep all.  [default: by their size]",
+    ),
+    progress_option,
+    click.option(
+        "--augment",
+        "augmented",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write fitted values and residuals of all rows to FILE.parquet.",
+    ),
+)
 
 _OPTIONS = (
     click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp."),
@@ -96,6 +118,18 @@ def fit_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         command = option(command)
     return plan_options(command)
+
+
+def row_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how rows are read, and what is written of each."""
+    for option in reversed(_OF_ROWS):
+        command = option(command)
+    return command
+
+
+def data_of_paths(paths: Sequence[str]) -> Any:
+    """Return one path by itself, several as a list, None of none."""
+    return None if not paths else paths[0] if len(paths) == 1 else list(paths)
 
 
 def fit_report(

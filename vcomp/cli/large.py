@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from vcomp.cli.fitting import fit_options, fit_report
+from vcomp.cli.fitting import (
+    data_of_paths,
+    fit_options,
+    fit_report,
+    progress_option,
+    row_options,
+)
 from vcomp.exceptions import DataError
 
 __all__ = ["accumulate", "fit", "merge"]
@@ -49,11 +55,6 @@ _OUT = click.option(
     metavar="FILE",
     help="Where the statistics go; a file that is there is replaced once the new one is whole.",
 )
-_PROGRESS = click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
-)
 
 
 @click.command(epilog=_FIT)
@@ -65,19 +66,7 @@ _PROGRESS = click.option(
     metavar="FILE",
     help="Instead of FORMULA and DATA: what accumulate or merge wrote.",
 )
-@click.option(
-    "--stream/--no-stream",
-    default=None,
-    help="Read rows in batches and keep none, or keep all.  [default: by their size]",
-)
-@_PROGRESS
-@click.option(
-    "--augment",
-    "augmented",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write fitted values and residuals of all rows to FILE.parquet.",
-)
+@row_options
 @fit_options
 def fit(
     arguments: tuple[str, ...],
@@ -103,7 +92,7 @@ def fit(
         raise click.UsageError("give FORMULA and DATA, or --statistics FILE")
     formula, *data = arguments
     fitted = partial(vcomp.fit, formula, stream=stream, progress=progress)
-    fit_report(fitted, _data(data), design, **given)
+    fit_report(fitted, data_of_paths(data), design, **given)
 
 
 def _check_statistics(
@@ -147,7 +136,7 @@ def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
     type=click.Choice(["drop", "raise"]),
     help="What to do with rows that have a missing value.",
 )
-@_PROGRESS
+@progress_option
 def accumulate(
     formula: str, data: tuple[str, ...], target: Path, missing: Any, progress: bool | None
 ) -> None:
@@ -161,7 +150,7 @@ def accumulate(
 
     if not target.expanduser().parent.is_dir():
         raise DataError(f"cannot write {str(target)!r}: there is no such folder")
-    made = vcomp.accumulate(formula, _data(data), missing=missing, progress=progress)
+    made = vcomp.accumulate(formula, data_of_paths(data), missing=missing, progress=progress)
     made.save(target)
     click.echo(f"{target}: {_said(made)}")
 
@@ -185,11 +174,6 @@ def merge(files: tuple[Path, ...], target: Path) -> None:
             raise DataError(f"{str(file)!r} is not merged: {error}") from None
     made.save(target)
     click.echo(f"{target}: {_said(made)}")
-
-
-def _data(data: Any) -> Any:
-    """Return one path by itself, several as a list, None of none."""
-    return None if not data else data[0] if len(data) == 1 else list(data)
 
 
 def _said(statistics: Any) -> str:

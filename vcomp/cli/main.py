@@ -19,7 +19,7 @@ from vcomp.cli.arguments import (
     sizes_argument,
     topic_counts,
 )
-from vcomp.cli.fitting import fit_options, fit_report
+from vcomp.cli.fitting import data_of_paths, fit_options, fit_report, row_options
 from vcomp.cli.items import items
 from vcomp.cli.large import accumulate, fit, merge
 from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
@@ -38,6 +38,7 @@ Examples:
   vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
   vcomp fit "score ~ (1|sys) + (1|topic/doc)" "scores/*.parquet" --stream
   vcomp gstudy ratings.csv --design "p x (r:t)" --response score --facet p=person
+  vcomp gstudy "scores/*.parquet" --design "p x a x (d:i)" --response score --stream
   vcomp dstudy fit.json run=2,3 day=20
   vcomp accumulate "score ~ (1|sys) + (1|topic)" monday/ --out monday.vcomp
   vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
@@ -63,7 +64,7 @@ def cli() -> None:
 
 
 @cli.command(epilog=_EXAMPLES)
-@click.argument("data", required=False, type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @click.option(
     "--design", required=True, metavar="TEXT", help="Design of the data, such as 'p x (i:h)'."
 )
@@ -72,24 +73,33 @@ def cli() -> None:
     "--facet", "facets", multiple=True, metavar="NAME=COLUMN", help="The column of a facet."
 )
 @click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if it is another.")
+@row_options
 @fit_options
 def gstudy(
-    data: Path | None,
+    data: tuple[str, ...],
     design: str,
     response: str,
     facets: Sequence[str],
     dstudy_design: str | None,
+    stream: bool | None,
+    progress: bool | None,
     **given: Any,
 ) -> None:
-    """Estimate all components of a design in Brennan's notation from DATA."""
+    """Estimate all components of a design in Brennan's notation from DATA.
+
+    DATA are CSV or Parquet files, folders or patterns of them. Those that would take a good part
+    of the memory are read in batches, twice.
+    """
     import vcomp
 
     columns = columns_argument(facets)
 
     def fitted(source: Any, **options: Any) -> Any:
-        return vcomp.gstudy(source, design, response, facets=columns, **options)
+        return vcomp.gstudy(
+            source, design, response, facets=columns, stream=stream, progress=progress, **options
+        )
 
-    fit_report(fitted, data, dstudy_design, **given)
+    fit_report(fitted, data_of_paths(data), dstudy_design, **given)
 
 
 @cli.command(epilog=_EXAMPLES)

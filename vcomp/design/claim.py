@@ -1,39 +1,67 @@
-"""A G-study's design as it is claimed, and rows → the formula that these rows can support."""
+"""A G-study's design as it is claimed, and data → the formula that these can support."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from vcomp.design.estimable import Estimable, estimable_terms
-from vcomp.design.rows import Missing, Rows, select_rows
+from vcomp.design.estimable import Estimable, Occurring, estimable_terms
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, FormulaError, PlanError, did_you_mean
-from vcomp.formula import parse
-from vcomp.io import Source, open_source
-from vcomp.notation import Design, parse_design
+from vcomp.formula import Formula, parse
+from vcomp.io import Source
+from vcomp.notation import Design, design_effects, parse_design
 from vcomp.notation.formula import as_written, check_facets, formula_text
 
-__all__ = ["Claim", "read_claim"]
+__all__ = ["Claim", "Supported", "read_claim"]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A design in Brennan's notation, with the rows and what of it they can support.
+    """A design in Brennan's notation, and the columns that it is claimed for.
 
     Attributes
     ----------
     design : as it is claimed
-    rows : complete ones, with facets under the names that the design has for them
-    formula : a random term for every effect that these rows tell apart
+    columns : those of its facets, by the names that the design has for them; in the order in
+        which a formula with all effects of the design names them
+    response : as it stands in a formula
+    widest : a term for each of the columns: what has to be read
+    source : the data; None for variables of the calling scope
+    """
+
+    design: Design
+    columns: Mapping[str, str]
+    response: str
+    widest: Formula
+    source: Source | None
+
+    def supported(self, occurring: Occurring) -> Supported:
+        """Find out which effects of the design the data tell apart.
+
+        Raises
+        ------
+        DesignError
+            If the data contradict the design, or nothing of it can be estimated.
+        """
+        found = estimable_terms(self.design, occurring)
+        return Supported(self.design, formula_text(self.response, found.terms), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """What of a design the data can support.
+
+    Attributes
+    ----------
+    design : as it is claimed
+    formula : a random term for every effect that the data tell apart, with facets under the
+        names that the design has for them
     estimable : which these are, and why others are not
     """
 
     design: Design
-    rows: Rows
     formula: str
     estimable: Estimable
 
@@ -49,7 +77,7 @@ class Claim:
         return known if scores is None else known.with_scores_as(scores)
 
     def in_words(self) -> str | None:
-        """Return what is confounded in these rows, as a warning; None if nothing is."""
+        """Return what is confounded in these data, as a warning; None if nothing is."""
         findings = self.estimable.findings
         if not findings:
             return None
@@ -62,22 +90,17 @@ class Claim:
 def read_claim(
     design: str,
     response: str,
-    data: Any,
     facets: Mapping[str, str] | None,
-    environment: Any,
-    missing: Missing,
+    opened: Callable[[], Source | None],
 ) -> Claim:
-    """Read the rows of a G-study and find out which effects of its design they tell apart.
+    """Read the design of a G-study, and find its columns.
 
     Parameters
     ----------
     design : in Brennan's notation
     response : the column of the scores, or an expression of Python
-    data : any container that :func:`vcomp.io.open_source` opens, or None for variables of
-        `environment`
     facets : columns by the names that the design has for them
-    environment : patsy's ``EvalEnvironment`` of the caller
-    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+    opened : opens the data once the design was read; None for variables of the calling scope
 
     Raises
     ------
@@ -86,9 +109,7 @@ def read_claim(
     FormulaError
         If the response is no text.
     DataError
-        If a column is not there, or holds what it cannot.
-    DesignError
-        If the data contradict the design, or nothing of it can be estimated.
+        If the data cannot be opened, or a column is not there.
     """
     read = parse_design(design)
     check_facets(read)
@@ -98,25 +119,18 @@ def read_claim(
             f"{response!r}"
         )
     columns = _columns(read, facets)
-    # Opened once: a stream cannot be opened again.
-    source = None if data is None else open_source(data)
-    left = response.strip()
+    source, left = opened(), response.strip()
     if source is not None:
         _check_columns(columns, left, source)
         left = as_written(left) if left in source.columns else left
     widest = parse(formula_text(left, [[column] for column in columns.values()]))
-    rows = select_rows(widest, source, environment, missing)
-    renamed = {f: rows.facets[column].rename(f) for f, column in columns.items()}
-    codes = {f: np.asarray(c.cat.codes, dtype=np.int32) for f, c in renamed.items()}
-    n_levels = {f: len(c.cat.categories) for f, c in renamed.items()}
-    estimable = estimable_terms(read, codes, n_levels)
-    used = dict.fromkeys(f for facets_of in estimable.terms for f in facets_of)
-    return Claim(
-        design=read,
-        rows=replace(rows, facets={f: renamed[f] for f in used}),
-        formula=formula_text(left, estimable.terms),
-        estimable=estimable,
-    )
+    return Claim(read, columns, left, widest, source)
+
+
+def _in_order(design: Design) -> tuple[str, ...]:
+    """Return the facets in the order in which the formula of all effects names them."""
+    found = [[f for f in design.outer_first if f in e.facets] for e in design_effects(design)]
+    return tuple(dict.fromkeys(f for facets in found for f in facets))
 
 
 def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]:
@@ -141,7 +155,7 @@ def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]
             )
         if not isinstance(column, str):
             raise PlanError(f"the column of facet {name!r} is a name, not {column!r}")
-    columns = {f: given.get(f, f) for f in design.facets}
+    columns = {f: given.get(f, f) for f in _in_order(design)}
     for facet, column in columns.items():
         others = [f for f, c in columns.items() if c == column and f != facet]
         if others:

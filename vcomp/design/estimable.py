@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from vcomp._typing import IntArray
 from vcomp.components import RESIDUAL
@@ -15,7 +16,24 @@ from vcomp.design.combine import number_combinations
 from vcomp.exceptions import DesignError
 from vcomp.notation import Design, Effect, design_effects
 
-__all__ = ["Estimable", "estimable_terms"]
+__all__ = ["Estimable", "Occurring", "estimable_terms"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occurring:
+    """Which levels of the facets occur together, from rows or from cells.
+
+    Attributes
+    ----------
+    n_levels : how many levels each facet has, all of which occur
+    codes : (m,) level of each row or cell; those of a facet are left out if each of its levels
+        occurs with every combination of all the others
+    n_rows : number of rows
+    """
+
+    n_levels: Mapping[str, int]
+    codes: Mapping[str, IntArray]
+    n_rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +61,7 @@ class _Groups:
 
     Parameters
     ----------
-    codes : (n,) level of each row in each facet
-    n_levels : how many levels each facet has, all of which occur
+    codes, n_levels : as of :class:`Occurring`
     """
 
     codes: Mapping[str, IntArray]
@@ -54,7 +71,9 @@ class _Groups:
     def count(self, facets: Iterable[str]) -> int:
         """Return how many combinations of levels of some facets occur; one of none."""
         chosen = frozenset(facets)
-        return self._numbered(chosen)[1] if chosen else 1
+        rest = chosen.intersection(self.codes)
+        crossed = prod(self.n_levels[f] for f in chosen - rest)
+        return crossed * (self._numbered(rest)[1] if rest else 1)
 
     def _numbered(self, facets: frozenset[str]) -> tuple[IntArray, int]:
         if facets not in self.known:
@@ -68,16 +87,13 @@ class _Groups:
         return self.known[facets]
 
 
-def estimable_terms(
-    design: Design, codes: Mapping[str, IntArray], n_levels: Mapping[str, int]
-) -> Estimable:
+def estimable_terms(design: Design, occurring: Occurring) -> Estimable:
     """Return the effects of a design that have components of their own in these data.
 
     Parameters
     ----------
     design : that the data are said to have
-    codes : (n,) level of each row in each facet
-    n_levels : number of levels of each facet, all of which occur
+    occurring : what these data have of it
 
     Raises
     ------
@@ -85,8 +101,8 @@ def estimable_terms(
         If the data contradict the design (a facet that is said to be crossed is nested, or is
         nested the other way round), or no effect can be told from error.
     """
-    groups = _Groups({f: codes[f] for f in design.facets}, n_levels)
-    n_rows = int(next(iter(codes.values())).size)
+    codes = {f: occurring.codes[f] for f in design.facets if f in occurring.codes}
+    groups = _Groups(codes, occurring.n_levels)
     _refuse_contradictions(design, groups)
     left, findings = _reduced(design, groups)
     if not left.facets:
@@ -97,7 +113,9 @@ def estimable_terms(
     holders: dict[object, tuple[Effect, ...]] = {}
     for effect in effects:
         n = groups.count(effect.facets)
-        alike: object = RESIDUAL if n == n_rows else _determined(left, effect.facets, groups)
+        alike: object = (
+            RESIDUAL if n == occurring.n_rows else _determined(left, effect.facets, groups)
+        )
         holders[alike] = (*holders.get(alike, ()), effect)
     kept = [held[0].facets for alike, held in holders.items() if alike != RESIDUAL]
     if not kept:

@@ -36,7 +36,7 @@ from vcomp.statistics.sealed import PartSums, SealedGroups, Sealing, sealing_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["gather_on_dask", "is_on_dask"]
+__all__ = ["gather_on_dask", "is_on_dask", "source_on_dask"]
 
 _TOGETHER = 8
 """Sums that one task adds up."""
@@ -50,6 +50,24 @@ Sum = TypeVar("Sum", bound=Addable)
 def is_on_dask(data: Any) -> bool:
     """Whether data are a Dask collection."""
     return hasattr(data, "__dask_graph__")
+
+
+def source_on_dask(data: Any) -> Source:
+    """Return the columns of a Dask DataFrame as those of a source, of which no row can be read.
+
+    Raises
+    ------
+    DataError
+        If it is another collection of Dask.
+    """
+    # Who has such a table has imported its module.
+    frames: Any = sys.modules.get("dask.dataframe")
+    if frames is None or not isinstance(data, frames.DataFrame):
+        raise DataError(
+            f"data are a {type(data).__name__} of Dask, not a table; give a "
+            "dask.dataframe.DataFrame"
+        )
+    return Source(tuple(map(str, data.columns)), tuple)
 
 
 def gather_on_dask(
@@ -114,15 +132,7 @@ class _Partitions:
     """The rows of a Dask DataFrame that have all that a formula needs, by partition."""
 
     def __init__(self, formula: Formula, data: Any, environment: Any) -> None:
-        # Who has such a table has imported its module.
-        frames: Any = sys.modules.get("dask.dataframe")
-        if frames is None or not isinstance(data, frames.DataFrame):
-            raise DataError(
-                f"data are a {type(data).__name__} of Dask, not a table; give a "
-                "dask.dataframe.DataFrame"
-            )
-        self._formula = formula
-        source = Source(tuple(map(str, data.columns)), tuple)
+        self._formula, source = formula, source_on_dask(data)
         names = used_columns(formula, source, environment)
         for name in names:
             if name not in source.columns:
