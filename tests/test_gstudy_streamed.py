@@ -311,11 +311,12 @@ class Frames:
         return iter(self.frames)
 
 
-def test_passes_over_the_rows():
-    """Two after the columns were looked at, whatever has to be found out of the design."""
-    frames = Frames([data_of("p x (i:h)", n=4)])
-    vcomp.gstudy(frames, "p x (i:h)", "score", stream=True)
-    assert frames.times == 3
+def test_rows_are_read_no_more_often_than_for_a_formula():
+    """Whatever has to be found out of the design."""
+    frames = [Frames([data_of("p x (i:h)", n=4)]) for _ in range(2)]
+    vcomp.gstudy(frames[0], "p x (i:h)", "score", stream=True)
+    vcomp.fit("score ~ (1|p) + (1|h/i)", frames[1], stream=True)
+    assert frames[0].times == frames[1].times
 
 
 def test_variables_of_the_scope():
