@@ -213,7 +213,7 @@ def test_results_without_rows_travel():
     assert pickle.loads(pickle.dumps(found)).vcomp.equals(found.vcomp)
 
 
-# Damaged files, and levels of all kinds ------------------------------------------------------------
+# Damaged files, and levels of all kinds ---------------------------------------------------------
 
 
 def days():
@@ -271,19 +271,18 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(tmp_path):
     path = tmp_path / "a.vcomp"
     made = accumulate(FORMULA, data())
     made.save(path)
-    expected, refused = made.fit().vcomp, 0
+    expected, said = made.fit().vcomp, []
     for changed in damaged(path, path.read_bytes()):
         path.write_bytes(changed)
         try:
             loaded = AccumulatedStatistics.load(path)
         except vcomp.DataError as error:
-            refused += 1
-            assert "does not hold statistics that vcomp stored, or is cut off: " in str(error)
-            assert str(path) in str(error)
-            assert error.__suppress_context__
+            said.append(str(error))
         else:
             pd.testing.assert_series_equal(loaded.fit().vcomp, expected, check_exact=True)
-    assert refused > 500
+    words = f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
+    assert [error for error in said if not error.startswith(words)] == []
+    assert len(said) > 500
 
 
 @pytest.mark.parametrize(

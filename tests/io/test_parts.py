@@ -1,5 +1,6 @@
 """Parts that do not agree are named; so are damaged files, before or when they are read."""
 
+import datetime
 import gzip
 
 import numpy as np
@@ -67,7 +68,15 @@ OTHER = {
     "text": "x",
     "numbers": 3,
     "truth values": True,
-    "times": pd.Timestamp("2020-01-01"),
+    "times without a zone": pd.Timestamp("2020-01-01 12:30"),
+    "dates": datetime.date(2020, 1, 1),
+}
+
+NOT_IN_CSV = {
+    "times with a zone": pd.Timestamp("2020-01-01", tz="UTC"),
+    "times of day": datetime.time(12, 30),
+    "durations": pd.Timedelta("1h"),
+    "bytes": b"x",
 }
 
 
@@ -84,6 +93,35 @@ def test_a_column_of_two_kinds(tmp_path, ending, read, first, second):
     message = f"column 'k' holds {second} in 'b{ending}' and {first} in 'a{ending}'; a column"
     with pytest.raises(vcomp.DataError, match=message):
         read(tmp_path, ["k"])
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["frames", "objects", "arrow", ".parquet"])
+@pytest.mark.parametrize("second", NOT_IN_CSV)
+@pytest.mark.parametrize("first", ["text", "times without a zone", "dates"])
+def test_kinds_that_pandas_would_unite(tmp_path, kind, read, first, second):
+    """A date is not the midnight of that day, nor are times in a zone those of nowhere."""
+    values = [OTHER[first], NOT_IN_CSV[second]]
+    frames = [pd.DataFrame({"k": [value] * 3}) for value in values]
+    if kind == "objects":
+        frames = [frame.astype(object) for frame in frames]
+    elif kind == "arrow":
+        frames = [pa.table({"k": pa.array([value] * 3)}) for value in values]
+    elif kind == ".parquet":
+        for name, frame in zip("ab", frames, strict=True):
+            write(tmp_path / f"{name}.parquet", frame)
+        frames = tmp_path
+    words = f"column 'k' holds {second} in '.*' and {first} in '.*'; a column is of one kind"
+    with pytest.raises(vcomp.DataError, match=words):
+        read(frames, ["k"])
+
+
+@BOTH
+def test_times_that_are_all_missing_go_with_anything(read):
+    nothing = pd.DataFrame({"k": [pd.NaT, pd.NaT]})
+    for frame in (nothing, nothing.astype(object)):
+        column = read([frame, pd.DataFrame({"k": ["a"]}), frame], ["k"])["k"]
+        assert column.notna().tolist() == [False, False, True, False, False]
 
 
 @BOTH
@@ -146,6 +184,11 @@ def test_kinds_of_arrow_types():
         "f": pa.timestamp("ms"),
         "g": pa.null(),
         "h": pa.list_(pa.int8()),
+        "i": pa.timestamp("us", "UTC"),
+        "j": pa.date64(),
+        "k": pa.time32("s"),
+        "l": pa.duration("ms"),
+        "m": pa.large_binary(),
     }
     assert declared_kinds(pa.schema(list(kinds.items()))) == {
         "a": "numbers",
@@ -153,7 +196,12 @@ def test_kinds_of_arrow_types():
         "c": "text",
         "d": "text",
         "e": "truth values",
-        "f": "times",
+        "f": "times without a zone",
+        "i": "times with a zone",
+        "j": "dates",
+        "k": "times of day",
+        "l": "durations",
+        "m": "bytes",
     }
 
 

@@ -14,7 +14,16 @@ from vcomp.io.columns import KnownDictionaries, from_arrow
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Agreement", "Part", "ReadTable", "arrow_part", "declared_kinds", "guarded", "reason"]
+__all__ = [
+    "Agreement",
+    "Part",
+    "ReadTable",
+    "arrow_part",
+    "declared_kinds",
+    "guarded",
+    "kind_of",
+    "reason",
+]
 
 ReadTable: TypeAlias = "Callable[[list[str]], Any]"
 """Columns → a pyarrow Table."""
@@ -136,38 +145,51 @@ def _declared_kind(kind: Any) -> str:
         return "text"
     if types.is_boolean(kind):
         return "truth values"
-    return "times" if types.is_temporal(kind) else ""
+    if types.is_timestamp(kind):
+        return _TIMES if kind.tz is None else _ZONED
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "bytes"
+    named = {"date": "dates", "time": "times of day", "dura": "durations"}
+    return named.get(str(kind)[:4], "")
 
 
-def _kind_of(column: Any) -> str:
+_TIMES, _ZONED = "times without a zone", "times with a zone"
+
+
+def kind_of(column: Any) -> str:
     """Return what a pandas column or index holds; nothing if all is missing, or several kinds."""
     import pandas as pd
     from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype
 
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _kind_of(dtype.categories) if len(dtype.categories) else ""
+        return kind_of(dtype.categories) if len(dtype.categories) else ""
     if is_bool_dtype(dtype):
         return "truth values"
     if is_numeric_dtype(dtype):
         floats = isinstance(dtype, np.dtype) and dtype.kind == "f"
         return "" if floats and np.isnan(column.to_numpy()).all() else "numbers"
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return "times"
-    return _KINDS.get(infer_dtype(column, skipna=True), "")
+    found = infer_dtype(column, skipna=True)
+    if found not in ("datetime", "datetime64"):
+        return _KINDS.get(found, "")
+    there = column.notna()
+    if not there.any():
+        return ""
+    return _TIMES if column[there.argmax()].tzinfo is None else _ZONED
 
 
 _KINDS = {
     "string": "text",
+    "bytes": "bytes",
     "integer": "numbers",
     "floating": "numbers",
     "decimal": "numbers",
     "mixed-integer-float": "numbers",
     "boolean": "truth values",
-    "date": "times",
-    "time": "times",
-    "datetime": "times",
-    "datetime64": "times",
+    "date": "dates",
+    "time": "times of day",
+    "timedelta": "durations",
+    "timedelta64": "durations",
 }
 """What pandas calls values, in the words of messages."""
 
@@ -211,7 +233,7 @@ class Agreement:
         if part.name is None or len(frame) == 0:
             return
         for name in self._names:
-            self._check_kind(name, _kind_of(frame[name]), part.name)
+            self._check_kind(name, kind_of(frame[name]), part.name)
 
     def _check_kind(self, name: str, kind: str, part: str | None) -> None:
         if not kind:
