@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import itertools
 import json
 import os
 import pickle
@@ -136,6 +137,92 @@ def test_what_does_not_belong_together(one, other, message):
     frame = data().assign(x=np.arange(15.0))
     with pytest.raises(vcomp.DataError, match=message):
         accumulate(one, frame) + accumulate(other, frame)
+
+
+def numbered(frame):
+    return frame.assign(topic=frame["topic"].astype("category").cat.codes.astype(np.int64))
+
+
+def shifted(frame, by, kind):
+    return frame.assign(topic=frame["topic"].to_numpy().astype(kind) + kind(by))
+
+
+KINDS = {
+    "text": lambda frame: frame.assign(topic="t" + frame["topic"].astype(str)),
+    "numbers": lambda frame: frame,
+    "truth values": lambda frame: frame.assign(topic=frame["topic"] > 0),
+    "dates": lambda frame: frame.assign(topic=np.array(days(), object)[frame["topic"]]),
+    "times without a zone": lambda frame: frame.assign(
+        topic=pd.to_datetime(days())[frame["topic"]]
+    ),
+    "times with a zone": lambda frame: frame.assign(
+        topic=pd.to_datetime(days()).tz_localize("UTC")[frame["topic"]]
+    ),
+}
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("one", "other"), [*itertools.permutations(KINDS, 2)])
+def test_levels_of_which_none_can_be_the_same(one, other, stored, tmp_path):
+    made = [accumulate(FORMULA, KINDS[kind](numbered(data()))) for kind in (one, other)]
+    if stored:
+        made[0].save(tmp_path / "a")
+        made[0] = AccumulatedStatistics.load(tmp_path / "a")
+    words = f"levels of facet 'topic' are {one} in one of the two and {other} in the other"
+    with pytest.raises(vcomp.DataError, match=words):
+        made[0] + made[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (shifted(numbered(data()), 2**53, np.int64), shifted(numbered(data()), 0.5, np.float64)),
+        (numbered(data()), shifted(numbered(data()), 2**63, np.uint64)),
+    ],
+    ids=["fractions", "beyond 2**63"],
+)
+def test_long_whole_numbers_are_not_rounded(one, other):
+    words = r"facet 'topic' has whole numbers beyond 2\*\*53 .* read both as text"
+    for pair in ((one, other), (other, one)):
+        with pytest.raises(vcomp.DataError, match=words):
+            accumulate(FORMULA, pair[0]) + accumulate(FORMULA, pair[1])
+        same(accumulate(FORMULA, pair[0]) + accumulate(FORMULA, pair[0]), FORMULA, pd.concat(
+            [pair[0], pair[0]]))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("formula", "other"),
+    [
+        ("score ~ (1|sys) + (1|topic)", "score ~ (1|topic) + (1|sys)"),
+        ("score ~ (1|sys*topic)", "score~1+(1|topic)+(1|topic:sys)+(1|sys)"),
+        ("score ~ x + (1|topic/doc) + (1|sys)", "score ~ x + (1|sys) + (1|doc:topic) + (1|topic)"),
+    ],
+)
+def test_the_order_of_terms_is_no_difference(formula, other):
+    rng = np.random.default_rng(1)
+    frame = vcomp.datasets.load("docsearch").head(600)
+    frame["doc"] = frame["topic"] + rng.choice([" a", " b"], 600)
+    frame["x"] = rng.normal(size=600)
+    one, rest = halves(frame)
+    made = accumulate(formula, one) + accumulate(other, rest)
+    assert made.formula == formula
+    same(made, formula, frame, 1e-10)
+    same(accumulate(other, one) + made, other, pd.concat([one, frame]), 1e-10)
+
+
+def test_factors_in_another_order():
+    """The first level is the one that others are compared with."""
+    g = ["u", "v", "w", "v", "u"] * 3
+    one = data().assign(g=pd.Categorical(g, ["u", "v", "w"]))
+    other = data().assign(g=pd.Categorical(g, ["w", "v", "u"]))
+    formula = "score ~ g + (1|sys) + (1|topic)"
+    words = r"'g' .* its levels in another order .* \('u' < 'v' < 'w' and 'w' < 'v' < 'u'\)"
+    with pytest.raises(vcomp.DataError, match=words):
+        accumulate(formula, one) + accumulate(formula, other)
+    formula = "score ~ C(k) + (1|sys) + (1|topic)"
+    three, four = (data().assign(k=np.arange(15) % k) for k in (3, 4))
+    with pytest.raises(vcomp.DataError, match=r"other columns \(C\(k\)\[T.3\] in one of the two"):
+        accumulate(formula, three) + accumulate(formula, four)
 
 
 def test_factors_with_other_levels_and_transforms_of_all_rows():

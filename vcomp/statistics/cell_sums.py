@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +12,16 @@ from vcomp._typing import BoolArray, IntArray
 from vcomp.design.design import Facet
 from vcomp.design.learn import Centre
 from vcomp.design.places import CellPlaces
-from vcomp.design.survey import united_facets
+from vcomp.design.survey import FacetSurvey, Survey, united_facets
 from vcomp.exceptions import DataError, EstimationError
+from vcomp.io.parts import kind_of
 from vcomp.linalg.memory import available_bytes, gib
 from vcomp.statistics.cell_table import CellTable, EveryCell
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.sealed import PartSums
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["CellSums", "check_table", "dense_places", "table_bytes"]
 
@@ -72,12 +77,12 @@ class CellSums:
     def __add__(self, other: CellSums) -> CellSums:
         if self.sealed is not None or other.sealed is not None:
             raise DataError("sums of complete cells cannot be added to those of other rows")
-        _check_same(self.learned, other.learned)
-        learned, maps = _united(self.learned, other.learned)
+        order = _check_same(self.learned, other.learned)
+        learned, maps = _united(self.learned, other.learned, order)
         places = learned.places
         parts = [
-            _moved(part, learned, places, levels)
-            for part, levels in zip((self, other), maps, strict=True)
+            _moved(self, learned, places, maps[0], range(len(order))),
+            _moved(other, learned, places, maps[1], order),
         ]
         if not dense_places(places.size, learned.survey.n):
             return CellSums(learned, parts[0] + parts[1])
@@ -86,62 +91,97 @@ class CellSums:
         return CellSums(learned, every + parts[0] + parts[1])
 
 
-def _check_same(a: Learned, b: Learned) -> None:
-    """Refuse to add sums that do not belong together, with the reason."""
+def _check_same(a: Learned, b: Learned) -> list[int]:
+    """Refuse to add sums that do not belong together, with the reason.
+
+    Returns
+    -------
+    where each facet of `a` is in `b`, whose terms may be in another order
+    """
     first, second = a.formula, b.formula
+    cannot = f"statistics of {first.text!r} and {second.text!r} cannot be added: the"
     if first.response != second.response or first.fixed != second.fixed:
-        raise DataError(
-            f"statistics of {first.text!r} and {second.text!r} cannot be added: the formulas must "
-            "be the same"
-        )
-    if {t.facets for t in first.random} != {t.facets for t in second.random} or (
-        first.facets != second.facets
-    ):
-        raise DataError(
-            f"statistics of {first.text!r} and {second.text!r} cannot be added: the random terms "
-            "must be the same"
-        )
-    for mine, theirs in zip(a.facets, b.facets, strict=True):
-        if _are_numbers(mine) != _are_numbers(theirs):
-            raise DataError(
-                f"the levels of facet {mine.name!r} are text in one of the two and numbers in the "
-                f"other ({_shown(mine)} and {_shown(theirs)}), so that none are the same; read "
-                "both as text, or both as numbers"
-            )
+        raise DataError(f"{cannot} formulas must be the same")
+    terms = [{frozenset(term.facets) for term in formula.random} for formula in (first, second)]
+    if terms[0] != terms[1]:
+        raise DataError(f"{cannot} random terms must be the same")
+    order = [second.facets.index(name) for name in first.facets]
+    for mine, k in zip(a.facets, order, strict=True):
+        _check_levels(mine, b.facets[k])
     for name, found in a.kinds.levels.items():
-        there = b.kinds.levels[name]
-        if (found is None) != (there is None):
-            raise DataError(f"column {name!r} holds numbers in one of the two, text in the other")
-        if found is not None and there is not None:
-            levels, others = found.used()[0], there.used()[0]
-            if not levels.equals(others):
-                only = [*levels.difference(others), *others.difference(levels)]
-                shown = ", ".join(map(repr, only[:5]))
-                raise DataError(
-                    f"factor {name!r} of the fixed part has other levels in one of the two "
-                    f"({shown}), and so other columns: read all rows together"
-                )
+        _check_factor(name, found, b.kinds.levels[name])
     if a.fixed is not b.fixed and (a.fixed.is_stateful or b.fixed.is_stateful):
         raise DataError(
             "the fixed part has a transform that depends on all rows (as center() does), so that "
             "columns of separate data are not the same: read all rows together"
         )
     if a.fixed.names != b.fixed.names:
-        raise DataError("the fixed parts have other columns: read all rows together")
+        only = sorted({*a.fixed.names} ^ {*b.fixed.names})
+        raise DataError(
+            f"the fixed parts have other columns ({', '.join(only[:5])} in one of the two): read "
+            "all rows together"
+        )
+    return order
 
 
-def _are_numbers(facet: Facet) -> bool:
-    return facet.levels.dtype.kind in "biuf"
+def _check_levels(mine: Facet, theirs: Facet) -> None:
+    """Refuse levels of which none can be the same."""
+    kinds = [kind_of(facet.levels) for facet in (mine, theirs)]
+    if all(kinds) and kinds[0] != kinds[1]:
+        raise DataError(
+            f"the levels of facet {mine.name!r} are {kinds[0]} in one of the two and {kinds[1]} "
+            f"in the other ({_shown(mine)} and {_shown(theirs)}), so that none are the same; "
+            f"read both as {kinds[0]}, or both as {kinds[1]}"
+        )
 
 
 def _shown(facet: Facet) -> str:
     return repr(facet.levels[:1].tolist()[0])
 
 
-def _united(a: Learned, b: Learned) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:
+def _check_factor(name: str, mine: FacetSurvey | None, theirs: FacetSurvey | None) -> None:
+    """Refuse a factor of the fixed part that has other columns in one of the two."""
+    if (mine is None) != (theirs is None):
+        raise DataError(f"column {name!r} holds numbers in one of the two, text in the other")
+    if mine is None or theirs is None:
+        return
+    levels, others = mine.used()[0], theirs.used()[0]
+    if levels.equals(others):
+        return
+    only = [*levels.difference(others, sort=False), *others.difference(levels, sort=False)]
+    if only:
+        has = f"other levels in one of the two ({', '.join(map(repr, only[:5]))})"
+    else:
+        both = " and ".join(map(_in_words, (levels, others)))
+        has = f"its levels in another order in one of the two ({both})"
+    raise DataError(
+        f"factor {name!r} of the fixed part has {has}, and so other columns: read all rows "
+        "together"
+    )
+
+
+def _in_words(levels: pd.Index) -> str:
+    return " < ".join(map(repr, levels[:5].tolist())) + (" < …" if len(levels) > 5 else "")
+
+
+def _united(
+    a: Learned, b: Learned, order: Sequence[int]
+) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:
     """Return what both say together, and where the levels of each are in it."""
-    survey = a.survey + b.survey
-    found = [united_facets(x, y) for x, y in zip(a.survey.facets, b.survey.facets, strict=True)]
+    from pandas.errors import InvalidIndexError
+
+    theirs = _in_order(b.survey, order)
+    found = []
+    for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
+        try:
+            found.append(united_facets(x, y))
+        except InvalidIndexError:
+            raise DataError(
+                f"facet {name!r} has whole numbers beyond 2**53 as levels in one of the two, and "
+                "numbers of another type in the other; as one type they would be rounded: read "
+                "both as text"
+            ) from None
+    survey = a.survey + theirs
     constant = a.centre.constant
     origin = survey.mean if constant.any() else 0.0
     weights = np.array([a.survey.n, b.survey.n]) / survey.n
@@ -159,13 +199,28 @@ def _united(a: Learned, b: Learned) -> tuple[Learned, tuple[list[IntArray], list
     return learned, ([m for _, m, _ in found], [m for _, _, m in found])
 
 
+def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
+    """Return the survey with its facets in another order."""
+    at = {k: position for position, k in enumerate(order)}
+    return replace(
+        survey,
+        facets=tuple(survey.facets[k] for k in order),
+        told={(at[i], at[j]): level for (i, j), level in survey.told.items()},
+    )
+
+
 def _moved(
-    part: CellSums, learned: Learned, places: CellPlaces, levels: Sequence[IntArray]
+    part: CellSums,
+    learned: Learned,
+    places: CellPlaces,
+    levels: Sequence[IntArray],
+    of_facets: Sequence[int],
 ) -> CellTable:
     """Return the table of a part at other places, about another origin."""
     old = part.learned
     at, table = part.table.filled()
-    codes = [m[c] for m, c in zip(levels, old.places.codes(at), strict=True)]
+    found = list(old.places.codes(at))
+    codes = [m[found[k]] for m, k in zip(levels, of_facets, strict=True)]
     moved = places.of_rows(codes)
     order = np.argsort(moved, kind="stable")
     means = np.empty((learned.n_columns, at.size))
