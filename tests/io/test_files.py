@@ -200,3 +200,19 @@ def test_a_path_that_is_no_file(folder):
     check_error("", "the path of the data is empty")
     check_error("score,sys,topic\n1,a,b\n" * 1000, "there is no file", "…")
     check_error("a\0b.csv", "there is no file")
+
+
+def test_a_source_knows_its_files(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for name in ("a.csv", "b.csv.gz"):
+        FRAME.to_csv(folder / name, index=False)
+    source = open_source(folder)
+    assert source.reads_file(folder / "a.csv")
+    assert source.reads_file(folder / ".." / "rows" / "b.csv.gz")
+    (tmp_path / "link.csv").symlink_to(folder / "a.csv")
+    assert source.reads_file(tmp_path / "link.csv")
+    (tmp_path / "a.csv").write_text("")
+    for other in (tmp_path / "a.csv", folder / "c.csv", folder):
+        assert not source.reads_file(other)
+    assert not open_source(FRAME).reads_file(tmp_path / "a.csv")

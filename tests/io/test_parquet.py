@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from vcomp.exceptions import DataError
 from vcomp.io import open_source
 
 TEXT = [f"document {i % 17}" for i in range(300)]
@@ -58,3 +59,27 @@ def test_the_index_of_a_frame_is_a_column(tmp_path):
     frame = pd.DataFrame({"score": [1.0, 2.0]}, index=pd.Index(["a", "b"], name="sys"))
     frame.to_parquet(tmp_path / "a.parquet")
     assert open_source(tmp_path / "a.parquet").read(["sys"])["sys"].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["read", "batches"])
+def test_a_changed_number_is_seen_where_pages_have_checksums(tmp_path, ahead):
+    path = tmp_path / "a.parquet"
+    plain = {"use_dictionary": False, "compression": "none"}
+    pq.write_table(TABLE, path, write_page_checksum=True, **plain)
+    source = open_source(path)
+    whole = bytearray(path.read_bytes())
+    at = whole.index(np.float64(TABLE["score"][100].as_py()).tobytes())
+    whole[at : at + 8] = np.float64(7.0).tobytes()
+    path.write_bytes(whole)
+
+    def scores():
+        return source.read(["score"]) if ahead else next(source.batches(["score"]))[0]
+
+    with pytest.raises(DataError, match=r"'a\.parquet' cannot be read: .*it may be damaged"):
+        scores()
+
+
+def test_a_file_that_is_gone(tmp_path):
+    (tmp_path / "a.parquet").symlink_to(tmp_path / "nothing.parquet")
+    with pytest.raises(DataError, match=r"^'a\.parquet' cannot be read: No such file"):
+        open_source(tmp_path)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -255,3 +256,25 @@ def test_what_cannot_be_spooled(temporary, monkeypatch, tmp_path, data, options,
         spool(data, **options)
     assert list(temporary.iterdir()) == []
     assert list(Path().iterdir()) == [Path("temporary")]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, 2**70], dtype=object),
+        pa.array([(1, 2, 3), (2, 3, 4)], pa.month_day_nano_interval()),
+    ],
+    ids=["too long", "no such type"],
+)
+def test_values_that_no_file_holds(column, temporary):
+    with pytest.raises(vcomp.DataError, match="column 'b' has no place in a Parquet file: "):
+        spool({"a": [1, 2], "b": column})
+    assert list(temporary.iterdir()) == []
+
+
+def test_threads_that_write_the_same_file(tmp_path):
+    path = tmp_path / "rows.parquet"
+    with ThreadPoolExecutor(4) as pool:
+        sources = list(pool.map(lambda _: spool(in_threes(), path), range(20)))
+    assert [source.n_rows for source in sources] == [30] * 20
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["rows.parquet"]

@@ -1,5 +1,7 @@
 """Frames of several parts become one, and nothing is rounded or taken for something else."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -98,3 +100,34 @@ def test_codes_point_at_the_same_values(parts, data):
     ]
     column = united(*columns).astype(object)
     assert column.where(column.notna(), None).tolist() == [v for part in parts for v in part]
+
+
+# Decimals ----------------------------------------------------------------------------------------
+
+
+def test_decimals_beside_whole_numbers_stay_exact():
+    long = Decimal(2**70)
+    column = united([Decimal("0.5"), long], np.array([3, -1]), [None], pd.array([7, None]))
+    assert column.tolist()[:4] == [Decimal("0.5"), long, Decimal(3), Decimal(-1)]
+    assert all(isinstance(v, Decimal) for v in column.dropna())
+    assert column.isna().tolist() == [False, False, False, False, True, False, True]
+
+
+def test_decimals_beside_fractions_are_fractions():
+    column = united([Decimal("0.5"), None], np.array([0.25, np.nan]), np.array([3]))
+    assert column.dtype == np.float64
+    np.testing.assert_array_equal(column, [0.5, np.nan, 0.25, np.nan, 3.0])
+    with pytest.raises(vcomp.DataError, match=r"column 'a' holds whole numbers beyond 2\*\*53"):
+        united([Decimal(2**53 + 1)], np.array([0.5]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_scores_of_which_some_are_decimals(stream):
+    data = vcomp.datasets.load("bodoff2007_alpha").round(4)
+    first = data[:7].assign(score=[Decimal(str(score)) for score in data["score"][:7]])
+    formula = "score ~ (1|sys) + (1|topic)"
+    kept = vcomp.fit(formula, data)
+    for rest in (data[7:], data[7:].astype({"score": np.float32})):
+        found = vcomp.fit(formula, [first, rest], stream=stream)
+        tolerance = 1e-12 if rest is data[7:] else 1e-5
+        np.testing.assert_allclose(found.vcomp, kept.vcomp, rtol=tolerance, atol=0)

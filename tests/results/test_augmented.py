@@ -169,3 +169,11 @@ def test_columns_with_the_names_of_those_that_are_added(tmp_path, name, stream):
     with pytest.raises(DataError, match=f"'{name}' of the data has the name of one that is added"):
         res.augment(to=tmp_path / "rows.parquet")
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_folder_is_no_file(tmp_path, stream):
+    (tmp_path / "a.parquet").mkdir()
+    res = vcomp.fit(FORMULA, vcomp.datasets.load("bodoff2007_alpha"), stream=stream)
+    with pytest.raises(DataError, match=r"a\.parquet' is a folder; give the path of a file in it"):
+        res.augment(to=tmp_path / "a.parquet")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os.path import commonpath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import DataError
 from vcomp.io.columns import one_column
-from vcomp.io.parts import Part, ReadTable, arrow_part
+from vcomp.io.parts import Part, ReadTable, arrow_part, guarded, reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,9 +34,9 @@ def pandas_frame(data: pd.DataFrame) -> Part:
         selected = frame[[columns[name] for name in names]]
         return selected.set_axis(names, axis=1).reset_index(drop=True)
 
-    def slices(names: list[str], rows: int) -> Iterator[pd.DataFrame]:
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
         for first in range(0, len(data), rows):
-            yield select(data.iloc[first : first + rows], names)
+            yield select(data.iloc[first : first + rows], names), None
 
     return Part(
         name=None,
@@ -63,13 +66,13 @@ def mapping(data: Mapping[Any, Any]) -> Part:
 
         return pd.DataFrame(arrays(names), copy=False)
 
-    def slices(names: list[str], rows: int) -> Iterator[pd.DataFrame]:
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
         import pandas as pd
 
         columns = arrays(names)
         for first in range(0, len(next(iter(columns.values()), ())), rows):
             part = {name: values[first : first + rows] for name, values in columns.items()}
-            yield pd.DataFrame(part, copy=False)
+            yield pd.DataFrame(part, copy=False), None
 
     return Part(None, tuple(map(str, data)), read, slices)
 
@@ -85,8 +88,7 @@ def arrow_table(data: Any) -> Part:
     import pyarrow as pa
 
     if type(data).__module__.startswith("polars") and hasattr(data, "select"):
-        columns = tuple(data.columns)
-        return _table(columns, lambda names: pa.table(data.select(names)), len(data))
+        return _table(data.columns, lambda names: _of_polars(data.select(names)), len(data))
     table = data if isinstance(data, pa.Table) else pa.table(data)
     return _table(table.column_names, table.select, table.num_rows, table.schema)
 
@@ -99,66 +101,177 @@ def _table(columns: Iterable[str], select: ReadTable, n_rows: int, schema: Any =
     return arrow_part(None, columns, select, batches, n_rows=n_rows, schema=schema)
 
 
-def lazy_polars(data: Any) -> Part:
-    """Return a LazyFrame of polars as a part: only the columns asked for are collected."""
+def _of_polars(frame: Any) -> Any:
+    """Return the table of a polars frame.
+
+    Raises
+    ------
+    DataError
+        If Arrow has no such type; of Python's objects polars gives the addresses.
+    """
+    import polars
     import pyarrow as pa
 
-    def batches(names: list[str], rows: int) -> Iterator[Any]:
+    for name, kind in frame.schema.items():
+        try:
+            if kind == polars.Object:
+                raise pa.ArrowInvalid
+            pa.table(frame.select(name).head(0))
+        except pa.ArrowException:
+            raise DataError(
+                f"column {name!r} is of the type {kind} of polars, which Arrow has not; cast it "
+                "to numbers or text"
+            ) from None
+    return pa.table(frame)
+
+
+def lazy_polars(data: Any) -> Part:
+    """Return a LazyFrame of polars as a part: only the columns asked for are collected.
+
+    Raises
+    ------
+    DataError
+        If polars cannot say what its columns are; when rows are read, if the query fails.
+    """
+    import polars
+
+    errors = polars.exceptions.PolarsError
+    refuse = _refusing("the query of polars")
+
+    def frames(names: list[str], rows: int) -> Iterator[Any]:
         query = data.select(names)
         if not hasattr(query, "collect_batches"):  # before polars 1.34
-            yield from pa.table(query.collect()).to_batches()
+            yield query.collect()
             return
-        for frame in query.collect_batches(chunk_size=rows, maintain_order=True):
-            yield from pa.table(frame).to_batches()
+        yield from query.collect_batches(chunk_size=rows, maintain_order=True)
+
+    def batches(names: list[str], rows: int) -> Iterator[Any]:
+        for frame in guarded(frames(names, rows), refuse, errors):
+            yield from _of_polars(frame).to_batches()
+
+    def read(names: list[str]) -> Any:
+        with _said(refuse, errors):
+            frame = data.select(names).collect()
+        return _of_polars(frame)
 
     def count() -> float:
-        import polars
+        with _said(refuse, errors):
+            return float(data.select(polars.len()).collect().item())
 
-        return float(data.select(polars.len()).collect().item())
-
-    return arrow_part(
-        None,
-        data.collect_schema().names(),
-        lambda names: pa.table(data.select(names).collect()),
-        batches,
-        rows_to_come=count,
-    )
+    with _said(refuse, errors):
+        columns = data.collect_schema().names()
+    return arrow_part(None, columns, read, batches, rows_to_come=count)
 
 
 def relation(data: Any) -> Part:
-    """Return a relation of DuckDB as a part: a query for the columns runs when they are read."""
+    """Return a relation of DuckDB as a part: a query for the columns runs when they are read.
+
+    Raises
+    ------
+    DataError
+        If its connection is closed; when rows are read, if the query fails.
+    """
+    import duckdb
     import pyarrow as pa
+
+    refuse = _refusing("the query of DuckDB")
 
     def stream(names: list[str]) -> Any:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
         return pa.RecordBatchReader.from_stream(data.project(quoted))
 
-    return arrow_part(
-        None,
-        data.columns,
-        lambda names: stream(names).read_all(),
-        lambda names, rows: stream(names),
-        rows_to_come=lambda: float(data.count("*").fetchone()[0]),
-    )
+    def read(names: list[str]) -> Any:
+        with _said(refuse, duckdb.Error):
+            return stream(names).read_all()
+
+    def batches(names: list[str], rows: int) -> Iterator[Any]:
+        with _said(refuse, duckdb.Error):
+            found = stream(names)
+        yield from guarded(found, refuse, duckdb.Error)
+
+    def count() -> float:
+        with _said(refuse, duckdb.Error):
+            return float(data.count("*").fetchone()[0])
+
+    with _said(refuse, duckdb.Error):
+        columns = data.columns
+    return arrow_part(None, columns, read, batches, rows_to_come=count)
 
 
 def dataset(data: Any) -> Part:
     """Return a Dataset of pyarrow as a part; few of its batches are read ahead."""
+    files = list(getattr(data, "files", ()))
+    above = f"{commonpath(files)}/" if len(files) > 1 else ""
 
-    def batches(names: list[str], rows: int) -> Iterable[Any]:
-        found: Iterable[Any] = data.to_batches(
+    def name_of(fragment: Any) -> str | None:
+        path = getattr(fragment, "path", None)
+        return None if path is None else str(path).removeprefix(above)
+
+    def tagged(names: list[str], rows: int) -> Iterator[Any]:
+        scanner = data.scanner(
             columns=names, batch_size=rows, batch_readahead=2, fragment_readahead=1
         )
-        return found
+        for found in scanner.scan_batches():
+            yield found.record_batch, name_of(found.fragment)
+
+    def refusing(names: list[str]) -> Callable[[BaseException], DataError]:
+        def refuse(error: BaseException) -> DataError:
+            damaged = (f for f in data.get_fragments() if not _is_readable(f, names, data.schema))
+            name = next(map(name_of, damaged), None)
+            which = "the Dataset" if name is None else repr(name)
+            return DataError(f"{which} cannot be read: {reason(error)}; it may be damaged")
+
+        return refuse
+
+    def read(names: list[str]) -> Any:
+        with _said(refusing(names)):
+            return data.to_table(columns=names)
+
+    def count() -> float:
+        with _said(refusing([])):
+            return float(data.count_rows())
 
     return arrow_part(
         None,
         data.schema.names,
-        lambda names: data.to_table(columns=names),
-        batches,
+        read,
+        lambda names, rows: guarded(tagged(names, rows), refusing(names)),
         schema=data.schema,
-        rows_to_come=lambda: float(data.count_rows()),
+        rows_to_come=count,
+        files=[Path(file) for file in files],
     )
+
+
+def _is_readable(fragment: Any, names: list[str], schema: Any) -> bool:
+    """Read a file of a Dataset, of which some file is damaged and none was named."""
+    import pyarrow as pa
+
+    try:
+        for _ in fragment.to_batches(columns=names, schema=schema):
+            pass
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _refusing(what: str) -> Callable[[BaseException], DataError]:
+    def refuse(error: BaseException) -> DataError:
+        return DataError(f"{what} failed: {reason(error)}")
+
+    return refuse
+
+
+@contextmanager
+def _said(
+    refuse: Callable[[BaseException], DataError], *others: type[Exception]
+) -> Iterator[None]:
+    """Say an error of Arrow's, or one of others, in our words."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, *others) as error:
+        raise refuse(error) from None
 
 
 def record_batches(data: Any) -> Part:

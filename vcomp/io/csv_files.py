@@ -62,7 +62,7 @@ def csv_file(path: Path, name: str) -> Part:
         size = path.stat().st_size
         return size * (_PACKED if _is_packed(path) else 1.0) / (_FIELD * len(columns))
 
-    return arrow_part(name, columns, read, batches, rows_to_come=estimate)
+    return arrow_part(name, columns, read, batches, rows_to_come=estimate, files=(path,))
 
 
 def _is_packed(path: Path) -> bool:

@@ -63,9 +63,9 @@ def _in_folders(part: Part, folders: Mapping[str, int | str | None]) -> Part:
         frame = part.read(inside(names))
         return complete(frame, names, len(frame))
 
-    def slices(names: list[str], rows: int) -> Iterator[pd.DataFrame]:
-        for frame in part.slices(inside(names), rows):
-            yield complete(frame, names, len(frame))
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, str | None]]:
+        for frame, file in part.slices(inside(names), rows):
+            yield complete(frame, names, len(frame)), file
 
     kinds = {
         n: "text" if isinstance(v, str) else "numbers" for n, v in added.items() if v is not None

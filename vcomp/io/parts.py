@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Agreement",
     "Part",
+    "ReadSlices",
     "ReadTable",
     "arrow_part",
     "declared_kinds",
@@ -31,6 +35,9 @@ ReadTable: TypeAlias = "Callable[[list[str]], Any]"
 ReadBatches: TypeAlias = "Callable[[list[str], int], Iterable[Any]]"
 """Columns and a number of rows → Arrow record batches, of about so many rows."""
 
+ReadSlices: TypeAlias = "Callable[[list[str], int], Iterator[tuple[pd.DataFrame, str | None]]]"
+"""Columns and a number of rows → pandas frames, each with the name of its file if it has one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -41,20 +48,23 @@ class Part:
     name : what messages call it; None if the data are one piece without a name
     columns : their names
     read : reads some of the columns into a pandas frame
-    slices : reads them a number of rows at a time
+    slices : reads them a number of rows at a time, each with the name of the file that it is from
+        where that is not the part itself
     n_rows : None if it is not known before reading
     kinds : what the columns hold, of those whose type is declared
     rows_to_come : about how many rows reading would bring into memory; None of those that are
         there already
+    files : that it is read from
     """
 
     name: str | None
     columns: tuple[str, ...]
     read: Callable[[list[str]], pd.DataFrame]
-    slices: Callable[[list[str], int], Iterator[pd.DataFrame]]
+    slices: ReadSlices
     n_rows: int | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     rows_to_come: Callable[[], float] | None = None
+    files: tuple[Path, ...] = ()
 
 
 def arrow_part(
@@ -66,13 +76,21 @@ def arrow_part(
     n_rows: int | None = None,
     schema: Any = None,
     rows_to_come: Callable[[], float] | None = None,
+    files: Iterable[Path] = (),
 ) -> Part:
-    """Return a part that comes in Arrow's form; `schema` declares its types if it is known."""
+    """Return a part that comes in Arrow's form.
 
-    def slices(names: list[str], rows: int) -> Iterator[pd.DataFrame]:
+    Parameters
+    ----------
+    schema : declares its types, if it is known
+    batches : of a Dataset pairs of a batch and the name of its file
+    """
+
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, str | None]]:
         known: KnownDictionaries = {}
-        for table in _regrouped(batches(names, rows), rows):
-            yield from_arrow(table, known)
+        for file, of_file in groupby(map(_with_file, batches(names, rows)), itemgetter(1)):
+            for table in _regrouped((batch for batch, _ in of_file), rows):
+                yield from_arrow(table, known), file
 
     return Part(
         name=name,
@@ -82,7 +100,12 @@ def arrow_part(
         n_rows=n_rows,
         kinds={} if schema is None else declared_kinds(schema),
         rows_to_come=rows_to_come,
+        files=tuple(files),
     )
+
+
+def _with_file(batch: Any) -> tuple[Any, str | None]:
+    return batch if isinstance(batch, tuple) else (batch, None)
 
 
 def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
@@ -105,8 +128,18 @@ def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-def guarded(batches: Iterable[Any], refuse: Callable[[BaseException], DataError]) -> Iterator[Any]:
-    """Yield the batches; an error on the way is said in words of the file's."""
+def guarded(
+    batches: Iterable[Any],
+    refuse: Callable[[BaseException], DataError],
+    *others: type[Exception],
+) -> Iterator[Any]:
+    """Yield the batches; an error on the way is said in words of the file's.
+
+    Parameters
+    ----------
+    refuse : says it
+    *others : errors that are of the file besides those of Arrow and of the machine
+    """
     import pyarrow as pa
 
     iterator = iter(batches)
@@ -115,7 +148,9 @@ def guarded(batches: Iterable[Any], refuse: Callable[[BaseException], DataError]
             batch = next(iterator)
         except StopIteration:
             return
-        except (pa.ArrowException, ValueError, OSError) as error:
+        except DataError:
+            raise
+        except (pa.ArrowException, ValueError, OSError, *others) as error:
             raise refuse(error) from None
         yield batch
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from io import IOBase
 from itertools import chain, islice
 from numbers import Number
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ class Source:
     is_repeatable : whether a second pass can be made
     row_labels : of a pandas frame, for what is given back row by row; None where rows are just
         numbered
+    files : that are read, as far as they are known
     """
 
     columns: tuple[str, ...]
@@ -52,6 +54,7 @@ class Source:
     n_rows: int | None = None
     is_repeatable: bool = True
     row_labels: pd.Index | None = None
+    files: tuple[Path, ...] = ()
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """Read the columns `names` of all parts into one pandas frame; nothing else is read.
@@ -135,6 +138,17 @@ class Source:
         parts = (part.rows_to_come for part in self.open_parts())
         return sum(count() for count in parts if count is not None)
 
+    def reads_file(self, path: Path) -> bool:
+        """Return whether a path leads to one of the files, be it by a link."""
+
+        def is_it(file: Path) -> bool:
+            try:
+                return path.samefile(file)
+            except OSError:  # one of them is not there
+                return False
+
+        return any(map(is_it, self.files))
+
     def one_pass_only(self) -> DataError:
         """Return the error that says that a second pass cannot be made, and what to do."""
         return DataError(f"the data can be read only once, and two passes are needed; {_INSTEAD}")
@@ -156,10 +170,10 @@ def _batches(
     """Read part by part; the source is held, and with it a temporary file."""
     for part in parts:
         agreement.check_part(part)
-        for piece in part.slices(names, rows):
+        for piece, file in part.slices(names, rows):
             frame = native(piece)
             agreement.check_frame(frame, part)
-            yield frame, part.name
+            yield frame, file or part.name
 
 
 def open_source(data: Any) -> Source:
@@ -225,6 +239,7 @@ def _of_parts(parts: tuple[Part, ...]) -> Source:
         open_parts=lambda: parts,
         part_names=tuple(part.name for part in parts),
         n_rows=None if None in counts else sum(n for n in counts if n is not None),
+        files=tuple(file for part in parts for file in part.files),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -117,7 +118,8 @@ def write_parquet(frames: Iterable[pd.DataFrame], target: Path, instead: str) ->
     DataError
         If it cannot be written, or values have no place in such a file. Nothing is left then.
     """
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    own = f"{os.getpid()}.{threading.get_ident()}"
+    unfinished = target.with_name(f".{target.name}.{own}.unfinished")
     writer = _Writer(unfinished, target, instead)
     try:
         for frame in frames:
@@ -155,8 +157,12 @@ class _Writer:
     def _opened(self, path: Path) -> Any:
         from pyarrow.parquet import ParquetWriter
 
-        # By default categories of more than a MiB would be written out row by row.
-        return ParquetWriter(path, self._schema, dictionary_pagesize_limit=1 << 30)
+        try:
+            # By default categories of more than a MiB would be written out row by row.
+            return ParquetWriter(path, self._schema, dictionary_pagesize_limit=1 << 30)
+        except NotImplementedError as error:
+            bad = next((f.name for f in self._schema if str(f.type) in str(error)), None)
+            raise _no_place(bad, error) from None
 
     def _rewrite(self) -> None:
         """Write what there is again, in the wider types."""
@@ -208,6 +214,14 @@ def _mib(n_bytes: int) -> str:
     return f"{count(round(n_bytes / 2**20))} MiB"
 
 
+def _no_place(name: str | None, error: Exception) -> DataError:
+    which = "a column" if name is None else f"column {name!r}"
+    return DataError(
+        f"{which} has no place in a Parquet file: {reason(error)}; give its values one type, "
+        "text for instance"
+    )
+
+
 def _array(name: str, column: pd.Series) -> Any:
     """Return the column in Arrow's form, text and categories as dictionaries."""
     import pandas as pd
@@ -219,11 +233,8 @@ def _array(name: str, column: pd.Series) -> Any:
             is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
             return array.cast(pa.large_string()).dictionary_encode() if is_text else array
         values = pa.array(column.cat.categories)
-    except (pa.ArrowException, TypeError) as error:
-        raise DataError(
-            f"column {name!r} has no place in a Parquet file: {reason(error)}; give its values "
-            "one type, text for instance"
-        ) from None
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise _no_place(name, error) from None
     codes = column.cat.codes.to_numpy()
     indices = pa.array(codes.astype(np.int32), mask=codes < 0)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError
 from vcomp.io.columns import from_list
 
@@ -81,6 +83,8 @@ def _united(name: str, columns: list[pd.Series]) -> Any:
         return pd.concat(there, ignore_index=True).array
     if all(_is_number(c.dtype) or c.isna().all() for c in there):
         return _united_numbers(name, there)
+    if all(_is_number(c.dtype) or _are_decimals(c) for c in there):
+        return _united_decimals(name, there)
     return _united_objects(there)
 
 
@@ -117,6 +121,12 @@ def _is_number(dtype: Any) -> bool:
     return bool(is_numeric_dtype(dtype)) and not odd
 
 
+def _are_decimals(column: pd.Series) -> bool:
+    from pandas.api.types import infer_dtype
+
+    return column.dtype == object and infer_dtype(column, skipna=True) in ("decimal", "empty")
+
+
 def _united_numbers(name: str, columns: list[pd.Series]) -> Any:
     """Return whole numbers as such if all are, a gap among them included; otherwise floats."""
     import pandas as pd
@@ -124,13 +134,7 @@ def _united_numbers(name: str, columns: list[pd.Series]) -> Any:
     whole = [c for c in columns if c.dtype.kind in "iu"]
     rest = [c for c in columns if c.dtype.kind not in "iu" and not c.isna().all()]
     if rest:
-        if any(_largest(column) >= _EXACT for column in whole):
-            raise DataError(
-                f"column {name!r} holds whole numbers beyond 2**53 in one part and fractions in "
-                "another; as one type they would be rounded: write them the same way in all parts"
-            )
-        floats = [c.to_numpy(dtype=float, na_value=np.nan) for c in columns]
-        return np.concatenate(floats)
+        return _as_floats(name, columns, whole)
     signed = all(_largest(column) < 2**63 for column in whole)
     plain = all(isinstance(c.dtype, np.dtype) for c in whole) and len(whole) == len(columns)
     if plain and signed:
@@ -143,6 +147,28 @@ def _united_numbers(name: str, columns: list[pd.Series]) -> Any:
         for c in columns
     ]
     return pd.concat(arrays, ignore_index=True).array
+
+
+def _united_decimals(name: str, columns: list[pd.Series]) -> Any:
+    """Return floats if there are any; otherwise decimals, which are exact.
+
+    Python's arithmetic has no sum of a decimal and a float.
+    """
+    exact = [column for column in columns if column.dtype.kind != "f"]
+    if len(exact) < len(columns):
+        return _as_floats(name, columns, exact)
+    from pandas import isna
+
+    return from_list([v if isna(v) else Decimal(v) for c in columns for v in c.tolist()]).array
+
+
+def _as_floats(name: str, columns: list[pd.Series], exact: list[pd.Series]) -> FloatArray:
+    if any(_largest(column) >= _EXACT for column in exact):
+        raise DataError(
+            f"column {name!r} holds whole numbers beyond 2**53 in one part and fractions in "
+            "another; as one type they would be rounded: write them the same way in all parts"
+        )
+    return np.concatenate([c.to_numpy(dtype=float, na_value=np.nan) for c in columns])
 
 
 def _largest(column: pd.Series) -> int:

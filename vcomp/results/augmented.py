@@ -73,6 +73,8 @@ def _target(to: str | os.PathLike[str]) -> Path:
         raise DataError(f"to={to!r} is not the path of a file") from None
     if target.suffix.lower() not in (".parquet", ".pq"):
         raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
+    if target.is_dir():
+        raise DataError(f"{str(target)!r} is a folder; give the path of a file in it")
     return target
 
 
