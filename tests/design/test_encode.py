@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.design import Rows, encode
-from vcomp.design.design import Facet, term_codes
-from vcomp.design.encode import FacetCodes, facet_codes
+from vcomp.design.design import term_codes
 from vcomp.design.learn import _distinct
 
 FORMULA = "y ~ x + (1|a) + (1|b:a) + (1|c:a:b) + (1|c)"
@@ -139,43 +138,6 @@ def test_a_combination_that_was_not_learned():
     codes = [np.array([0, 0, 1, -1, 1]), np.array([0, 1, 0, 0, -1])]
     groups = term_codes(design.terms[0], codes, design.n_levels)
     assert groups.tolist() == [0, -1, 1, -1, -1]
-
-
-WHOLE = ["int8", "int16", "uint16", "int32", "int64", "uint64"]
-
-
-@pytest.mark.parametrize("of_levels", WHOLE)
-@pytest.mark.parametrize("of_rows", [*WHOLE, "float64", "category"])
-@settings(deadline=None)  # the first call compiles
-@given(known=st.sets(st.integers(0, 120), min_size=1), wanted=st.lists(st.integers(0, 127)))
-def test_levels_in_a_table_are_those_of_a_hash(of_levels, of_rows, known, wanted):
-    facet = Facet("a", pd.Index(sorted(known), dtype=of_levels))
-    column = pd.Series(np.array(wanted, dtype="int64")).astype(of_rows)
-    expected = [sorted(known).index(v) if v in known else -1 for v in wanted]
-    assert FacetCodes(facet)(column).tolist() == expected
-    assert facet_codes(facet, column).tolist() == expected
-
-
-@pytest.mark.parametrize(
-    "levels",
-    [
-        pd.Index([-(2**63), -(2**63) + 5]),
-        pd.Index([2**63 - 6, 2**63 - 1]),
-        pd.Index([-5, 3, 2**40]),
-        pd.Index([2**63, 2**64 - 1], dtype="uint64"),
-        pd.Index(["a", "b"]),
-        pd.Index([0.5, 2.0]),
-    ],
-)
-def test_levels_at_the_ends_of_what_there_is(levels):
-    """Differences that are too large for a whole number do not find another level."""
-    lookup = FacetCodes(Facet("a", levels))
-    assert lookup(pd.Series(levels)).tolist() == list(range(len(levels)))
-    if levels.dtype == np.int64:
-        ends = pd.Series([-(2**63), 2**63 - 1, 0, 1])
-        known = levels.tolist()
-        expected = [known.index(v) if v in known else -1 for v in ends.tolist()]
-        assert lookup(ends).tolist() == expected
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1))

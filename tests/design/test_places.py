@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from vcomp.design.design import Facet
+from vcomp.design.encode import facet_codes
 from vcomp.design.grid import find_grid
-from vcomp.design.places import CellPlaces
+from vcomp.design.places import CellPlaces, FacetPlaces, places_of_rows
 from vcomp.design.survey import FacetSurvey, Survey, survey_rows
 
 NAMES = ("p", "d", "t", "c")
@@ -107,3 +109,70 @@ def test_more_cells_than_there_are_numbers():
     survey = Survey(facets, {}, 2**21, np.longdouble(0.0), 0.0, 1.0)
     with pytest.raises(vcomp.EstimationError, match=r"2,097,152 p × .* are too many cells to be"):
         CellPlaces.of(survey, NAMES)
+
+
+WHOLE = ["int8", "int16", "uint16", "int32", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("of_levels", WHOLE)
+@pytest.mark.parametrize("of_rows", [*WHOLE, "float64", "category"])
+@settings(deadline=None)  # the first call compiles
+@given(known=st.sets(st.integers(0, 120), min_size=1), wanted=st.lists(st.integers(0, 127)))
+def test_levels_in_a_table_are_those_of_a_hash(of_levels, of_rows, known, wanted):
+    facet = Facet("a", pd.Index(sorted(known), dtype=of_levels))
+    column = pd.Series(np.array(wanted, dtype="int64")).astype(of_rows)
+    expected = [sorted(known).index(v) if v in known else -1 for v in wanted]
+    assert each_place(facet, column, 3) == [-1 if k < 0 else 3 * k for k in expected]
+    assert facet_codes(facet, column).tolist() == expected
+
+
+def each_place(facet, column, step):
+    """Return the place of each row, one after another; −1 where it is refused."""
+    found, lookup = [], FacetPlaces(facet, step)
+    for k in range(len(column)):
+        try:
+            found += places_of_rows([lookup], {facet.name: column.iloc[k : k + 1]}).tolist()
+        except vcomp.DataError:
+            found.append(-1)
+    return found
+
+
+def test_places_of_several_facets_add_up(monkeypatch):
+    rng = np.random.default_rng(3)
+    facets = [
+        Facet("a", pd.Index([3, 5, 9])),
+        Facet("b", pd.Index(["u", "v"])),
+        Facet("c", pd.Index([0.5, 1.5, 2.5])),
+    ]
+    drawn = {f.name: rng.integers(0, f.size, 50) for f in facets}
+    columns = {f.name: pd.Series(f.levels.to_numpy()[drawn[f.name]]) for f in facets}
+    lookups = [FacetPlaces(f, step) for f, step in zip(facets, (6, 3, 1), strict=True)]
+    expected = (6 * drawn["a"] + 3 * drawn["b"] + drawn["c"]).tolist()
+    for block in (7, 10**6):
+        monkeypatch.setattr("vcomp.design.places._BLOCK", block)
+        assert places_of_rows(lookups, columns).tolist() == expected
+    columns["b"].iloc[49] = "w"
+    with pytest.raises(vcomp.DataError, match="facet 'b' has a level that was not there"):
+        places_of_rows(lookups, columns)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        pd.Index([-(2**63), -(2**63) + 5]),
+        pd.Index([2**63 - 6, 2**63 - 1]),
+        pd.Index([-5, 3, 2**40]),
+        pd.Index([2**63, 2**64 - 1], dtype="uint64"),
+        pd.Index(["a", "b"]),
+        pd.Index([0.5, 2.0]),
+    ],
+)
+def test_levels_at_the_ends_of_what_there_is(levels):
+    """Differences that are too large for a whole number do not find another level."""
+    facet = Facet("a", levels)
+    assert each_place(facet, pd.Series(levels), 1) == list(range(len(levels)))
+    if levels.dtype == np.int64:
+        ends = pd.Series([-(2**63), 2**63 - 1, 0, 1])
+        known = levels.tolist()
+        expected = [known.index(v) if v in known else -1 for v in ends.tolist()]
+        assert each_place(facet, ends, 1) == expected

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.kernels.codes import count_levels, look_up
+from vcomp.kernels.codes import add_places, count_levels
 
 
 @settings(deadline=None)  # the first call compiles
@@ -16,7 +16,12 @@ def test_rows_of_every_level(codes, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64"])
-def test_values_outside_of_a_table_have_no_number(dtype):
-    values = np.array([-3, -2, 0, 1, 2, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype=dtype)
-    found = look_up(values, np.int64(-2), np.array([7, -1, 4, 9], dtype=np.int32))
-    assert found.tolist() == [-1, 7, 4, 9, -1, -1, -1]
+def test_values_outside_of_a_table_have_no_place(dtype):
+    table = np.array([70, -1, 40, 90])
+    values = np.array([-2, 1, 0, -2], dtype=dtype)
+    places = np.array([1, 2, 3, 4])
+    assert add_places(places, values, np.int64(-2), table)
+    assert places.tolist() == [71, 92, 43, 74]
+    for wrong in (-3, -1, 2, np.iinfo(dtype).max, np.iinfo(dtype).min):
+        values[2] = wrong
+        assert not add_places(places, values, np.int64(-2), table)

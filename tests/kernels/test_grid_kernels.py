@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.kernels.codes import (
+    count_values,
     determined_levels,
     fill_counts,
-    mark_values,
-    number_values,
     place_rows,
+    renumber,
 )
 from vcomp.kernels.grid import cell_sums, place_cells, within_cells
 
@@ -20,16 +20,16 @@ rows = st.tuples(st.integers(0, 10**6), st.integers(0, 30))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8])
-def test_values_and_their_numbers(dtype):
+def test_values_and_their_counts(dtype):
     ends = np.iinfo(dtype)
     for low in (ends.min, 3, ends.max - 5):
-        values = np.array([low + 5, low, low + 2, low, low + 5], dtype=dtype)
-        occurs = mark_values(values, np.int64(values.min()), 6)
-        np.testing.assert_array_equal(occurs, [True, False, True, False, False, True])
-        numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-        found = number_values(values, np.int64(values.min()), numbers)
-        assert found.dtype == np.int32
-        np.testing.assert_array_equal(found, [2, 0, 1, 0, 2])
+        values = np.array([low + 5, low, low + 2, low, low + 5, low], dtype=dtype)
+        codes, counts = count_values(values, np.int64(values.min()), 6)
+        assert codes.dtype == np.int32
+        assert codes.tolist() == [5, 0, 2, 0, 5, 0]
+        assert counts.tolist() == [3, 0, 1, 0, 0, 2]
+        renumber(codes, np.array([7, -1, 8, -1, -1, 9], dtype=np.int32))
+        assert codes.tolist() == [9, 7, 8, 7, 9, 7]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
@@ -37,11 +37,10 @@ def test_values_of_the_whole_range(dtype):
     ends = np.iinfo(dtype)
     values = np.array([ends.max, ends.min, 0], dtype=dtype)
     width = int(ends.max) - int(ends.min) + 1
-    occurs = mark_values(values, np.int64(values.min()), width)
-    np.testing.assert_array_equal(np.flatnonzero(occurs) + int(ends.min), np.unique(values))
-    numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-    expected = np.unique(values, return_inverse=True)[1]
-    np.testing.assert_array_equal(number_values(values, np.int64(values.min()), numbers), expected)
+    codes, counts = count_values(values, np.int64(values.min()), width)
+    np.testing.assert_array_equal(codes, values.astype(int) - int(ends.min))
+    expected = np.bincount(values.astype(int) - int(ends.min), minlength=width)
+    np.testing.assert_array_equal(counts, expected)
 
 
 @settings(deadline=None)

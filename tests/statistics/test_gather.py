@@ -16,6 +16,8 @@ FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)
 def both(formula, data, rows, monkeypatch, **options):
     """Return the model of rows in memory, and that of the same rows in batches."""
     monkeypatch.setattr(module, "BATCH", rows)
+    # Odd batches are read again in the second pass, even ones are kept.
+    monkeypatch.setattr(module, "_KEPT_BYTES", 0.0 if rows % 2 else 2.0**28)
     kept = vcomp.VarianceComponentsModel(formula, data, **options)
     return kept, vcomp.VarianceComponentsModel(formula, data, stream=True, **options)
 
@@ -183,28 +185,67 @@ def test_what_cannot_be_used_is_refused():
         vcomp.fit("y ~ (1|a)", data.assign(a="u", y=[1.0, 2.0, 3.0]), stream=True)
 
 
-def test_data_that_change_between_the_passes_are_noticed():
+class Changing:
+    """A source that gives other rows in the second pass."""
+
+    columns, passes, n_rows = ("y", "a", "b", "c"), 0, None
+
+    def __init__(self, first, second):
+        self.parts = {1: first, 2: second}
+
+    def batches(self, names, rows):
+        from vcomp.io import open_source
+
+        self.passes += 1
+        yield from open_source(self.parts[self.passes]).batches(names, rows)
+
+
+def test_data_that_change_between_the_passes_are_noticed(monkeypatch):
     from vcomp.formula import parse
-    from vcomp.io import open_source
 
+    monkeypatch.setattr(module, "_KEPT_BYTES", 0.0)
     data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
-
-    class Changing:
-        columns, passes, n_rows = ("y", "a"), 0, None
-
-        def batches(self, names, rows):
-            self.passes += 1
-            change = {1: data, 2: self.second}[self.passes]
-            yield from open_source(change).batches(names, rows)
-
-    source = Changing()
-    source.second = data.assign(a=list("uuvvwx"))
-    with pytest.raises(vcomp.DataError, match="a level that was not there"):
-        module.gather(parse("y ~ (1|a)"), source, None, "drop")
-    source = Changing()
-    source.second = data.iloc[:5]
+    other = Changing(data, data.assign(a=list("uuvvwx")))
+    with pytest.raises(vcomp.DataError, match="'a' has a level that was not there"):
+        module.gather(parse("y ~ (1|a)"), other, None, "drop")
+    fewer = Changing(data, data.iloc[:5])
     with pytest.raises(vcomp.DataError, match="6 rows were read first, and 5"):
-        module.gather(parse("y ~ (1|a)"), source, None, "drop")
+        module.gather(parse("y ~ (1|a)"), fewer, None, "drop")
+
+
+@pytest.mark.parametrize("facet", "abc")
+def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
+    """Of numbers and text, in the first place and the last, also where another one tells it."""
+    from vcomp.formula import parse
+
+    monkeypatch.setattr(module, "_KEPT_BYTES", 0.0)
+    a = np.arange(12) % 6
+    data = pd.DataFrame({"y": np.arange(12.0), "a": a, "b": a // 2, "c": list("uvwwvu" * 2)})
+    for place, value in ((0, 99), (11, -99), (5, 2**62)):
+        new = str(value) if facet == "c" else value
+        later = data.assign(**{facet: [*data[facet][:place], new, *data[facet][place + 1 :]]})
+        with pytest.raises(vcomp.DataError, match=f"'{facet}' has a level that was not there"):
+            module.gather(parse("y ~ (1|a) + (1|b) + (1|c)"), Changing(data, later), None, "drop")
+
+
+def test_few_rows_are_read_once_and_many_in_every_pass(monkeypatch):
+    """What is kept is forgotten when it takes too much, in whatever batch that shows."""
+    from vcomp.formula import parse
+
+    formula, data = gridded("crossed", seed=4)
+    first, second = (
+        data.assign(score=data["score"] + shift) if "score" in data else data for shift in (0, 1)
+    )
+    monkeypatch.setattr(module, "BATCH", 5)
+    monkeypatch.setattr(module, "_FEWEST", 5)
+    one_batch = data.iloc[:5].memory_usage(index=False, deep=True).sum() + 5 * 8
+    for n_bytes, passes in ((1e9, 1), (one_batch * 1.5, 2), (0.0, 2)):
+        monkeypatch.setattr(module, "_KEPT_BYTES", n_bytes)
+        source = Changing(first, second)
+        source.columns = tuple(data.columns)
+        made = module.gather(parse(formula), source, None, "drop")
+        assert source.passes == passes
+        assert made.learned.survey.n == len(data)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import IntArray
+from vcomp._typing import IntArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.kernels.codes import mark_values, number_values
+from vcomp.kernels.codes import count_values, renumber
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["as_categories", "as_levels", "united_levels"]
+__all__ = ["WholeNumbers", "as_categories", "as_levels", "united_levels", "whole_numbers"]
 
 _DIRECT = 1_000_000
 """A table of this many possible levels is made whatever the number of rows."""
@@ -48,10 +49,9 @@ def as_categories(name: str, column: pd.Series) -> Any:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.array
-    if column.dtype.kind in "iu" and isinstance(column.dtype, np.dtype) and len(column):
-        coded = _whole_numbers(column.to_numpy())
-        if coded is not None:
-            return coded
+    counted = whole_numbers(column)
+    if counted is not None:
+        return counted.as_categories()
     # Not the column itself, whose tuples would become a MultiIndex.
     values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
     try:
@@ -86,23 +86,55 @@ def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArra
     return levels, *(levels.get_indexer(part).astype(np.int32) for part in (a, b))
 
 
-def _whole_numbers(values: Any) -> Any:
-    """Return categories of whole numbers that are close together; None where they are not.
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeNumbers:
+    """A column of whole numbers that are close together.
+
+    Attributes
+    ----------
+    low : the smallest
+    codes : (n,) what each is above it
+    counts : how often each of ``low, low + 1, …`` occurs, up to the largest
+    dtype : of the column
+    """
+
+    low: int
+    codes: IntArray
+    counts: LongArray
+    dtype: Any
+
+    def levels(self) -> tuple[pd.Index, LongArray]:
+        """Return the numbers that occur, and the code of each."""
+        import pandas as pd
+
+        occurring = np.flatnonzero(self.counts)
+        return pd.Index((occurring + self.low).astype(self.dtype)), occurring
+
+    def as_categories(self) -> Any:
+        """Return the column as a ``pandas.Categorical``; the codes are used up."""
+        import pandas as pd
+
+        levels, occurring = self.levels()
+        if occurring.size < self.counts.size:
+            renumber(self.codes, np.cumsum(self.counts > 0, dtype=np.int32) - np.int32(1))
+        return pd.Categorical.from_codes(self.codes, categories=levels, validate=False)
+
+
+def whole_numbers(column: pd.Series) -> WholeNumbers | None:
+    """Return a column of whole numbers, counted; None of others, and of those far from each other.
 
     A table of the values is several times faster than a hash of the rows.
     """
-    import pandas as pd
-
+    if not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu" and len(column)):
+        return None
+    values = column.to_numpy()
     low, high = int(values.min()), int(values.max())
     width = high - low + 1
     if width > max(_DIRECT, 4 * values.size) or high >= 2**63:
         return None
     plain = values.view(np.int64) if values.dtype == np.uint64 else values
-    occurs = mark_values(plain, np.int64(low), width)
-    numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-    codes = number_values(plain, np.int64(low), numbers)
-    levels = pd.Index((np.flatnonzero(occurs) + low).astype(values.dtype))
-    return pd.Categorical.from_codes(codes, categories=levels, validate=False)
+    codes, counts = count_values(plain, np.int64(low), width)
+    return WholeNumbers(low, codes, counts, values.dtype)
 
 
 def _without_unused(column: pd.Series) -> pd.Series:

@@ -80,7 +80,7 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     part.tally.check(formula, missing)
     labels = _labels(source, part.tally.n)
     return Rows(
-        y=part.y,
+        y=part.y.copy(),  # of what the user has, and may change
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
         fixed=plain_columns(part.frame[[n for n in names if n in fixed_names(formula)]]),
         labels=labels if part.keep.all() else labels[part.keep],
@@ -93,7 +93,7 @@ class CompleteRows:
 
     Attributes
     ----------
-    y : (n,) response
+    y : (n,) response, which may be a column of the frame itself
     frame : their columns
     keep : which rows of the frame they were
     tally : what was missing
@@ -113,20 +113,34 @@ def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> Co
     DataError
         If the response is not numeric, or not one number a row.
     """
+    columns = plain_columns(frame[[n for n in frame.columns if n in names_in(formula.response)]])
+    y = _response(formula.response, columns, environment, len(frame))
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = bool(np.isfinite(y.sum()))  # in one pass; what is missing or infinite stays so
+    # A column that the response is has been looked at then.
+    looked_at = formula.response if is_finite else None
     missing_in: dict[str | None, BoolArray] = {
         str(name): column.isna().to_numpy()
         for name, column in frame.items()
-        if not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
+        if name != looked_at and _may_be_missing(column)
     }
-    columns = plain_columns(frame[[n for n in frame.columns if n in names_in(formula.response)]])
-    y = _response(formula.response, columns, environment, len(frame))
-    missing_in[None] = np.isnan(y)
-    keep: BoolArray = ~np.logical_or.reduce(list(missing_in.values()))
-    if not keep.all():
+    if not is_finite:
+        missing_in[None] = np.isnan(y)
+    counts: dict[str | None, int] = {None: 0}
+    if looked_at in frame:
+        counts[looked_at] = 0
+    counts |= {name: int(mask.sum()) for name, mask in missing_in.items()}
+    keep = np.ones(y.size, dtype=bool)
+    if any(counts.values()):
+        keep = ~np.logical_or.reduce(list(missing_in.values()))
         frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
-    counts = {name: int(mask.sum()) for name, mask in missing_in.items()}
-    tally = Tally(keep.size, int((~keep).sum()), counts, int(np.isinf(y).sum()))
+    infinite = 0 if is_finite else int(np.isinf(y).sum())
+    tally = Tally(keep.size, keep.size - y.size, counts, infinite)
     return CompleteRows(y, frame, keep, tally)
+
+
+def _may_be_missing(column: pd.Series) -> bool:
+    return not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
 
 
 def source_of(formula: Formula, data: Any, environment: Any) -> Source:
@@ -290,7 +304,9 @@ def plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for name in frame.columns:
         column = frame[name]
-        if column.isna().all():
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
+            columns[name] = column.to_numpy(dtype=float)
+        elif column.isna().all():
             columns[name] = np.full(len(column), np.nan)
         elif isinstance(column.dtype, pd.CategoricalDtype):
             columns[name] = column.array.remove_unused_categories()
@@ -331,7 +347,7 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
         )
     if array.dtype.kind not in "biuf":
         raise DataError(f"the response {code!r} is not numeric: it holds {_sample(array)}")
-    return array.astype(float)
+    return array.astype(float, copy=False)
 
 
 def _sample(array: Any) -> str:

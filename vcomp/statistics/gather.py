@@ -11,14 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from vcomp._progress import progress_bar
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.design.addition import Addable, add_up
-from vcomp.design.encode import FacetCodes
+from vcomp.design.places import FacetPlaces, places_of_rows
 from vcomp.design.rows import CompleteRows, Missing, complete_rows, used_columns
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
@@ -51,6 +52,12 @@ _FEWEST = 2**14
 
 _IN_WORK = 0.125
 """Share of the memory that all batches may take that are being worked on."""
+
+_KEPT_BYTES = 2.0**28
+"""Of rows that are kept between the passes, so that they are read once."""
+
+_KEPT = 0.0625
+"""Share of the memory that they may take."""
 
 _PATIENCE = 2.0
 """Seconds before a bar is shown that nobody asked for."""
@@ -123,7 +130,7 @@ def gather(
     EstimationError
         If the cells would not fit into memory.
     """
-    batches = Batches(formula, source, environment, progress)
+    batches = Batches(formula, source, environment, progress, keep=True)
     learned = learn_in_passes(formula, batches, environment, missing)
     if seal and table_bytes(learned.places.size, learned.n_columns) > _LARGE * available_bytes():
         sealing = sealing_of(learned)
@@ -154,36 +161,54 @@ class Batches:
     Parameters
     ----------
     formula, source, environment, progress : as for :func:`gather`
+    keep : whether to keep the rows of the first pass for the next ones, as long as they are few
     """
 
     def __init__(
-        self, formula: Formula, source: Source, environment: Any, progress: bool | None = False
+        self,
+        formula: Formula,
+        source: Source,
+        environment: Any,
+        progress: bool | None = False,
+        *,
+        keep: bool = False,
     ) -> None:
         self._formula, self._source, self._environment = formula, source, environment
         self._names = used_columns(formula, source, environment)
         self._progress, self._passes = progress, 0
+        self._kept = _Kept(min(_KEPT_BYTES, _KEPT * available_bytes()) if keep else 0.0)
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the parts one after another."""
-        for frame, name in self._frames():
-            yield self._complete(frame, name)
+        for read in self._parts():
+            yield read()
 
-    def _frames(self) -> Iterator[tuple[pd.DataFrame, str | None]]:
+    def _parts(self) -> Iterator[Callable[[], CompleteRows]]:
+        """Yield what makes each part, or gives it again."""
         self._passes += 1
+        kept = self._kept.of_last_pass()
         label, total = f"pass {self._passes}", self._source.n_rows
         with progress_bar(self._progress, total, label, unit=" rows", delay=_PATIENCE) as bar:
-            for frame, name in self._source.batches(self._names, _batch_rows(len(self._names))):
-                yield frame, name
+            if kept is not None:
+                for part in kept:
+                    yield partial(_itself, part)
+                    bar(part.keep.size)
+                return
+            rows = _batch_rows(len(self._names))
+            for number, (frame, name) in enumerate(self._source.batches(self._names, rows)):
+                yield partial(self._complete, frame, name, number)
                 bar(len(frame))
 
-    def _complete(self, frame: pd.DataFrame, name: str | None) -> CompleteRows:
+    def _complete(self, frame: pd.DataFrame, name: str | None, number: int) -> CompleteRows:
         try:
             part = complete_rows(self._formula, frame, self._environment)
         except DataError as error:
             if name is None:
                 raise
             raise DataError(f"{name}: {error}") from None
-        return replace(part, tally=part.tally.named(name))
+        part = replace(part, tally=part.tally.named(name))
+        self._kept.put(number, part)
+        return part
 
     def refuse_to_replace(self, target: Path) -> None:
         """Refuse to write to what seems to be a file that rows are read from.
@@ -200,14 +225,14 @@ class Batches:
     def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
         """Yield what a function gives of each part, in order; it works ahead on the next ones."""
 
-        def completed(frame: pd.DataFrame, name: str | None) -> Value:
-            return work(self._complete(frame, name))
+        def completed(read: Callable[[], CompleteRows]) -> Value:
+            return work(read())
 
         waiting: deque[Future[Value]] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
             try:
-                for frame, name in self._frames():
-                    waiting.append(pool.submit(completed, frame, name))
+                for read in self._parts():
+                    waiting.append(pool.submit(completed, read))
                     if len(waiting) > THREADS:
                         yield waiting.popleft().result()
                 while waiting:
@@ -219,6 +244,35 @@ class Batches:
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the parts."""
         return add_up(self.mapped(partial(of, *known)))
+
+
+class _Kept:
+    """The rows of a pass, while they take no more than some bytes."""
+
+    def __init__(self, n_bytes: float) -> None:
+        self._left = n_bytes
+        self._parts: dict[int, CompleteRows] | None = {}
+        self._lock = Lock()
+
+    def put(self, number: int, part: CompleteRows) -> None:
+        """Keep the part of this number, or forget all of them if that would be too much."""
+        size = float(part.frame.memory_usage(index=False, deep=True).sum() + part.y.nbytes)
+        with self._lock:
+            self._left -= size
+            if self._parts is not None and self._left > 0:
+                self._parts[number] = part
+            else:
+                self._parts = None
+
+    def of_last_pass(self) -> list[CompleteRows] | None:
+        """Return the parts in order; None if there was no pass, or they were too many."""
+        if not self._parts:
+            return None
+        return [self._parts[number] for number in sorted(self._parts)]
+
+
+def _itself(part: CompleteRows) -> CompleteRows:
+    return part
 
 
 def _file_name(part: str | None) -> str | None:
@@ -261,24 +315,14 @@ class Coder:
     """Finds the cells of rows, and the centred values that are summed in them."""
 
     def __init__(self, learned: Learned) -> None:
-        self._learned, self._places = learned, learned.places
-        self._facets = [FacetCodes(facet) for facet in learned.facets]
+        self._learned = learned
+        steps = learned.places.steps
+        self._facets = list(map(FacetPlaces, learned.facets, steps))
 
     def __call__(self, part: CompleteRows) -> tuple[LongArray, FloatArray]:
         """Return the (n,) places of rows, and the (b, n) columns that vary."""
-        return self._places.of_rows(self._codes(part)), self._values(part)
-
-    def _codes(self, part: CompleteRows) -> list[IntArray]:
-        codes = []
-        for facet in self._facets:
-            found = np.asarray(facet(part.frame[facet.name]), dtype=np.int32)
-            if found.size and found.min() < 0:
-                raise DataError(
-                    f"facet {facet.name!r} has a level that was not there when the rows were read "
-                    "first; they have to stay the same between the passes"
-                )
-            codes.append(found)
-        return codes
+        columns = {facet.name: part.frame[facet.name] for facet in self._facets}
+        return places_of_rows(self._facets, columns), self._values(part)
 
     def _values(self, part: CompleteRows) -> FloatArray:
         learned = self._learned
