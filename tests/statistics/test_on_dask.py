@@ -11,8 +11,11 @@ import pytest
 from designs import GRIDS, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patsy import EvalEnvironment
 
 import vcomp
+from vcomp.formula import parse
+from vcomp.statistics import gather
 from vcomp.statistics import on_dask as module
 
 dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
@@ -106,6 +109,103 @@ def test_fixed_parts_and_names_of_the_caller(fixed):
     assert shift == 2.5
 
 
+STATEFUL = [
+    "center(x)",
+    "standardize(x)",
+    "bs(x, df=4)",
+    "0 + cr(x, df=3)",
+    "scale(x):C(k) + C(k)",
+    "C(k)",
+    "0 + C(k)",
+    "C(k, Sum)",
+    "C(k > 1)",
+    "standardize(center(x) + shift)",
+    "center(np.log(shift + x**2)) + g",
+]
+
+
+def with_numbers(data):
+    """Add a number with five values, of which each partition by i has some, and a factor."""
+    return data.assign(one=1.0, k=data["d"] % 5, g=data["i"].map({0: "a", 1: "b", 2: "b", 3: "c"}))
+
+
+@pytest.mark.parametrize("fixed", STATEFUL)
+@pytest.mark.parametrize("by", ["i", None])
+def test_fixed_parts_that_depend_on_all_rows(fixed, by):
+    shift = 2.5
+    formula, data = gridded("per document", seed=1)
+    data = with_numbers(data)
+    formula = formula.replace("~", f"~ {fixed} +").replace("(1|i) + ", "")
+    kept, found = vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data, by))
+    assert list(found.fe_params.index) == list(kept.fe_params.index)
+    same(kept, found, 1e-10)
+    np.testing.assert_allclose(found.bse_fe, kept.bse_fe, rtol=1e-8)
+    assert shift == 2.5
+
+
+@pytest.mark.parametrize("fixed", ["bs(x, df=4) + standardize(center(k))", "C(k) + g"])
+def test_such_fixed_parts_on_workers(fixed, on_cluster):
+    formula, data = gridded("per document", seed=1)
+    data = with_numbers(data)
+    formula = formula.replace("~", f"~ {fixed} +").replace("(1|i) + ", "")
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data, "i")), 1e-10)
+
+
+def test_splines_that_few_rows_do_not_tell(monkeypatch):
+    """In batches, too, where coding is learned of few rows first."""
+    formula, data = gridded("per document", seed=1)
+    formula = formula.replace("~", "~ 0 + cr(x, df=3) +").replace("(1|i) + ", "")
+    monkeypatch.setattr(gather, "BATCH", 7)
+    same(vcomp.fit(formula, data), vcomp.fit(formula, data, stream=True), 1e-10)
+
+
+@pytest.mark.parametrize("fixed", ["cr(one, df=3)", "center(g)", "float(x)"])
+def test_fixed_parts_that_cannot_be_learned(fixed):
+    formula, data = gridded("per document", seed=1)
+    data, formula = with_numbers(data), formula.replace("~", f"~ {fixed} +")
+    errors = []
+    for options in ({"data": data}, {"data": data, "stream": True}, {"data": partitioned(data)}):
+        with pytest.raises(vcomp.FormulaError, match="the fixed part of the formula: ") as caught:
+            vcomp.fit(formula, **options)
+        errors.append(str(caught.value))
+    assert len(set(errors)) == 1
+
+
+def test_such_fixed_parts_with_empty_partitions_and_missing_values():
+    formula, data = gridded("per document", seed=1)
+    data = with_numbers(data)
+    data.loc[[2, 5], "x"] = np.nan
+    parts = [data.iloc[:0], data.iloc[:40], data.iloc[40:40], data.iloc[40:]]
+    made = dd.from_map(lambda k: parts[k], range(4), meta=data.iloc[:0])
+    formula = formula.replace("~", "~ center(x) + C(k) +").replace("(1|i) + ", "")
+    with pytest.warns(vcomp.VcompWarning, match="2 of 80 rows"):
+        kept = vcomp.fit(formula, data)
+    with pytest.warns(vcomp.VcompWarning, match="2 of 80 rows"):
+        same(kept, vcomp.fit(formula, made), 1e-10)
+
+
+def test_columns_of_one_partition_after_another_are_fetched(monkeypatch):
+    """Those of the fixed part alone, and one ahead."""
+    formula, data = gridded("per document", seed=1)
+    fetched, used = [], []
+    of_fixed_part = module._of_fixed_part
+
+    def counted(formula, part):
+        found = of_fixed_part(formula, part)
+        assert list(found.columns) == ["x"]
+        fetched.append(len(found))
+        assert len(fetched) - len(used) <= 2
+        return found
+
+    monkeypatch.setattr(module, "_of_fixed_part", counted)
+    parts = module._Partitions(
+        parse(formula.replace("~", "~ center(x) +")), partitioned(data, "i"), EvalEnvironment([{}])
+    )
+    for part in parts.each():
+        used.append(part.y.size)
+    assert used == fetched == [32, 8, 16, 24]
+
+
 def test_statistics_of_partitions_can_be_added():
     formula, data = gridded("per document", seed=1)
     first, second = data[data["i"] < 2], data[data["i"] >= 2]
@@ -181,15 +281,6 @@ def test_partitions_that_change_between_the_passes():
 
     changing = dd.from_map(part, [0], meta=data.iloc[:0])
     refused(changing, "rows were read first, and", formula)
-
-
-def test_what_depends_on_all_rows_is_refused():
-    _, data = gridded("crossed")
-    text = r"depends on all rows together, .* data.assign\(…\), or read .* with stream=True"
-    for fixed in ("center(x)", "C(p)"):
-        refused(partitioned(data), text, f"y ~ {fixed} + (1|p) + (1|q)")
-    formula = "y ~ C(x > 0) + (1|p) + (1|q)"
-    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
 
 
 def test_other_collections_and_no_rows():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, FormulaError
+from vcomp.exceptions import DataError, FormulaError, VcompError
 from vcomp.formula.parse import Formula, patsy_description
+from vcomp.formula.sent import SentCoding
 
 __all__ = [
     "FixedPart",
@@ -35,17 +36,14 @@ class FixedPart:
     """False if the coding was not stored with the statistics of the rows."""
     is_stateful: bool = False
     """Whether columns depend on all rows, by center(), bs() and the like."""
-    learned_of: tuple[Formula, Mapping[str, Any], Mapping[str, Any]] | None = None
-    """Formula, few rows that tell the coding, and names of the scope: enough to make it again on
-    another machine, where patsy's memory cannot be sent."""
+    scope: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Names of the caller's scope that it uses, which other machines do not have."""
 
     def __reduce__(self) -> Any:
         if self.design_info is None:
-            fields = (self.names, None, self.is_known, self.is_stateful)
-            return FixedPart, fields
-        if self.learned_of is None:
-            raise DataError("the coding of a fixed part that depends on all rows cannot be sent")
-        return _made_again, self.learned_of
+            return FixedPart, (self.names, None, self.is_known, self.is_stateful)
+        sent = SentCoding.of(self.design_info)
+        return _received, (self.names, sent, self.is_stateful, self.scope)
 
     def depends_on_rows(self, numbers: Collection[str]) -> bool:
         """Whether other rows might be coded in another way.
@@ -55,7 +53,7 @@ class FixedPart:
         numbers : columns of which few values were there; of others all levels were
         """
         if self.design_info is None:
-            return False
+            return self.is_stateful
         categorical = (f for f in self.design_info.factor_infos.values() if f.type != "numerical")
         return self.is_stateful or any(
             not set(names_in(f.factor.code)).isdisjoint(numbers) and f.categories != (False, True)
@@ -120,48 +118,52 @@ def build_fixed(
         return FixedPart(())
     from patsy import PatsyError, incr_dbuilder
 
+    known: set[str] = set()
+
+    def noted() -> Iterator[Mapping[str, Any]]:
+        for columns in batches():
+            known.update(columns)
+            yield columns
+
     try:
         with np.errstate(all="ignore"):
-            info = incr_dbuilder(
-                patsy_description(formula),
-                lambda: iter(batches()),
-                environment,
-                NA_action="raise",
-            )
+            info = incr_dbuilder(patsy_description(formula), noted, environment, NA_action="raise")
     except PatsyError as error:
         raise FormulaError(_from_patsy(error)) from None
+    except VcompError:
+        raise
+    except ValueError as error:  # of a transform that cannot be learned of these rows
+        raise FormulaError(f"the fixed part of the formula: {error}") from None
     stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
-    return FixedPart(tuple(map(_plain_name, info.column_names)), info, is_stateful=stateful)
+    names = tuple(map(_plain_name, info.column_names))
+    wanted = {name for term in formula.fixed for name in _names_in_term(term)} - known
+    scope = {name: environment.namespace[name] for name in wanted if name in environment.namespace}
+    return FixedPart(names, info, is_stateful=stateful, scope=scope)
 
 
 def fixed_of_few_rows(formula: Formula, columns: Mapping[str, Any], environment: Any) -> FixedPart:
     """Learn the coding of the fixed part from few rows in which all levels occur.
 
+    Where they are too few for it, as for the knots of a spline, it depends on all rows.
+
     Parameters
     ----------
     columns : of these rows
-
-    Raises
-    ------
-    FormulaError
-        If patsy cannot evaluate it.
     """
-    names = {name for term in formula.fixed for name in _names_in_term(term)} - set(columns)
-    scope = {name: environment.namespace[name] for name in names if name in environment.namespace}
-    fixed = build_fixed(formula, lambda: [columns], environment)
-    return replace(fixed, learned_of=(formula, columns, scope))
+    try:
+        return build_fixed(formula, lambda: [columns], environment)
+    except FormulaError:  # which all rows raise as well if it is not for these alone
+        return FixedPart((), is_stateful=True)
 
 
 def _names_in_term(term: str) -> tuple[str, ...]:
     return () if term == "Intercept" else names_in(term.replace(":", "+"))
 
 
-def _made_again(
-    formula: Formula, columns: Mapping[str, Any], scope: Mapping[str, Any]
+def _received(
+    names: tuple[str, ...], sent: SentCoding, is_stateful: bool, scope: Mapping[str, Any]
 ) -> FixedPart:
-    from patsy import EvalEnvironment
-
-    return fixed_of_few_rows(formula, columns, EvalEnvironment([dict(scope)]))
+    return FixedPart(names, sent.received(scope), is_stateful=is_stateful, scope=scope)
 
 
 def _from_patsy(error: Any) -> str:

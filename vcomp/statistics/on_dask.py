@@ -6,12 +6,17 @@ come to a few numbers for each of their groups before they move; see
 :mod:`vcomp.statistics.sealed`. The survey of all rows, the largest of what every task needs, stays
 on the workers between the passes: it is the result of a task like any other, and is made again if
 the worker that has it is lost.
+
+Where a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
+that, those of one partition after another.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +24,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from vcomp.design.addition import Addable, add_up
-from vcomp.design.rows import CompleteRows, Missing, complete_rows, fixed_names, used_columns
+from vcomp.design.rows import (
+    CompleteRows,
+    Missing,
+    Tally,
+    complete_rows,
+    fixed_names,
+    used_columns,
+)
 from vcomp.design.survey import Survey
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
@@ -85,8 +97,8 @@ def gather_on_dask(
     Raises
     ------
     DataError, FormulaError
-        If it is another collection of Dask; if the rows cannot be used, change between the
-        passes, or have a fixed part that depends on all of them together.
+        If it is another collection of Dask; if the rows cannot be used, or change between the
+        passes.
     """
     partitions = _Partitions(formula, data, environment)
     learned = learn_in_passes(formula, partitions, environment, missing)
@@ -105,6 +117,12 @@ def gather_on_dask(
 def _cells(learned: Learned, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
     return sum_cells(*Coder(learned)(part))
+
+
+def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
+    """Return the columns of the fixed part, to be sent."""
+    names = fixed_names(formula)
+    return part.frame[[name for name in part.frame.columns if name in names]]
 
 
 def _sealed_part(learned: Learned, sealing: Sealing, part: CompleteRows) -> _Moving:
@@ -145,11 +163,15 @@ class _Partitions:
         self._delayed = data[list(dict.fromkeys(names))].to_delayed()
         self._first: Any = None
 
-    def each(self, why: str) -> Iterable[CompleteRows]:
-        raise DataError(
-            f"{why}, which are in partitions: make its columns beforehand, with "
-            "data.assign(…), or read the rows with stream=True"
-        )
+    def each(self, why: str = "") -> Iterator[CompleteRows]:
+        """Yield the columns of the fixed part, partition by partition; no more are fetched."""
+        dask: Any = import_module("dask")
+        work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
+        parts = [dask.delayed(_of_partition)(work, part) for part in self._delayed]
+        for frame in _fetched(parts):
+            n = len(frame)
+            nothing = Tally(n, 0, {None: 0}, 0)
+            yield CompleteRows(np.zeros(n), frame, np.ones(n, dtype=bool), nothing)
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions."""
@@ -181,6 +203,20 @@ class _Partitions:
             return dask.compute(level[0])[0]
         (self._first,) = dask.persist(level[0])
         return dask.compute(self._first)[0]
+
+
+def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
+    """Yield one result after another; while one is used the next is made, and no further ones."""
+    dask: Any = import_module("dask")
+    with ThreadPoolExecutor(1) as pool:
+        # The scheduler may be that of the caller's context.
+        ahead = [pool.submit(copy_context().run, dask.compute, part) for part in parts[:1]]
+        for part in parts[1:]:
+            (found,) = ahead.pop().result()
+            ahead.append(pool.submit(copy_context().run, dask.compute, part))
+            yield found
+        for last in ahead:
+            yield last.result()[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
