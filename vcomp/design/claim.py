@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vcomp.design.estimable import Estimable, Occurring, estimable_terms
 from vcomp.design.structure import Structure
