@@ -6,10 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from design_cases import design_of, rows_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import vcomp
 from vcomp.design import encode
 from vcomp.design.encode import facet_codes
+from vcomp.design.levels import united_levels
 
 N = 12
 SCORE = np.random.default_rng(5).normal(size=N)
@@ -148,3 +151,18 @@ def test_names_that_components_have():
     data = {"y": SCORE, "Residual": repeat("a", "b")}
     with pytest.raises(vcomp.DesignError, match="'Residual' is the name of the last component"):
         design_of("y ~ (1|Residual)", data)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(-9, 9), unique=True),
+    st.lists(st.integers(-9, 9), unique=True),
+    st.sampled_from(["int8", "int64"]),
+)
+def test_united_numbers_are_in_order_whatever_the_order_before(a, b, dtype):
+    parts = [pd.Index(np.array(part, dtype=dtype)) for part in (a, b)]
+    levels, *places = united_levels(*parts)
+    assert levels.dtype == dtype
+    assert levels.tolist() == (a if a == b else sorted({*a, *b}))
+    for part, place in zip(parts, places, strict=True):
+        assert levels[place].tolist() == part.tolist()

@@ -81,9 +81,21 @@ def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArra
     if a.equals(b) and a.dtype == b.dtype:
         same = np.arange(len(a), dtype=np.int32)
         return a, same, same
+    if a.dtype == b.dtype and isinstance(a.dtype, np.dtype) and a.dtype.kind in "iu":
+        return _united_numbers(a, b)
     fresh = b[a.get_indexer(b) < 0]
     levels, _ = _sorted(a.append(fresh))
     return levels, *(levels.get_indexer(part).astype(np.int32) for part in (a, b))
+
+
+def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
+    """Do the same for whole numbers, which are sorted many times as fast as they are hashed."""
+    import pandas as pd
+
+    parts = [part.to_numpy() for part in (a, b)]
+    both = np.sort(np.concatenate(parts), kind="stable")
+    levels = both[np.append(True, both[1:] != both[:-1])]
+    return pd.Index(levels), *(np.searchsorted(levels, p).astype(np.int32) for p in parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     return Rows(
         y=part.y.copy(),  # of what the user has, and may change
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
-        fixed=plain_columns(part.frame[[n for n in names if n in fixed_names(formula)]]),
+        fixed=plain_columns(part.frame, fixed_names(formula)),
         labels=labels if part.keep.all() else labels[part.keep],
     )
 
@@ -113,7 +113,7 @@ def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> Co
     DataError
         If the response is not numeric, or not one number a row.
     """
-    columns = plain_columns(frame[[n for n in frame.columns if n in names_in(formula.response)]])
+    columns = plain_columns(frame, names_in(formula.response))
     y = _response(formula.response, columns, environment, len(frame))
     with np.errstate(over="ignore", invalid="ignore"):
         is_finite = bool(np.isfinite(y.sum()))  # in one pass; what is missing or infinite stays so
@@ -185,7 +185,7 @@ def select_predictors(
     missing = frame.isna().any()
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
-    plain = plain_columns(frame[[n for n in names if n in fixed_names(formula)]])
+    plain = plain_columns(frame, fixed_names(formula))
     fixed = {name: recoded(name, column, learned.get(name)) for name, column in plain.items()}
     return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
 
@@ -297,33 +297,44 @@ def _is_known(name: str, environment: Any, *, as_column: bool) -> bool:
     return here or name in patsy_builtins.__all__ or hasattr(builtins, name)
 
 
-def plain_columns(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return numpy columns and categories: what patsy reads fast and in order."""
+def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]:
+    """Return numpy columns and categories: what patsy reads fast and in order.
+
+    Parameters
+    ----------
+    frame : of the rows
+    names : of the columns that are wanted; others are no columns
+
+    Raises
+    ------
+    DataError
+        If a column holds neither numbers nor levels.
+    """
+    if not names:
+        return {}
+    # One by one: of a list of names pandas makes another frame, which for few rows takes longest.
+    return {name: _plain(name, frame[name]) for name in frame.columns.tolist() if name in names}
+
+
+def _plain(name: str, column: pd.Series) -> Any:
     import pandas as pd
 
-    columns: dict[str, Any] = {}
-    for name in frame.columns:
-        column = frame[name]
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
-            columns[name] = column.to_numpy(dtype=float)
-        elif column.isna().all():
-            columns[name] = np.full(len(column), np.nan)
-        elif isinstance(column.dtype, pd.CategoricalDtype):
-            columns[name] = column.array.remove_unused_categories()
-        elif pd.api.types.is_complex_dtype(column.dtype):
-            raise DataError(f"column {name!r} holds complex numbers")
-        elif pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
-            columns[name] = column.to_numpy(dtype=bool)
-        elif pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
-            columns[name] = column.to_numpy(dtype=float, na_value=np.nan)
-        else:
-            try:
-                columns[name] = pd.Categorical(column)
-            except TypeError as error:  # unhashable
-                raise DataError(
-                    f"column {name!r} holds neither numbers nor levels: {error}"
-                ) from None
-    return columns
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
+        return column.to_numpy(dtype=float)
+    if column.isna().all():
+        return np.full(len(column), np.nan)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array.remove_unused_categories()
+    if pd.api.types.is_complex_dtype(column.dtype):
+        raise DataError(f"column {name!r} holds complex numbers")
+    if pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
+        return column.to_numpy(dtype=bool)
+    if pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
+        return column.to_numpy(dtype=float, na_value=np.nan)
+    try:
+        return pd.Categorical(column)
+    except TypeError as error:  # unhashable
+        raise DataError(f"column {name!r} holds neither numbers nor levels: {error}") from None
 
 
 def _holds_numbers(column: pd.Series) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,7 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
         ) from None
 
 
+@cache
 def names_in(code: str) -> tuple[str, ...]:
     """Return the names that an expression looks up, ``Q("...")`` included.
 

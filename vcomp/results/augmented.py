@@ -16,7 +16,7 @@ from vcomp.design.encode import centred_matrix, facet_codes
 from vcomp.design.rows import CompleteRows, fixed_names, plain_columns, recoded
 from vcomp.estimators.engine import Solution
 from vcomp.exceptions import DataError
-from vcomp.io.spool import write_parquet
+from vcomp.io.spool import parquet_path, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,21 +60,9 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     the path
     """
     check_progress(progress)
-    target = _target(to)
+    target = parquet_path(to, "to")
     frames = _kept(access) if access.model.keeps_rows else _streamed(access, target, progress)
     write_parquet(frames, target, _INSTEAD)
-    return target
-
-
-def _target(to: str | os.PathLike[str]) -> Path:
-    try:
-        target = Path(to).expanduser()
-    except TypeError:
-        raise DataError(f"to={to!r} is not the path of a file") from None
-    if target.suffix.lower() not in (".parquet", ".pq"):
-        raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
-    if target.is_dir():
-        raise DataError(f"{str(target)!r} is a folder; give the path of a file in it")
     return target
 
 
@@ -123,7 +111,7 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
 
 def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
     names, known = fixed_names(model.design.formula), model.fixed_columns
-    plain = plain_columns(part.frame[[n for n in part.frame.columns if n in names]])
+    plain = plain_columns(part.frame, names)
     fixed = {name: recoded(name, column, known.get(name)) for name, column in plain.items()}
     return centred_matrix(model.design, fixed, part.y.size)
 

@@ -64,8 +64,7 @@ def _first(formula: Formula, part: CompleteRows) -> FirstPass:
 
 
 def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:
-    names = fixed_names(formula)
-    return plain_columns(part.frame[[n for n in part.frame.columns if n in names]])
+    return plain_columns(part.frame, fixed_names(formula))
 
 
 def matrix_of(learned: Learned, part: CompleteRows) -> FloatArray:
