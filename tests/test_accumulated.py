@@ -414,8 +414,11 @@ def test_paths_at_home_and_paths_that_are_none(tmp_path, monkeypatch):
     for wrong in (made.save, AccumulatedStatistics.load):
         with pytest.raises(vcomp.DataError, match="7 is not the path of a file"):
             wrong(7)
-        with pytest.raises(vcomp.DataError, match="irectory"):
+        with pytest.raises(vcomp.DataError, match=r"is a folder|irectory|denied"):
             wrong(tmp_path)
+    for wrong in ("x" * 250, "a.vcomp/b", "."):
+        with pytest.raises(vcomp.DataError, match="cannot write "):
+            made.save(tmp_path / wrong)
     assert os.listdir(tmp_path) == ["a.vcomp"]
 
 

@@ -110,7 +110,18 @@ def test_a_bar_is_shown_if_asked_for(days):
         (["accumulate", FORMULA, "monday.parquet", "--out", "no/a"], "there is no such folder"),
         (["accumulate", "score ~ (1|system)", "monday.parquet", "--out", "a"], "'system'"),
         (["merge", "week.vcomp", "week.vcomp", "--out", "a"], "given twice"),
+        (["merge", "week.vcomp", "./week.vcomp", "--out", "a"], "given twice"),
+        (["merge", "week.vcomp", "monday.vcomp", "--out", "."], "it is a folder; name a file in"),
         (["merge", "week.vcomp", "sunday.vcomp", "--out", "a"], "no file 'sunday.vcomp'"),
+        (
+            ["accumulate", FORMULA, "monday.parquet", "--out", "."],
+            "it is a folder; name a file in",
+        ),
+        (["accumulate", FORMULA, "monday.parquet", "--out", ""], "it is a folder; name a file in"),
+        (["accumulate", FORMULA, ".", "--out", "./monday.parquet"], "is a file of the data"),
+        (["fit", FORMULA, ".", "--augment", "monday.parquet"], "is a file of the data"),
+        (["fit", FORMULA, "sunday", "--augment", "a.csv"], "does not end in .parquet"),
+        (["fit", FORMULA, "sunday", "--augment", "no/a.parquet"], "there is no such folder"),
         (["merge", "week.vcomp", "other.vcomp", "--out", "a"], "'other.vcomp' is not merged: "),
     ],
 )

@@ -278,3 +278,30 @@ def test_threads_that_write_the_same_file(tmp_path):
         sources = list(pool.map(lambda _: spool(in_threes(), path), range(20)))
     assert [source.n_rows for source in sources] == [30] * 20
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (7, "path=7 is not the path of a file"),
+        ("~nobody-of-this-name/a.parquet", "is not the path of a file|there is no such folder"),
+        ("a.csv", "does not end in .parquet"),
+        ("no folder/a.parquet", "there is no such folder"),
+        ("folder.parquet", "is a folder; give the path of a file in it"),
+        ("x" * 240 + ".parquet", "cannot be written: File name too long"),
+        ("x" * 300 + ".parquet", "cannot be written: File name too long"),
+    ],
+)
+def test_paths_that_no_file_can_have(path, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(vcomp.DataError, match=words):
+        spool(FRAME, path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.parquet", "temporary"]
+
+
+@pytest.mark.parametrize("columns", ["sys", [], ["sys", "sys"]])
+def test_columns_that_are_no_list_of_names(columns, temporary):
+    with pytest.raises(vcomp.DataError, match=r"columns=.* is a list of names, each once"):
+        spool(FRAME, columns=columns)
+    assert list(temporary.iterdir()) == []

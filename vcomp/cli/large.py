@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from vcomp.cli.fitting import (
     row_options,
 )
 from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    from vcomp.io import Source
 
 __all__ = ["accumulate", "fit", "merge"]
 
@@ -90,9 +93,28 @@ def fit(
         return
     if not arguments:
         raise click.UsageError("give FORMULA and DATA, or --statistics FILE")
-    formula, *data = arguments
+    formula, *paths = arguments
+    data = data_of_paths(paths)
+    if given["augmented"] is not None:
+        _check_augmented(given["augmented"], data)
     fitted = partial(vcomp.fit, formula, stream=stream, progress=progress)
-    fit_report(fitted, data_of_paths(data), design, **given)
+    fit_report(fitted, data, design, **given)
+
+
+def _check_augmented(target: Path, data: Any) -> None:
+    """Refuse a file that cannot be written, or that is one of the data, before these are read."""
+    from vcomp.io import open_source
+    from vcomp.io.spool import parquet_path
+
+    parquet_path(target, "--augment")
+    if data is not None:
+        _check_other(target, open_source(data))
+
+
+def _check_other(target: Path, source: Source) -> None:
+    """Refuse to write over the data."""
+    if source.reads_file(target.expanduser()):
+        raise DataError(f"{str(target)!r} is a file of the data; give another")
 
 
 def _check_statistics(
@@ -147,10 +169,13 @@ def accumulate(
     --statistics`.
     """
     import vcomp
+    from vcomp.io import open_source
+    from vcomp.statistics.stored import target_of
 
-    if not target.expanduser().parent.is_dir():
-        raise DataError(f"cannot write {str(target)!r}: there is no such folder")
-    made = vcomp.accumulate(formula, data_of_paths(data), missing=missing, progress=progress)
+    target_of(target)
+    source = open_source(data_of_paths(data))
+    _check_other(target, source)
+    made = vcomp.accumulate(formula, source, missing=missing, progress=progress)
     made.save(target)
     click.echo(f"{target}: {_said(made)}")
 
@@ -161,10 +186,13 @@ def accumulate(
 def merge(files: tuple[Path, ...], target: Path) -> None:
     """Add up the statistics of FILES, which accumulate wrote for one formula."""
     import vcomp
+    from vcomp.statistics.stored import target_of
 
-    twice = [file for k, file in enumerate(files) if file in files[:k]]
+    real = [file.expanduser().resolve() for file in files]
+    twice = [file for k, file in enumerate(files) if real[k] in real[:k]]
     if twice:
         raise click.UsageError(f"{str(twice[0])!r} is given twice, and would count twice")
+    target_of(target)
     load = vcomp.AccumulatedStatistics.load
     made = load(files[0])
     for file in files[1:]:

@@ -23,7 +23,7 @@ from vcomp.io.source import Source, open_source
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["spool", "write_parquet"]
+__all__ = ["parquet_path", "spool", "write_parquet"]
 
 _SPOOLED = "path= on a disk with more room, or fewer columns, columns="
 """What helps where the disk is full."""
@@ -55,9 +55,9 @@ def spool(
     Raises
     ------
     DataError
-        If `data` cannot be read, a column is not there or holds what has no place in a file
-        (values of several types), the path does not end in ``.parquet``, or the file cannot be
-        written: the disk is full, say. Nothing half-written is left.
+        If `data` cannot be read, a column is not there, stands twice, or holds what has no place
+        in a file (values of several types), the path does not end in ``.parquet``, or the file
+        cannot be written: the disk is full, say. Nothing half-written is left.
 
     Examples
     --------
@@ -71,10 +71,10 @@ def spool(
     """
     source = open_source(data)
     names = list(source.columns if columns is None else columns)
+    if isinstance(columns, str) or len(set(names)) < len(names) or not names:
+        raise DataError(f"columns={columns!r} is not known; it is a list of names, each once")
     if path is not None:
-        target = Path(path).expanduser()
-        if target.suffix.lower() not in (".parquet", ".pq"):
-            raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
+        target = parquet_path(path)
         _write(source, names, target)
         return open_source(target)
     folder = tempfile.mkdtemp(prefix="vcomp-")
@@ -88,6 +88,35 @@ def spool(
     parts = _Temporary(opened.open_parts)
     weakref.finalize(parts, shutil.rmtree, folder, ignore_errors=True)
     return replace(opened, open_parts=parts)
+
+
+def parquet_path(path: str | os.PathLike[str], option: str = "path") -> Path:
+    """Return the path of a Parquet file that is to be written.
+
+    Parameters
+    ----------
+    option : what gives it, for the message
+
+    Raises
+    ------
+    DataError
+        If it is no path, has another ending, is a folder, or there is no folder for it.
+    """
+    try:
+        target = Path(path).expanduser()
+        ending = target.suffix.lower()
+        is_folder, has_folder = target.is_dir(), target.parent.is_dir()
+    except (TypeError, RuntimeError):  # a home of nobody
+        raise DataError(f"{option}={path!r} is not the path of a file") from None
+    except OSError as error:  # too long
+        raise DataError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+    if ending not in (".parquet", ".pq"):
+        raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
+    if is_folder:
+        raise DataError(f"{str(target)!r} is a folder; give the path of a file in it")
+    if not has_folder:
+        raise DataError(f"{str(target)!r} cannot be written: there is no such folder")
+    return target
 
 
 class _Temporary:
@@ -195,18 +224,20 @@ class _Writer:
         if self._file is not None:
             with suppress(OSError):  # the disk is full still
                 self._file.close()
-        self._unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # its name is too long, or its folder is gone
+            self._unfinished.unlink(missing_ok=True)
 
     def _cannot(self, error: OSError) -> DataError:
-        folder = self._target.parent
-        if not folder.is_dir():
-            return DataError(f"{str(self._target)!r} cannot be written: there is no such folder")
-        written = self._unfinished.stat().st_size if self._unfinished.exists() else 0
-        free = shutil.disk_usage(folder).free + written
         said = os.strerror(error.errno) if error.errno else reason(error)
+        what = f"{str(self._target)!r} cannot be written: {said}"
+        try:
+            written = self._unfinished.stat().st_size
+            free = shutil.disk_usage(self._target.parent).free + written
+        except OSError:
+            return DataError(what)
         return DataError(
-            f"{str(self._target)!r} cannot be written: {said}, after {_mib(written)} of rows "
-            f"where {_mib(free)} were free. Nothing is left of them; give {self._instead}"
+            f"{what}, after {_mib(written)} of rows where {_mib(free)} were free. Nothing is left "
+            f"of them; give {self._instead}"
         )
 
 

@@ -8,7 +8,7 @@ import os
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from vcomp.statistics.learned import Learned
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_sums", "replacing", "write_sums"]
+__all__ = ["read_sums", "replacing", "target_of", "write_sums"]
 
 _VERSION = 1
 _HEADER = "vcomp.json"
@@ -118,7 +118,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     DataError
         If nothing can be written there, or the disk is full; nothing is left then.
     """
-    target = _file(path)
+    target = target_of(path)
     own = f"{os.getpid()}.{threading.get_ident()}"
     temporary = target.with_name(f".{target.name}.{own}.unfinished")
     try:
@@ -127,7 +127,27 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # its name is too long, or its folder is gone
+            temporary.unlink(missing_ok=True)
+
+
+def target_of(path: str | Path) -> Path:
+    """Return the path of a file that is to be written.
+
+    Raises
+    ------
+    DataError
+        If it is no path or a folder, or there is no folder for it.
+    """
+    target = _file(path)
+    try:
+        if target.is_dir():
+            raise DataError(f"cannot write {str(target)!r}: it is a folder; name a file in it")
+        if not target.parent.is_dir():
+            raise DataError(f"cannot write {str(target)!r}: there is no such folder")
+    except OSError as error:  # too long
+        raise DataError(f"cannot write {str(target)!r}: {error.strerror}") from None
+    return target
 
 
 def _array(stored: bytes) -> Any:
