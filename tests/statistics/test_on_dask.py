@@ -15,7 +15,7 @@ from patsy import EvalEnvironment
 
 import vcomp
 from vcomp.formula import parse
-from vcomp.statistics import gather
+from vcomp.statistics import gather, sealed
 from vcomp.statistics import on_dask as module
 
 dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
@@ -85,6 +85,14 @@ def test_complete_grids(name):
 def test_other_designs(name):
     formula, data = unbalanced(name)
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
+
+
+@pytest.mark.parametrize("spread", [0, 10**9])
+def test_rows_are_put_away_in_either_way(spread, monkeypatch):
+    monkeypatch.setattr(sealed, "_SPREAD", spread)
+    formula, data = gridded("deep, replicated", seed=4)
+    shuffled = data.sample(frac=1.0, random_state=2)
+    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(shuffled)))
 
 
 @settings(max_examples=15, deadline=None)  # Dask makes a graph

@@ -4,10 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from designs import GRIDS, gridded
+from patsy import EvalEnvironment
 
 import vcomp
+from vcomp.design.rows import complete_rows
+from vcomp.formula import parse
+from vcomp.io import open_source
 from vcomp.statistics import gather as module
-from vcomp.statistics.sealed import sealing_of
+from vcomp.statistics.cell_table import sum_cells
+from vcomp.statistics.first_pass import learn_in_passes
+from vcomp.statistics.sealed import PartSums, sealing_of
 
 SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, replicated"]
 
@@ -92,3 +98,33 @@ def test_bootstrap_and_d_studies_need_no_cells(monkeypatch):
     np.testing.assert_allclose(
         kept.bootstrap(10, rng=1).values, streamed.bootstrap(10, rng=1).values, rtol=1e-7
     )
+
+
+@pytest.mark.parametrize("name", SEALED)
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.3, 0.6, 1.0])
+def test_rows_are_put_away_as_their_cells_are(name, share):
+    """By a table of all combinations, or by sorted places: the same groups, the same rest."""
+    formula, data = gridded(name, seed=4)
+    model = parse(formula)
+    source = open_source(data)
+    batches = module.Batches(model, source, EvalEnvironment([{}]))
+    learned = learn_in_passes(model, batches, EvalEnvironment([{}]), "drop")
+    sealing = sealing_of(learned)
+    rows = data.sort_values([f for f in ("d", "i", "h") if f in data])
+    some = rows.iloc[: round(share * len(rows))].sample(frac=1.0, random_state=1)
+    part = complete_rows(model, some.reset_index(drop=True), EvalEnvironment([{}]))
+    places, values = module.Coder(learned)(part)
+    by_cells = PartSums.of(sealing, sum_cells(sealing.by_cell(places), values))
+    found = PartSums.of_rows(sealing, places.copy(), values)
+    assert found.n == by_cells.n == len(some)
+    assert found.is_complete == by_cells.is_complete
+    np.testing.assert_array_equal(found.open.places, by_cells.open.places)
+    np.testing.assert_array_equal(found.open.counts, by_cells.open.counts)
+    np.testing.assert_allclose(found.open.means, by_cells.open.means, rtol=1e-14)
+    np.testing.assert_allclose(found.open.within, by_cells.open.within, rtol=1e-12)
+    assert (found.sealed is None) == (by_cells.sealed is None)
+    if found.sealed is not None:
+        np.testing.assert_array_equal(found.sealed.groups, by_cells.sealed.groups)
+        np.testing.assert_array_equal(found.sealed.n, by_cells.sealed.n)
+        np.testing.assert_allclose(found.sealed.means, by_cells.sealed.means, rtol=1e-13)
+        np.testing.assert_allclose(found.sealed.within, by_cells.sealed.within, rtol=1e-11)

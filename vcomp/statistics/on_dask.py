@@ -127,8 +127,7 @@ def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
 
 def _sealed_part(learned: Learned, sealing: Sealing, part: CompleteRows) -> _Moving:
     """Sum rows, and seal the cells that they complete."""
-    places, values = Coder(learned)(part)
-    return _Moving.of(PartSums.of(sealing, sum_cells(sealing.by_cell(places), values)))
+    return _Moving.of(PartSums.of_rows(sealing, *Coder(learned)(part)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,8 @@ from vcomp.design.design import TermDesign
 from vcomp.design.grid import Grid, join_facets
 from vcomp.design.learn import learn_terms
 from vcomp.exceptions import DesignError
-from vcomp.statistics.cell_table import CellTable, united
+from vcomp.kernels.renumber import cells_that_occur, renumber_cells
+from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.split import group_means, split_axes, split_means, squares_within
@@ -27,6 +28,9 @@ from vcomp.statistics.strata import Cells, GroupedColumns
 from vcomp.statistics.stratify import MOST_AXES
 
 __all__ = ["PartSums", "SealedGroups", "Sealing", "sealing_of"]
+
+_SPREAD = 2
+"""Places for a row up to which a table has all combinations of the cells that are there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,6 +204,27 @@ class PartSums:
         """
         return cls(sealing, table, None)._sealed()
 
+    @classmethod
+    def of_rows(cls, sealing: Sealing, places: LongArray, values: FloatArray) -> PartSums:
+        """Return the sums of some rows.
+
+        Parameters
+        ----------
+        places : (n,) of the rows, ``combination * M + cell``; they are overwritten
+        values : (b, n) columns
+        """
+        R, n_cells = sealing.n_axes, sealing.grid.n_cells
+        occurs = cells_that_occur(places, n_cells)
+        cells = np.flatnonzero(occurs)
+        if not places.size or R * cells.size > _SPREAD * places.size:
+            return cls.of(sealing, sum_cells(sealing.by_cell(places), values))
+        # A table of all combinations of the cells that are there needs no sorting.
+        numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        renumber_cells(places, n_cells, numbers, cells.size)
+        every = EveryCell(R * cells.size, len(values))
+        every.add(places, values)
+        return _parted(sealing, cells, every.made())
+
     @property
     def n(self) -> int:
         """Number of rows."""
@@ -234,17 +259,56 @@ class PartSums:
         if not full.any():
             return self
         away = np.repeat(full, sizes)
-        groups = sealing.groupings.inner[sealing.groupings.rank[cells[full]]]
-        order = np.argsort(groups, kind="stable")
-        tables = tuple(
-            np.ascontiguousarray(row[away].reshape(-1, R)[order].T) for row in table.means
-        )
-        nothing = np.zeros((len(tables), len(tables)))
-        made = Cells(sealing.grid.shape, expected[full][order], tables, nothing)
-        sealed = SealedGroups.of(made, groups[order])
+        tables = [np.ascontiguousarray(row[away].reshape(-1, R).T) for row in table.means]
+        sealed = _put_away(sealing, cells[full], tables)
         rest = CellTable(
             table.places[~away], table.counts[~away], table.means[:, ~away], table.within
         )
         return replace(
             self, open=rest, sealed=sealed if self.sealed is None else self.sealed + sealed
         )
+
+
+def _parted(sealing: Sealing, cells: LongArray, table: CellTable) -> PartSums:
+    """Return the sums of rows in some cells: of those that are complete, and of the others.
+
+    Parameters
+    ----------
+    table : at places ``combination * m + k`` for the k-th of these m cells
+    """
+    R, n = sealing.n_axes, sealing.grid.cell_n[cells]
+    counts = table.counts.reshape(R, -1)
+    full = (counts.min(axis=0) == n) & (counts.max(axis=0) == n)
+    means = [row.reshape(R, -1) for row in table.means]
+    b = len(means)
+    if full.all():
+        nothing = CellTable(
+            np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((b, 0)), table.within
+        )
+        return PartSums(sealing, nothing, _put_away(sealing, cells, means))
+    open_counts = counts[:, ~full].T.ravel().astype(np.int64)
+    filled = np.flatnonzero(open_counts)
+    places = (cells[~full, None] * R + np.arange(R)).ravel()[filled]
+    open_means = np.stack([row[:, ~full].T.ravel()[filled] for row in means])
+    rest = CellTable(places, open_counts[filled], open_means, table.within)
+    if not full.any():
+        return PartSums(sealing, rest, None)
+    return PartSums(
+        sealing, rest, _put_away(sealing, cells[full], [row[:, full] for row in means])
+    )
+
+
+def _put_away(sealing: Sealing, cells: LongArray, tables: list[FloatArray]) -> SealedGroups:
+    """Return the groups of complete cells.
+
+    Parameters
+    ----------
+    tables : for each column the (R, m) means of the cells
+    """
+    groups = sealing.groupings.inner[sealing.groupings.rank[cells]]
+    n = sealing.grid.cell_n[cells]
+    if (np.diff(groups) < 0).any():
+        order = np.argsort(groups, kind="stable")
+        groups, n, tables = groups[order], n[order], [row[:, order] for row in tables]
+    nothing = np.zeros((len(tables), len(tables)))
+    return SealedGroups.of(Cells(sealing.grid.shape, n, tuple(tables), nothing), groups)
