@@ -175,7 +175,7 @@ def _united(
     for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
         try:
             found.append(united_facets(x, y))
-        except InvalidIndexError:
+        except (InvalidIndexError, DataError):
             raise DataError(
                 f"facet {name!r} has whole numbers beyond 2**53 as levels in one of the two, and "
                 "numbers of another type in the other; as one type they would be rounded: read "

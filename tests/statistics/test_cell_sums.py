@@ -1,0 +1,145 @@
+"""Sums of parts of the rows are those of the whole; what does not belong together is not added."""
+
+import datetime
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from designs import UNBALANCED, unbalanced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp import AccumulatedStatistics, accumulate
+
+FORMULA = "score ~ (1|sys) + (1|topic)"
+
+
+def data():
+    return vcomp.datasets.load("bodoff2007_alpha")
+
+
+def days():
+    return [datetime.date(2026, 1, day) for day in range(1, 6)]
+
+
+def same(statistics, formula, frame, tolerance=1e-11):
+    kept, found = vcomp.fit(formula, frame), statistics.fit()
+    scale = kept.vcomp.abs().max()
+    np.testing.assert_allclose(found.vcomp, kept.vcomp, rtol=tolerance, atol=tolerance * scale)
+    np.testing.assert_allclose(found.llf, kept.llf, rtol=tolerance, atol=1e-11)
+    assert str(statistics.design) == str(kept.design)
+
+
+@settings(deadline=None, max_examples=30)
+@given(UNBALANCED, st.integers(1, 5), st.booleans(), st.integers(0, 2**32 - 1))
+def test_any_partition_of_the_rows_adds_up_to_the_whole(design, n_parts, has_covariate, seed):
+    formula, frame = unbalanced(*design)
+    rng = np.random.default_rng(seed)
+    frame = frame.assign(x=rng.normal(size=len(frame)) + 10, y=frame["y"] + 100)
+    if has_covariate:
+        formula = formula.replace("~", "~ x +")
+    part_of = rng.integers(0, n_parts, len(frame))
+    parts = [accumulate(formula, frame[part_of == k]) for k in rng.permutation(np.unique(part_of))]
+    whole, found = accumulate(formula, frame)._sums, sum(parts)._sums
+    assert found.learned.survey.n == len(frame)
+    for one, other in zip(found.learned.survey.facets, whole.learned.survey.facets, strict=True):
+        assert one.levels.equals(other.levels)
+        np.testing.assert_array_equal(one.counts, other.counts)
+    assert found.learned.survey.told.keys() == whole.learned.survey.told.keys()
+    (places, one), (expected, other) = found.table.filled(), whole.table.filled()
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(one.counts, other.counts)
+    scale = np.abs(frame["y"]).max()
+    for at, centre in ((one, found.learned.centre), (other, whole.learned.centre)):
+        at.means[0] += centre.origin
+    np.testing.assert_allclose(one.means, other.means, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(one.within, other.within, rtol=1e-12, atol=1e-12 * scale**2)
+
+
+def numbered(frame):
+    return frame.assign(topic=frame["topic"].astype("category").cat.codes.astype(np.int64))
+
+
+def shifted(frame, by, kind):
+    return frame.assign(topic=frame["topic"].to_numpy().astype(kind) + kind(by))
+
+
+KINDS = {
+    "text": lambda frame: frame.assign(topic="t" + frame["topic"].astype(str)),
+    "numbers": lambda frame: frame,
+    "truth values": lambda frame: frame.assign(topic=frame["topic"] > 0),
+    "dates": lambda frame: frame.assign(topic=np.array(days(), object)[frame["topic"]]),
+    "times without a zone": lambda frame: frame.assign(
+        topic=pd.to_datetime(days())[frame["topic"]]
+    ),
+    "times with a zone": lambda frame: frame.assign(
+        topic=pd.to_datetime(days()).tz_localize("UTC")[frame["topic"]]
+    ),
+}
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("one", "other"), [*itertools.permutations(KINDS, 2)])
+def test_levels_of_which_none_can_be_the_same(one, other, stored, tmp_path):
+    made = [accumulate(FORMULA, KINDS[kind](numbered(data()))) for kind in (one, other)]
+    if stored:
+        made[0].save(tmp_path / "a")
+        made[0] = AccumulatedStatistics.load(tmp_path / "a")
+    words = f"levels of facet 'topic' are {one} in one of the two and {other} in the other"
+    with pytest.raises(vcomp.DataError, match=words):
+        made[0] + made[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (shifted(numbered(data()), 2**53, np.int64), shifted(numbered(data()), 0.5, np.float64)),
+        (numbered(data()), shifted(numbered(data()), 2**63, np.uint64)),
+    ],
+    ids=["fractions", "beyond 2**63"],
+)
+def test_long_whole_numbers_are_not_rounded(one, other):
+    words = r"facet 'topic' has whole numbers beyond 2\*\*53 .* read both as text"
+    for pair in ((one, other), (other, one)):
+        with pytest.raises(vcomp.DataError, match=words):
+            accumulate(FORMULA, pair[0]) + accumulate(FORMULA, pair[1])
+        same(accumulate(FORMULA, pair[0]) + accumulate(FORMULA, pair[0]), FORMULA, pd.concat(
+            [pair[0], pair[0]]))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("formula", "other"),
+    [
+        ("score ~ (1|sys) + (1|topic)", "score ~ (1|topic) + (1|sys)"),
+        ("score ~ (1|sys*topic)", "score~1+(1|topic)+(1|topic:sys)+(1|sys)"),
+        ("score ~ x + (1|topic/doc) + (1|sys)", "score ~ x + (1|sys) + (1|doc:topic) + (1|topic)"),
+    ],
+)
+def test_the_order_of_terms_is_no_difference(formula, other):
+    rng = np.random.default_rng(1)
+    frame = vcomp.datasets.load("docsearch").head(600)
+    frame["doc"] = frame["topic"] + rng.choice([" a", " b"], 600)
+    frame["x"] = rng.normal(size=600)
+    first = rng.random(600) < 0.5
+    one, rest = frame[first], frame[~first]
+    made = accumulate(formula, one) + accumulate(other, rest)
+    assert made.formula == formula
+    same(made, formula, frame, 1e-10)
+    same(accumulate(other, one) + made, other, pd.concat([one, frame]), 1e-10)
+
+
+def test_factors_in_another_order():
+    """The first level is the one that others are compared with."""
+    g = ["u", "v", "w", "v", "u"] * 3
+    one = data().assign(g=pd.Categorical(g, ["u", "v", "w"]))
+    other = data().assign(g=pd.Categorical(g, ["w", "v", "u"]))
+    formula = "score ~ g + (1|sys) + (1|topic)"
+    words = r"'g' .* its levels in another order .* \('u' < 'v' < 'w' and 'w' < 'v' < 'u'\)"
+    with pytest.raises(vcomp.DataError, match=words):
+        accumulate(formula, one) + accumulate(formula, other)
+    formula = "score ~ C(k) + (1|sys) + (1|topic)"
+    three, four = (data().assign(k=np.arange(15) % k) for k in (3, 4))
+    with pytest.raises(vcomp.DataError, match=r"other columns \(C\(k\)\[T.3\] in one of the two"):
+        accumulate(formula, three) + accumulate(formula, four)

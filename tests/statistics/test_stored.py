@@ -1,0 +1,152 @@
+"""Statistics in files: levels of every kind, files that are damaged, paths that are none."""
+
+import datetime
+import decimal
+import json
+import os
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import vcomp
+from vcomp import AccumulatedStatistics, accumulate
+
+FORMULA = "score ~ (1|sys) + (1|topic)"
+
+
+def data():
+    return vcomp.datasets.load("bodoff2007_alpha")
+
+
+def days():
+    return [datetime.date(2026, 1, day) for day in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        days(),
+        pd.to_datetime(days()).tz_localize("Europe/Amsterdam"),
+        pd.to_timedelta(range(5), unit="h"),
+        [datetime.time(hour) for hour in range(5)],
+        [decimal.Decimal(quarter) / 4 for quarter in range(5)],
+        [b"a", b"b", b"\x00", b"d", b""],
+        pd.array(days(), dtype=pd.ArrowDtype(pa.date32())),
+    ],
+    ids=["dates", "zones", "durations", "times", "decimals", "bytes", "dates of Arrow"],
+)  # fmt: skip
+def test_stored_levels_of_arrow_s_types(tmp_path, levels):
+    frame = data().assign(sys=pd.Series(levels).repeat(3).reset_index(drop=True))
+    made = accumulate(FORMULA, frame)
+    made.save(tmp_path / "a.vcomp")
+    loaded = AccumulatedStatistics.load(tmp_path / "a.vcomp")
+    assert str(loaded.fit().summary()) == str(made.fit().summary())
+    index = loaded.fit().random_effects["sys"].index
+    assert index.tolist() == made.fit().random_effects["sys"].index.tolist()
+    assert (loaded + made).n_levels == made.n_levels
+
+
+def test_dates_of_csv_files_are_stored(tmp_path):
+    frame = data()
+    frame["topic"] = pd.Series(days()[:3]).sample(15, replace=True, random_state=1).to_numpy()
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    made = accumulate(FORMULA, tmp_path / "a.csv")
+    made.save(tmp_path / "a.vcomp")
+    found = AccumulatedStatistics.load(tmp_path / "a.vcomp").fit()
+    pd.testing.assert_series_equal(found.vcomp, made.fit().vcomp, check_exact=True)
+
+
+def damaged(path, whole):
+    """Yield the bytes of the file, some of them lost or changed."""
+    rng = np.random.default_rng(1)
+    directory = whole.index(b"PK\x01\x02")
+    # All of the directory, in which names and sizes stand, and some of what they are of.
+    places = [*range(directory, len(whole)), *range(0, directory, 41)]
+    for place in places:
+        changed = bytearray(whole)
+        changed[place] ^= rng.choice([0xFF, 1 << rng.integers(8)])
+        yield bytes(changed)
+    for end in range(0, len(whole), 131):
+        yield whole[:end]
+
+
+def test_a_damaged_file_is_refused_or_read_as_it_was(tmp_path):
+    """Not every byte of an archive matters; none changes a number."""
+    path = tmp_path / "a.vcomp"
+    made = accumulate(FORMULA, data())
+    made.save(path)
+    expected, said = made.fit().vcomp, []
+    for changed in damaged(path, path.read_bytes()):
+        path.write_bytes(changed)
+        try:
+            loaded = AccumulatedStatistics.load(path)
+        except vcomp.DataError as error:
+            said.append(str(error))
+        else:
+            pd.testing.assert_series_equal(loaded.fit().vcomp, expected, check_exact=True)
+    words = f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
+    assert [error for error in said if not error.startswith(words)] == []
+    assert len(said) > 500
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.pop("version"),
+        lambda header: header.pop("formula"),
+        lambda header: header.update(formula="score ~ (1|"),
+        lambda header: header.update(n=16),
+        lambda header: header.update(columns=7),
+        lambda header: header["levels"].pop("facet0"),
+    ],
+)
+def test_a_header_that_contradicts_the_numbers(tmp_path, change):
+    path = tmp_path / "a.vcomp"
+    accumulate(FORMULA, data()).save(path)
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(entries["vcomp.json"])
+    change(header)
+    entries["vcomp.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, entry in entries.items():
+            archive.writestr(name, entry)
+    with pytest.raises(vcomp.DataError, match="does not hold statistics that vcomp stored"):
+        AccumulatedStatistics.load(path)
+
+
+def test_a_header_that_is_no_table(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a", "w") as archive:
+        archive.writestr("vcomp.json", "[1]")
+    with pytest.raises(vcomp.DataError, match="does not hold statistics"):
+        AccumulatedStatistics.load(tmp_path / "a")
+
+
+def test_paths_at_home_and_paths_that_are_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    made = accumulate(FORMULA, data())
+    made.save("~/a.vcomp")
+    assert repr(AccumulatedStatistics.load("~/a.vcomp")) == repr(made)
+    for wrong in (made.save, AccumulatedStatistics.load):
+        with pytest.raises(vcomp.DataError, match="7 is not the path of a file"):
+            wrong(7)
+        with pytest.raises(vcomp.DataError, match=r"is a folder|irectory|denied"):
+            wrong(tmp_path)
+    for wrong in ("x" * 250, "a.vcomp/b", "."):
+        with pytest.raises(vcomp.DataError, match="cannot write "):
+            made.save(tmp_path / wrong)
+    assert os.listdir(tmp_path) == ["a.vcomp"]
+
+
+def test_threads_may_write_the_same_file(tmp_path):
+    """The last of them wins, and the file is whole."""
+    made = accumulate(FORMULA, data())
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: made.save(tmp_path / "a.vcomp"), range(40)))
+    assert repr(AccumulatedStatistics.load(tmp_path / "a.vcomp")) == repr(made)
+    assert os.listdir(tmp_path) == ["a.vcomp"]
