@@ -20,6 +20,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
@@ -187,21 +188,40 @@ class _Partitions:
 
     def _summed(self, work: _Work) -> Any:
         dask: Any = import_module("dask")
-        # What all tasks need is sent once, not with each of them.
-        sent = dask.delayed(work.without_survey(), traverse=False)
-        work = dask.delayed(_at_worker)(sent, self._first)
-        level = [dask.delayed(_of_partition)(work, part) for part in self._delayed]
-        while len(level) > 1:
-            level = [
-                dask.delayed(_added)(work, level[k : k + _TOGETHER])
-                for k in range(0, len(level), _TOGETHER)
-            ]
-        if not level:
+        made = self._tree(work)
+        if made is None:
             return None
         if self._first is not None:
-            return dask.compute(level[0])[0]
-        (self._first,) = dask.persist(level[0])
+            return dask.compute(made)[0]
+        (self._first,) = dask.persist(made)
         return dask.compute(self._first)[0]
+
+    def _tree(self, work: _Work) -> Any:
+        """Return the sum of what the partitions come to, not computed yet."""
+        dask: Any = import_module("dask")
+        if not self._delayed:
+            return None
+        # What all tasks need is sent once, not with each of them.
+        known = dask.delayed(work.without_survey(), traverse=False)
+        if self._first is not None:
+            known = dask.delayed(_at_worker)(known, self._first)
+        run = uuid4().hex
+        level = [f"_of_partition-{run}-{k}" for k in range(len(self._delayed))]
+        tasks: dict[str, tuple[Any, ...]] = {
+            key: (_of_partition, known.key, part.key)
+            for key, part in zip(level, self._delayed, strict=True)
+        }
+        while len(level) > 1:
+            parts = [level[k : k + _TOGETHER] for k in range(0, len(level), _TOGETHER)]
+            level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
+            tasks |= {
+                key: (_added, known.key, some) for key, some in zip(level, parts, strict=True)
+            }
+        # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
+        graphs: Any = import_module("dask.highlevelgraph")
+        needed = [known, *self._delayed]
+        graph = graphs.HighLevelGraph.from_collections(run, tasks, dependencies=needed)
+        return import_module("dask.delayed").Delayed(level[0], graph, layer=run)
 
 
 def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
@@ -253,8 +273,8 @@ class _Work:
         return replace(work, known=(*work.known, sealing_of(work.known[0])))
 
 
-def _at_worker(work: _Work, first: FirstPass | None) -> _Work:
-    return work if first is None else work.completed(first)
+def _at_worker(work: _Work, first: FirstPass) -> _Work:
+    return work.completed(first)
 
 
 def _of_partition(work: _Work, frame: pd.DataFrame) -> Any:
