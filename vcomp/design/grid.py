@@ -17,8 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.combine import number_combinations
-from vcomp.kernels.codes import determined_levels, fill_counts, place_rows
-from vcomp.kernels.groups import group_counts
+from vcomp.kernels.codes import count_levels, determined_levels, fill_counts, place_rows
 
 __all__ = [
     "Grid",
@@ -170,7 +169,7 @@ def _candidates(
     """Return the facets that neither determine nor are determined, with equal levels."""
     bound = {f for pair in determined for f in pair}
     free = [f for f in range(len(codes)) if f not in bound and codes[f].size % n_levels[f] == 0]
-    return tuple(f for f in free if np.ptp(group_counts(codes[f], n_levels[f])) == 0.0)
+    return tuple(f for f in free if np.ptp(count_levels(codes[f], n_levels[f])) == 0)
 
 
 def _complete_grid(

@@ -68,9 +68,8 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     _check_codings(rows)
     fixed = build_fixed(formula, lambda: [rows.fixed], environment)
     check_parameters(len(rows), len(fixed.names), len(terms))
-    X = np.broadcast_to(1.0, (len(rows), 1))
-    if not formula.intercept_only:
-        X = fixed.matrix(rows.fixed, len(rows))
+    # Of a constant one row says all.
+    X = np.ones((1, 1)) if formula.intercept_only else fixed.matrix(rows.fixed, len(rows))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         centre = _centre(formula, fixed, rows.y, X)
     labels = [facet.levels for facet in facets]

@@ -80,7 +80,8 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     part.tally.check(formula, missing)
     labels = _labels(source, part.tally.n)
     return Rows(
-        y=part.y.copy(),  # of what the user has, and may change
+        # What the user has may change; what comes from files nobody else has.
+        y=part.y if source.files else part.y.copy(),
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
         fixed=plain_columns(part.frame, fixed_names(formula)),
         labels=labels if part.keep.all() else labels[part.keep],
