@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import os
 from functools import cache
 
 import numpy as np
@@ -216,3 +217,42 @@ def test_a_source_knows_its_files(tmp_path):
     for other in (tmp_path / "a.csv", folder / "c.csv", folder):
         assert not source.reads_file(other)
     assert not open_source(FRAME).reads_file(tmp_path / "a.csv")
+
+
+def write_other(path, frame):
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+
+
+CHANGES = {
+    "more rows": lambda path: write_other(path, pd.concat([FRAME, FRAME])),
+    "other scores": lambda path: write_other(path, FRAME.assign(score=FRAME["score"] + 1.0)),
+    "another order": lambda path: write_other(path, FRAME[::-1]),
+    "a column less": lambda path: write_other(path, FRAME.drop(columns="sys")),
+    "no table": lambda path: path.write_bytes(b"PAR1"),
+}
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.parquet"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changes_between_the_passes(tmp_path, name, change):
+    for other in (name, name.replace("b", "a", 1)):
+        write_other(tmp_path / other, FRAME)
+    source = open_source(tmp_path)
+    assert sum(len(frame) for frame, _ in source.batches(["sys"])) == 80
+    path = tmp_path / name
+    size, before = path.stat().st_size, path.stat().st_mtime_ns
+    CHANGES[change](path)
+    if path.stat().st_size == size:  # and the clock may not have ticked
+        os.utime(path, ns=(before, before + 1_000_000_000))
+    words = f"^'{name}' is not the file any more that was opened; .* have to stay as they were$"
+    for read in (lambda: source.read(["sys"]), lambda: list(source.batches(["sys"]))):
+        with pytest.raises(vcomp.DataError, match=words):
+            read()
+    path.unlink()
+    with pytest.raises(vcomp.DataError, match=f"^'{name}' cannot be read: No such file"):
+        source.read(["sys"])
+    with pytest.raises(vcomp.DataError, match=f"^'{name}' cannot be read: No such file"):
+        list(source.batches(["sys"]))

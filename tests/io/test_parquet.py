@@ -66,11 +66,11 @@ def test_a_changed_number_is_seen_where_pages_have_checksums(tmp_path, ahead):
     path = tmp_path / "a.parquet"
     plain = {"use_dictionary": False, "compression": "none"}
     pq.write_table(TABLE, path, write_page_checksum=True, **plain)
-    source = open_source(path)
     whole = bytearray(path.read_bytes())
     at = whole.index(np.float64(TABLE["score"][100].as_py()).tobytes())
     whole[at : at + 8] = np.float64(7.0).tobytes()
     path.write_bytes(whole)
+    source = open_source(path)
 
     def scores():
         return source.read(["score"]) if ahead else next(source.batches(["score"]))[0]

@@ -97,7 +97,7 @@ def test_files_dates_and_text(tmp_path):
     found = written(res, tmp_path)
     same_rows(found, vcomp.fit(FORMULA, data))
     assert found["topic"].dtype.kind == "M"
-    with pytest.raises(DataError, match="has the name of a file of the data"):
+    with pytest.raises(DataError, match="a file of the data; give another"):
         res.augment(to=folder / "b.parquet")
 
 

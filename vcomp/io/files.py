@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vcomp.exceptions import DataError
 from vcomp.io.csv_files import csv_file
 from vcomp.io.parquet import parquet_file
 from vcomp.io.parts import Part
-from vcomp.io.paths import data_files
+from vcomp.io.paths import DataFile, data_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +36,41 @@ def open_paths(paths: Iterable[object]) -> tuple[Part, ...]:
     """
     parts = []
     for file in data_files(paths):
+        before = _stamp(file)
         open_file = parquet_file if file.kind == "parquet" else csv_file
-        parts.append(_in_folders(open_file(file.path, file.name), file.folders))
+        part = _as_it_was(open_file(file.path, file.name), file, before)
+        parts.append(_in_folders(part, file.folders))
     return tuple(parts)
+
+
+def _stamp(file: DataFile) -> tuple[int, int]:
+    """Return size and time of a file, which change when it does."""
+    try:
+        found = file.path.stat()
+    except OSError as error:
+        raise DataError(f"{file.name!r} cannot be read: {error.strerror}") from None
+    return found.st_size, found.st_mtime_ns
+
+
+def _as_it_was(part: Part, file: DataFile, before: tuple[int, int]) -> Part:
+    """Return the part, which looks whether the file is still as it was before it is read."""
+
+    def check() -> None:
+        if _stamp(file) != before:
+            raise DataError(
+                f"{file.name!r} is not the file any more that was opened; files are read more "
+                "than once, and they have to stay as they were"
+            )
+
+    def read(names: list[str]) -> pd.DataFrame:
+        check()
+        return part.read(names)
+
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, str | None]]:
+        check()
+        yield from part.slices(names, rows)
+
+    return replace(part, read=read, slices=slices)
 
 
 def _in_folders(part: Part, folders: Mapping[str, int | str | None]) -> Part:
