@@ -151,3 +151,18 @@ def test_now_and_then_it_is_saved(monkeypatch):
     module.run(lambda: abs, range(100), progress=False, save=lambda done: sizes.append(len(done)))
     assert sizes == sorted(sizes)
     assert sizes[-1] == 100
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_short_work_is_shared_out(workers):
+    """However quick a replicate is, no worker is given what others could do."""
+    from vcomp.resampling.run import _Queue
+
+    queue = _Queue(range(20), None, workers)
+    queue.took(1e-9)
+    batches = []
+    while batch := queue.next():
+        assert len(batch) <= max(1, -(-(20 - sum(map(len, batches))) // workers))
+        batches.append(list(batch))
+    assert sum(batches, []) == list(range(20))
+    assert len(batches[0]) == {1: 20, 2: 10, 3: 7}[workers]

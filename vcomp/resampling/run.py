@@ -82,7 +82,7 @@ def _batches(
     time_limit: float | None,
 ) -> Iterator[dict[int, Row]]:
     deadline = None if time_limit is None else monotonic() + time_limit
-    queue = _Queue(numbers, deadline)
+    queue = _Queue(numbers, deadline, workers)
     if workers == 1:
         work = _timed(make(), queue)
         while batch := queue.next():
@@ -112,17 +112,22 @@ def _batches(
 
 
 class _Queue:
-    """Hands out numbers in batches of about the same time; none after the deadline."""
+    """Hands out numbers in batches of about the same time; none after the deadline.
 
-    def __init__(self, numbers: Sequence[int], deadline: float | None) -> None:
+    No worker is given more than its share of what is left, so that short work is shared out too.
+    """
+
+    def __init__(self, numbers: Sequence[int], deadline: float | None, workers: int = 1) -> None:
         self._numbers, self._at, self._deadline = numbers, 0, deadline
+        self._workers = workers
         self.size = 1
 
     def next(self) -> Sequence[int]:
         """Return the next batch; empty at the end."""
         if self.is_late():
             return ()
-        batch = self._numbers[self._at : self._at + self.size]
+        share = -(-(len(self._numbers) - self._at) // self._workers)
+        batch = self._numbers[self._at : self._at + min(self.size, share)]
         self._at += len(batch)
         return batch
 
