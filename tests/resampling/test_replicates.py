@@ -164,5 +164,5 @@ def test_short_work_is_shared_out(workers):
     while batch := queue.next():
         assert len(batch) <= max(1, -(-(20 - sum(map(len, batches))) // workers))
         batches.append(list(batch))
-    assert sum(batches, []) == list(range(20))
+    assert [number for batch in batches for number in batch] == list(range(20))
     assert len(batches[0]) == {1: 20, 2: 10, 3: 7}[workers]
