@@ -83,9 +83,13 @@ def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArra
         return a, same, same
     if a.dtype == b.dtype and isinstance(a.dtype, np.dtype) and a.dtype.kind in "iu":
         return _united_numbers(a, b)
-    fresh = b[a.get_indexer(b) < 0]
-    levels, _ = _sorted(a.append(fresh))
-    return levels, *(levels.get_indexer(part).astype(np.int32) for part in (a, b))
+    known = a.get_indexer(b)
+    is_new = known < 0
+    levels, order = _sorted(a.append(b[is_new]))
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    of_b = np.where(is_new, len(a) - 1 + np.cumsum(is_new), known)
+    return levels, place[: len(a)], place[of_b]
 
 
 def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:

@@ -180,6 +180,7 @@ class FacetPlaces:
         self.name = facet.name
         self._steps = np.arange(facet.size, dtype=np.int64) * step
         self._low, self._table = 0, None
+        self._texts: pd.Index | None = None
         levels = facet.levels
         if len(levels) and isinstance(levels.dtype, np.dtype) and levels.dtype.kind in "iu":
             low, high = int(levels.min()), int(levels.max())
@@ -193,11 +194,31 @@ class FacetPlaces:
 
         What is not in it is a level that the facet has not.
         """
+        import pandas as pd
+
         dtype = column.dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            return column.cat.codes.to_numpy(), np.int64(0), self._of_categories(dtype.categories)
         plain = isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype != np.uint64
         if self._table is not None and plain:
             return column.to_numpy(), np.int64(self._low), self._table
         return facet_codes(self._facet, column), np.int64(0), self._steps
+
+    def _of_categories(self, categories: pd.Index) -> LongArray:
+        """Return what each of some categories adds."""
+        import pandas as pd
+
+        levels = self._facet.levels
+        if categories is levels:
+            return self._steps
+        if isinstance(levels.dtype, pd.StringDtype):
+            # Text that Arrow holds would be made objects of for every part of the data.
+            if self._texts is None:
+                self._texts = levels.astype(object)
+            levels = self._texts
+        found = levels.get_indexer(categories)
+        table: LongArray = np.where(found < 0, _ABSENT, self._steps[found])
+        return table
 
 
 def places_of_rows(facets: Sequence[FacetPlaces], columns: Mapping[str, pd.Series]) -> LongArray:

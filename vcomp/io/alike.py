@@ -39,12 +39,19 @@ def alike_levels(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:
     dtype = getattr(values, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iufbmM":
         return ()  # of one type, and without case or blanks
+    values = list(values.to_numpy(object) if isinstance(values, pd.Index) else values)
+    if _are_plain_text(values) and len({v.strip().casefold() for v in values}) == len(values):
+        return ()  # the usual case, in a fraction of the time
     found: dict[Hashable, dict[Any, None]] = {}
     for value in values:
         if not isinstance(value, str) and pd.isna(value):
             continue
         found.setdefault(_plain(value), {})[value] = None
     return tuple(tuple(group) for group in found.values() if len(group) > 1)
+
+
+def _are_plain_text(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values) and "".join(values).isascii()
 
 
 def _plain(value: Any) -> Hashable:
