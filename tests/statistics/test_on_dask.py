@@ -241,6 +241,27 @@ def test_text_of_any_kind_is_levels():
     same(kept, vcomp.fit(formula, partitioned(data.astype({"p": "category"}), by="q")))
 
 
+@pytest.mark.skipif(
+    tuple(map(int, dask.__version__.split(".")[:2])) < (2026, 1),
+    reason="older versions of Dask may read in a task of its own",
+)
+@pytest.mark.parametrize("fixed", ["1", "center(x) + C(g)"])
+def test_rows_are_read_and_summed_in_one_task(fixed):
+    """No task hands rows on, but for columns of the fixed part that are fetched."""
+    formula, data = gridded("per document", seed=1)
+    formula = formula.replace("~", f"~ {fixed} +").replace("(1|i) + ", "")
+    handed_on = []
+
+    def note(key, value, *_):
+        handed_on.extend([value] if isinstance(value, pd.DataFrame) else [])
+
+    parts = partitioned(with_numbers(data), "i")
+    with dask.callbacks.Callback(posttask=note):
+        vcomp.VarianceComponentsModel(formula, parts)
+    assert all(list(rows.columns) == ["x", "g"] for rows in handed_on)
+    assert (len(handed_on) > 0) == (fixed != "1")
+
+
 # What is wrong is said as for any other data -----------------------------------------------------
 
 

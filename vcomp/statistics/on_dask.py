@@ -160,15 +160,14 @@ class _Partitions:
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }
-        self._delayed = data[list(dict.fromkeys(names))].to_delayed()
+        self._rows = data[list(dict.fromkeys(names))]
         self._first: Any = None
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the columns of the fixed part, partition by partition; no more are fetched."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
-        parts = [dask.delayed(_of_partition)(work, part) for part in self._delayed]
-        for frame in _fetched(parts):
+        for frame in _fetched(self._each_by(work)):
             n = len(frame)
             nothing = Tally(n, 0, {None: 0}, 0)
             yield CompleteRows(np.zeros(n), frame, np.ones(n, dtype=bool), nothing)
@@ -196,21 +195,33 @@ class _Partitions:
         (self._first,) = dask.persist(made)
         return dask.compute(self._first)[0]
 
+    def _each_by(self, work: Any) -> list[Any]:
+        """Return what work, which is not done yet, makes of each partition.
+
+        A partition is read and summed in one task: read in another, rows would pile up that wait
+        for what is known of them.
+        """
+        made: list[Any] = self._rows.map_partitions(
+            _of_partition, work, meta=(None, object), enforce_metadata=False
+        ).to_delayed()
+        if not made or work.key in made[0].__dask_graph__():
+            return made
+        # Older versions take the work as it is, undone, for an argument.
+        each: Any = import_module("dask").delayed(_of_partition, pure=False)
+        return [each(part, work) for part in self._rows.to_delayed()]
+
     def _tree(self, work: _Work) -> Any:
         """Return the sum of what the partitions come to, not computed yet."""
         dask: Any = import_module("dask")
-        if not self._delayed:
-            return None
         # What all tasks need is sent once, not with each of them.
         known = dask.delayed(work.without_survey(), traverse=False)
         if self._first is not None:
             known = dask.delayed(_at_worker)(known, self._first)
-        run = uuid4().hex
-        level = [f"_of_partition-{run}-{k}" for k in range(len(self._delayed))]
-        tasks: dict[str, tuple[Any, ...]] = {
-            key: (_of_partition, known.key, part.key)
-            for key, part in zip(level, self._delayed, strict=True)
-        }
+        made = self._each_by(known)
+        if len(made) < 2:
+            return made[0] if made else None
+        run, level = uuid4().hex, [part.key for part in made]
+        tasks: dict[str, tuple[Any, ...]] = {}
         while len(level) > 1:
             parts = [level[k : k + _TOGETHER] for k in range(0, len(level), _TOGETHER)]
             level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
@@ -219,8 +230,7 @@ class _Partitions:
             }
         # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
         graphs: Any = import_module("dask.highlevelgraph")
-        needed = [known, *self._delayed]
-        graph = graphs.HighLevelGraph.from_collections(run, tasks, dependencies=needed)
+        graph = graphs.HighLevelGraph.from_collections(run, tasks, dependencies=[known, *made])
         return import_module("dask.delayed").Delayed(level[0], graph, layer=run)
 
 
@@ -277,7 +287,7 @@ def _at_worker(work: _Work, first: FirstPass) -> _Work:
     return work.completed(first)
 
 
-def _of_partition(work: _Work, frame: pd.DataFrame) -> Any:
+def _of_partition(frame: pd.DataFrame, work: _Work) -> Any:
     """Return what a function gives of the rows of one partition, on the worker that has them."""
     from patsy import EvalEnvironment
 
