@@ -167,7 +167,7 @@ class _Partitions:
         """Yield the columns of the fixed part, partition by partition; no more are fetched."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
-        for frame in _fetched(self._each_by(work)):
+        for frame in _fetched(self._each_by(work)[0]):
             n = len(frame)
             nothing = Tally(n, 0, {None: 0}, 0)
             yield CompleteRows(np.zeros(n), frame, np.ones(n, dtype=bool), nothing)
@@ -195,8 +195,8 @@ class _Partitions:
         (self._first,) = dask.persist(made)
         return dask.compute(self._first)[0]
 
-    def _each_by(self, work: Any) -> list[Any]:
-        """Return what work, which is not done yet, makes of each partition.
+    def _each_by(self, work: Any) -> tuple[list[Any], Any]:
+        """Return what work, which is not there yet, makes of each partition, and the work's key.
 
         A partition is read and summed in one task: read in another, rows would pile up that wait
         for what is known of them.
@@ -204,11 +204,12 @@ class _Partitions:
         made: list[Any] = self._rows.map_partitions(
             _of_partition, work, meta=(None, object), enforce_metadata=False
         ).to_delayed()
-        if not made or work.key in made[0].__dask_graph__():
-            return made
-        # Older versions take the work as it is, undone, for an argument.
+        key = (work.key, 0)
+        if not made or key in made[0].__dask_graph__():
+            return made, key
+        # Older versions hand over the work as it is, not there yet.
         each: Any = import_module("dask").delayed(_of_partition, pure=False)
-        return [each(part, work) for part in self._rows.to_delayed()]
+        return [each(part, work) for part in self._rows.to_delayed()], work.key
 
     def _tree(self, work: _Work) -> Any:
         """Return the sum of what the partitions come to, not computed yet."""
@@ -217,7 +218,7 @@ class _Partitions:
         known = dask.delayed(work.without_survey(), traverse=False)
         if self._first is not None:
             known = dask.delayed(_at_worker)(known, self._first)
-        made = self._each_by(known)
+        made, known_key = self._each_by(known)
         if len(made) < 2:
             return made[0] if made else None
         run, level = uuid4().hex, [part.key for part in made]
@@ -226,7 +227,7 @@ class _Partitions:
             parts = [level[k : k + _TOGETHER] for k in range(0, len(level), _TOGETHER)]
             level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
             tasks |= {
-                key: (_added, known.key, some) for key, some in zip(level, parts, strict=True)
+                key: (_added, known_key, some) for key, some in zip(level, parts, strict=True)
             }
         # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
         graphs: Any = import_module("dask.highlevelgraph")
