@@ -135,6 +135,17 @@ def _check_levels(mine: Facet, theirs: Facet) -> None:
         )
 
 
+def _check_rounding(name: str, mine: FacetSurvey, theirs: FacetSurvey) -> None:
+    """Refuse whole numbers that would be rounded beside the numbers of the other."""
+    a, b = mine.levels, theirs.levels
+    if a.dtype != b.dtype and not a.append(b[a.get_indexer(b) < 0]).is_unique:
+        raise DataError(
+            f"facet {name!r} has whole numbers beyond 2**53 as levels in one of the two, and "
+            "numbers of another type in the other; as one type they would be rounded: read both "
+            "as text"
+        )
+
+
 def _shown(facet: Facet) -> str:
     return repr(facet.levels[:1].tolist()[0])
 
@@ -168,19 +179,11 @@ def _united(
     a: Learned, b: Learned, order: Sequence[int]
 ) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:
     """Return what both say together, and where the levels of each are in it."""
-    from pandas.errors import InvalidIndexError
-
     theirs = _in_order(b.survey, order)
     found = []
     for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
-        try:
-            found.append(united_facets(x, y))
-        except (InvalidIndexError, DataError):
-            raise DataError(
-                f"facet {name!r} has whole numbers beyond 2**53 as levels in one of the two, and "
-                "numbers of another type in the other; as one type they would be rounded: read "
-                "both as text"
-            ) from None
+        _check_rounding(name, x, y)
+        found.append(united_facets(x, y))
     survey = a.survey + theirs
     constant = a.centre.constant
     origin = survey.mean if constant.any() else 0.0
