@@ -214,8 +214,8 @@ def open_source(data: Any) -> Source:
         return _of_parts((containers.mapping(data),))
     if hasattr(data, "__dask_graph__"):
         raise DataError(
-            "a Dask collection is taken by vcomp.fit, gstudy and accumulate; here call .compute() "
-            "first, or write it to Parquet and give the folder"
+            "a Dask collection is taken by vcomp.fit and vcomp.gstudy, and by vcomp.accumulate; "
+            "here call .compute() first, or write it to Parquet and give the folder"
         )
     if isinstance(data, pd.Series):
         raise _not_a_table(data)
