@@ -213,6 +213,31 @@ def test_data_that_change_between_the_passes_are_noticed(monkeypatch):
         module.gather(parse("y ~ (1|a)"), fewer, None, "drop")
 
 
+@pytest.mark.parametrize("put_away", [False, True])
+def test_as_many_rows_with_other_scores_are_noticed(put_away, monkeypatch):
+    """Also where cells are put together as soon as they are complete."""
+    from vcomp.formula import parse
+
+    formula, data = gridded("per document", seed=4)
+    name = formula.split(" ~")[0]
+    later = data.assign(**{name: data[name] + np.where(np.arange(len(data)) == 7, 1e-3, 0.0)})
+    monkeypatch.setattr(module, "BATCH", 31)
+    if put_away:
+        monkeypatch.setattr(module, "_LARGE", 0.0)
+    for n_bytes in (1e9, 0.0):
+        monkeypatch.setattr(module, "_KEPT_BYTES", n_bytes)
+        same, other = Changing(data, data), Changing(data, later)
+        same.columns = other.columns = tuple(data.columns)
+        made = module.gather(parse(formula), same, None, "drop", seal=True)
+        assert (made.sealed is not None) == put_away
+        if n_bytes:
+            module.gather(parse(formula), other, None, "drop", seal=True)
+            assert other.passes == 1
+        else:
+            with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+                module.gather(parse(formula), other, None, "drop", seal=True)
+
+
 @pytest.mark.parametrize("facet", "abc")
 def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
     """Of numbers and text, in the first place and the last, also where another one tells it."""

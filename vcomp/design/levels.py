@@ -69,7 +69,13 @@ def as_categories(name: str, column: pd.Series) -> Any:
 def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
     """Return the levels of two parts of the data in order, and where those of each part are.
 
-    Levels that both have in the same order keep it; others are sorted.
+    They are sorted, but for categories with an order of their own, which keep it; those that only
+    the second part has come last then.
+
+    Raises
+    ------
+    DataError
+        If whole numbers of one part would be rounded beside the numbers of the other.
 
     Examples
     --------
@@ -77,19 +83,40 @@ def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArra
     >>> united, in_a, in_b = united_levels(pd.Index(["b", "d"]), pd.Index(["a", "b"]))
     >>> united.tolist(), in_a.tolist(), in_b.tolist()
     (['a', 'b', 'd'], [1, 2], [0, 1])
+    >>> united_levels(pd.Index(["low", "high"]), pd.Index(["mid", "low"]))[0].tolist()
+    ['low', 'high', 'mid']
     """
     if a.equals(b) and a.dtype == b.dtype:
         same = np.arange(len(a), dtype=np.int32)
         return a, same, same
-    if a.dtype == b.dtype and isinstance(a.dtype, np.dtype) and a.dtype.kind in "iu":
+    are_numbers = isinstance(a.dtype, np.dtype) and a.dtype == b.dtype and a.dtype.kind in "iu"
+    if are_numbers and not (_has_own_order(a) or _has_own_order(b)):
         return _united_numbers(a, b)
     known = a.get_indexer(b)
     is_new = known < 0
-    levels, order = _sorted(a.append(b[is_new]))
+    both = a.append(b[is_new])
+    if a.dtype != b.dtype and not both.is_unique:
+        raise DataError(
+            "levels are whole numbers beyond 2**53 in some parts of the data, and numbers of "
+            f"another type in others ({a.tolist()[0]!r} and {b.tolist()[0]!r}); as one type they "
+            "would be rounded: write them the same way in all parts"
+        )
+    if _has_own_order(a) or _has_own_order(b):
+        levels, order = both, np.arange(len(both))
+    else:
+        levels, order = _sorted(both)
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
     of_b = np.where(is_new, len(a) - 1 + np.cumsum(is_new), known)
     return levels, place[: len(a)], place[of_b]
+
+
+def _has_own_order(levels: pd.Index) -> bool:
+    """Return whether levels are not sorted; those of several types cannot be."""
+    try:
+        return not bool((levels[:-1] <= levels[1:]).all())
+    except TypeError:
+        return False
 
 
 def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:

@@ -76,8 +76,9 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
     """
     source = source_of(formula, data, environment)
     names = used_columns(formula, source, environment)
-    part = complete_rows(formula, source.read(names), environment)
-    part.tally.check(formula, missing)
+    frame, sizes = source.read_parts(names)
+    part = complete_rows(formula, frame, environment)
+    part.tally.by_part(part.keep, part.y, sizes).check(formula, missing)
     labels = _labels(source, part.tally.n)
     return Rows(
         # What the user has may change; what comes from files nobody else has.

@@ -67,13 +67,15 @@ class Survey:
             return self
         if not self.n:
             return other
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = self.total + other.total
         united = [united_facets(a, b) for a, b in zip(self.facets, other.facets, strict=True)]
         maps = [(a, b) for _, a, b in united]
         return Survey(
             facets=tuple(facet for facet, _, _ in united),
             told=_told_by_both(self.told, other.told, maps, [f.counts.size for f, _, _ in united]),
             n=self.n + other.n,
-            total=self.total + other.total,
+            total=total,
             low=min(self.low, other.low),
             high=max(self.high, other.high),
         )
@@ -120,7 +122,9 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
                 told[inner, outer] = level
     low, high = (float(y.min()), float(y.max())) if y.size else (np.inf, -np.inf)
     found = tuple(FacetSurvey(column.levels, column.counts) for column in columns)
-    return Survey(found, told, int(y.size), np.longdouble(y.sum()), low, high)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite scores are refused later
+        total = np.longdouble(y.sum())
+    return Survey(found, told, int(y.size), total, low, high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal
 
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, warn
 from vcomp.formula import Formula
 
@@ -42,6 +45,29 @@ class Tally:
         if part is None or not (self.incomplete or self.infinite):
             return self
         return replace(self, parts={part: (self.incomplete, self.infinite)})
+
+    def by_part(
+        self, keep: BoolArray, y: FloatArray, sizes: Sequence[tuple[str | None, int]]
+    ) -> Tally:
+        """Return the tally with what is missing or infinite in each file or frame.
+
+        Parameters
+        ----------
+        keep : which of all rows are complete
+        y : the response of these
+        sizes : name of each part, and its number of rows
+        """
+        if not (self.incomplete or self.infinite):
+            return self
+        infinite = np.zeros(keep.size, dtype=bool)
+        infinite[keep] = np.isinf(y)
+        parts, end = {}, 0
+        for name, size in sizes:
+            rows = slice(end, end := end + size)
+            found = int((~keep[rows]).sum()), int(infinite[rows].sum())
+            if name is not None and any(found):
+                parts[name] = found
+        return replace(self, parts=parts)
 
     def __add__(self, other: Tally) -> Tally:
         names = dict.fromkeys([*self.missing, *other.missing])

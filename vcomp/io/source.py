@@ -68,14 +68,27 @@ class Source:
             If a column is not there (the message names the nearest), its name stands twice, parts
             do not agree on it, a file cannot be read, or the data could be read once and were.
         """
+        return self.read_parts(names)[0]
+
+    def read_parts(
+        self, names: Sequence[str]
+    ) -> tuple[pd.DataFrame, list[tuple[str | None, int]]]:
+        """Do as :meth:`read` does, and return also the name of each part and its number of rows.
+
+        Raises
+        ------
+        DataError
+            As :meth:`read` does.
+        """
         agreement, parts = self._agreed(names)
-        frames = []
+        frames, sizes = [], []
         for part in parts:
             agreement.check_part(part)
             frame = native(part.read(list(names)))
             agreement.check_frame(frame, part)
             frames.append(frame)
-        return unite_frames(frames, names)
+            sizes.append((part.name, len(frame)))
+        return unite_frames(frames, names), sizes
 
     def batches(
         self, names: Sequence[str], rows: int = _ROWS

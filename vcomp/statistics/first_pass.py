@@ -59,8 +59,24 @@ class FirstPass:
 
 def _first(formula: Formula, part: CompleteRows) -> FirstPass:
     facets = {f: part.frame[f] for f in formula.facets}
-    kinds = kinds_of(_fixed_columns(formula, part))
+    kinds = kinds_of(_with_all_categories(_fixed_columns(formula, part), part))
     return FirstPass(survey_rows(part.y, facets), kinds, part.tally)
+
+
+def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[str, Any]:
+    """Return factors with the categories that do not occur in these rows, which have a place too.
+
+    The order of the levels says which of them the others are compared with.
+    """
+    import pandas as pd
+
+    return {
+        name: part.frame[name].array
+        if isinstance(column, pd.Categorical)
+        and isinstance(part.frame[name].dtype, pd.CategoricalDtype)
+        else column
+        for name, column in columns.items()
+    }
 
 
 def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Nothing is kept of the rows but their cells.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +25,7 @@ from vcomp.design.rows import CompleteRows, Missing, complete_rows, used_columns
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.io import Source
-from vcomp.linalg.memory import available_bytes
+from vcomp.linalg.memory import available_bytes, slices
 from vcomp.linalg.threads import THREADS
 from vcomp.statistics.cell_sums import CellSums, check_table, dense_places, table_bytes
 from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells
@@ -58,6 +59,14 @@ _KEPT_BYTES = 2.0**28
 
 _KEPT = 0.0625
 """Share of the memory that they may take."""
+
+_BLOCK = 2**20
+"""Cells that are looked at a time."""
+
+_SAME = (
+    "they have to stay the same between the passes: write them to a file, or give "
+    "vcomp.io.spool(data)"
+)
 
 _PATIENCE = 2.0
 """Seconds before a bar is shown that nobody asked for."""
@@ -139,7 +148,35 @@ def gather(
             return CellSums(learned, found.open, found, partial(_tabulate, learned, batches))
     table = _tabulate(learned, batches)
     check_rows(learned, table.n)
+    if not batches.are_kept:
+        _check_scores(learned, _total(table))
     return CellSums(learned, table)
+
+
+def _total(table: CellTable) -> float:
+    """Return the sum of the centred scores of all cells."""
+    blocks = slices(table.counts.size, _BLOCK)
+    return math.fsum(float(table.counts[block] @ table.means[0, block]) for block in blocks)
+
+
+def _check_scores(learned: Learned, total: float) -> None:
+    """Refuse data with as many rows as before, and other scores.
+
+    Parameters
+    ----------
+    total : of the scores that were summed, centred
+
+    Raises
+    ------
+    DataError
+    """
+    survey, origin = learned.survey, learned.centre.origin
+    expected = float(survey.total - survey.n * np.longdouble(origin))
+    if abs(total - expected) > 1e-9 * survey.n * max(survey.high - origin, origin - survey.low):
+        raise DataError(
+            f"the rows have other scores now than when they were read first (their mean is "
+            f"{origin + total / survey.n:g}, and was {survey.mean:g}); {_SAME}"
+        )
 
 
 def check_rows(learned: Learned, n: int) -> None:
@@ -151,7 +188,8 @@ def check_rows(learned: Learned, n: int) -> None:
     """
     if n != learned.survey.n:
         raise DataError(
-            f"{learned.survey.n:,} rows were read first, and {n:,} when they were read again"
+            f"{learned.survey.n:,} rows were read first, and {n:,} when they were read again; "
+            f"{_SAME}"
         )
 
 
@@ -177,6 +215,11 @@ class Batches:
         self._names = used_columns(formula, source, environment)
         self._progress, self._passes = progress, 0
         self._kept = _Kept(min(_KEPT_BYTES, _KEPT * available_bytes()) if keep else 0.0)
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether later passes go over the same rows, and do not read them again."""
+        return self._kept.of_last_pass() is not None
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the parts one after another."""
@@ -211,16 +254,14 @@ class Batches:
         return part
 
     def refuse_to_replace(self, target: Path) -> None:
-        """Refuse to write to what seems to be a file that rows are read from.
+        """Refuse to write to a file that rows are read from.
 
         Raises
         ------
         DataError
         """
-        if target.name in map(_file_name, self._source.part_names) and target.exists():
-            raise DataError(
-                f"{str(target)!r} is there, and has the name of a file of the data; give another"
-            )
+        if self._source.reads_file(target):
+            raise DataError(f"{str(target)!r} is a file of the data; give another")
 
     def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
         """Yield what a function gives of each part, in order; it works ahead on the next ones."""
@@ -275,10 +316,6 @@ def _itself(part: CompleteRows) -> CompleteRows:
     return part
 
 
-def _file_name(part: str | None) -> str | None:
-    return None if part is None else Path(part).name
-
-
 def _batch_rows(n_columns: int) -> int:
     """Return how many rows a batch should have."""
     # One is read while the others are worked on; what is made of them takes as much again.
@@ -308,7 +345,11 @@ def _sealed(learned: Learned, sealing: Sealing, batches: Batches) -> PartSums | 
         whole = part if whole is None else whole + part
     assert whole is not None
     check_rows(learned, whole.n)
-    return whole if whole.is_complete else None
+    if not whole.is_complete:
+        return None
+    if whole.sealed is not None and not batches.are_kept:
+        _check_scores(learned, whole.sealed.total)
+    return whole
 
 
 class Coder:

@@ -127,6 +127,11 @@ class SealedGroups:
         n = np.bincount(codes, weights=cells.n).astype(float)
         return cls(cells.shape, found.astype(np.int64), n, means, within)
 
+    @property
+    def total(self) -> float:
+        """Sum of the first column over all rows."""
+        return float(self.n @ self.means[0].sum(axis=0))
+
     def __add__(self, other: SealedGroups) -> SealedGroups:
         groups = united(self.groups, other.groups)
         at = [np.searchsorted(groups, part.groups) for part in (self, other)]
