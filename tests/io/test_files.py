@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.io import open_source
+from vcomp.io.paths import refuse_to_replace
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 rng = np.random.default_rng(11)
@@ -208,15 +209,16 @@ def test_a_source_knows_its_files(tmp_path):
     folder.mkdir()
     for name in ("a.csv", "b.csv.gz"):
         FRAME.to_csv(folder / name, index=False)
-    source = open_source(folder)
-    assert source.reads_file(folder / "a.csv")
-    assert source.reads_file(folder / ".." / "rows" / "b.csv.gz")
+    files = open_source(folder).files
     (tmp_path / "link.csv").symlink_to(folder / "a.csv")
-    assert source.reads_file(tmp_path / "link.csv")
+    ways = (folder / "a.csv", folder / ".." / "rows" / "b.csv.gz", tmp_path / "link.csv")
+    for target in ways:
+        with pytest.raises(vcomp.DataError, match=f"{target.name}' is a file of the data"):
+            refuse_to_replace(target, files)
     (tmp_path / "a.csv").write_text("")
     for other in (tmp_path / "a.csv", folder / "c.csv", folder):
-        assert not source.reads_file(other)
-    assert not open_source(FRAME).reads_file(tmp_path / "a.csv")
+        refuse_to_replace(other, files)
+    assert open_source(FRAME).files == ()
 
 
 def write_other(path, frame):

@@ -177,3 +177,23 @@ def test_a_folder_is_no_file(tmp_path, stream):
     res = vcomp.fit(FORMULA, vcomp.datasets.load("bodoff2007_alpha"), stream=stream)
     with pytest.raises(DataError, match=r"a\.parquet' is a folder; give the path of a file in it"):
         res.augment(to=tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("study", [False, True])
+def test_the_data_are_not_written_over(stream, study, tmp_path, monkeypatch):
+    """Whatever the path to them is written like, and whether rows are kept or not."""
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    path = tmp_path / "scores.parquet"
+    data.to_parquet(path)
+    before = path.read_bytes()
+    if study:
+        res = vcomp.gstudy(path, "sys x topic", "score", stream=stream)
+    else:
+        res = vcomp.fit("score ~ (1|sys) + (1|topic)", path, stream=stream)
+    monkeypatch.chdir(tmp_path)
+    for target in (path, "scores.parquet", tmp_path / ".." / tmp_path.name / "scores.parquet"):
+        with pytest.raises(vcomp.DataError, match="is a file of the data; give another"):
+            res.augment(to=target)
+    assert path.read_bytes() == before
+    res.augment(to=tmp_path / "other.parquet")

@@ -173,6 +173,8 @@ def fit_report(
     if picture is not None:
         check_picture(picture)
     source = data if dataset is None else vcomp.datasets.load(dataset)
+    if augmented is not None:
+        _check_augmented(augmented, data)
     n, plan = sizes_argument(sizes), plan_of(object_, fixed, universe, within)
     options = options_given(**of_method)
     res = fitted(source, method=method, missing=missing, **options)
@@ -192,3 +194,14 @@ def fit_report(
         output.write(output.as_json(res, study, ranks), json_file)
     if json_file != "-":
         click.echo(output.fit_text(res, study, ranks, alpha, how))
+
+
+def _check_augmented(target: Path, data: Any) -> None:
+    """Refuse a file that cannot be written, or that is one of the data, before these are read."""
+    from vcomp.io import open_source
+    from vcomp.io.paths import refuse_to_replace
+    from vcomp.io.spool import parquet_path
+
+    parquet_path(target, "--augment")
+    if data is not None:
+        refuse_to_replace(target, open_source(data).files)

@@ -18,7 +18,7 @@ from vcomp.cli.fitting import (
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
-    from vcomp.io import Source
+    pass
 
 __all__ = ["accumulate", "fit", "merge"]
 
@@ -95,26 +95,8 @@ def fit(
         raise click.UsageError("give FORMULA and DATA, or --statistics FILE")
     formula, *paths = arguments
     data = data_of_paths(paths)
-    if given["augmented"] is not None:
-        _check_augmented(given["augmented"], data)
     fitted = partial(vcomp.fit, formula, stream=stream, progress=progress)
     fit_report(fitted, data, design, **given)
-
-
-def _check_augmented(target: Path, data: Any) -> None:
-    """Refuse a file that cannot be written, or that is one of the data, before these are read."""
-    from vcomp.io import open_source
-    from vcomp.io.spool import parquet_path
-
-    parquet_path(target, "--augment")
-    if data is not None:
-        _check_other(target, open_source(data))
-
-
-def _check_other(target: Path, source: Source) -> None:
-    """Refuse to write over the data."""
-    if source.reads_file(target.expanduser()):
-        raise DataError(f"{str(target)!r} is a file of the data; give another")
 
 
 def _check_statistics(
@@ -170,11 +152,12 @@ def accumulate(
     """
     import vcomp
     from vcomp.io import open_source
+    from vcomp.io.paths import refuse_to_replace
     from vcomp.statistics.stored import target_of
 
     target_of(target)
     source = open_source(data_of_paths(data))
-    _check_other(target, source)
+    refuse_to_replace(target, source.files)
     made = vcomp.accumulate(formula, source, missing=missing, progress=progress)
     made.save(target)
     click.echo(f"{target}: {_said(made)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,12 +47,14 @@ class Rows:
     facets : the grouping columns, as categories in the order of the levels
     fixed : the columns of the fixed part, in a form that patsy reads
     labels : (n,) index of the rows, of a pandas frame its own
+    files : that they were read from
     """
 
     y: FloatArray
     facets: Mapping[str, pd.Series]
     fixed: Mapping[str, Any]
     labels: pd.Index
+    files: tuple[Path, ...] = ()
 
     def __len__(self) -> int:
         return int(self.y.size)
@@ -86,6 +89,7 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
         fixed=plain_columns(part.frame, fixed_names(formula)),
         labels=labels if part.keep.all() else labels[part.keep],
+        files=source.files,
     )
 
 

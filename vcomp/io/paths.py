@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from vcomp.exceptions import DataError
 
-__all__ = ["DataFile", "data_files"]
+__all__ = ["DataFile", "data_files", "refuse_to_replace"]
 
 _PARQUET = (".parquet", ".pq")
 _TABLES = (".csv", ".tsv", ".tab", ".txt")
@@ -182,3 +182,19 @@ def _suffix(path: Path) -> str:
     """Return the ending that says what a file is, without that of its compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
+
+
+def refuse_to_replace(target: Path, files: Iterable[Path]) -> None:
+    """Refuse to write to one of the files that rows are from, be it by a link.
+
+    Raises
+    ------
+    DataError
+    """
+    for file in files:
+        try:
+            is_it = target.expanduser().samefile(file)
+        except OSError:  # one of them is not there
+            continue
+        if is_it:
+            raise DataError(f"{str(target)!r} is a file of the data; give another")

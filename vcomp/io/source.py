@@ -151,17 +151,6 @@ class Source:
         parts = (part.rows_to_come for part in self.open_parts())
         return sum(count() for count in parts if count is not None)
 
-    def reads_file(self, path: Path) -> bool:
-        """Return whether a path leads to one of the files, be it by a link."""
-
-        def is_it(file: Path) -> bool:
-            try:
-                return path.samefile(file)
-            except OSError:  # one of them is not there
-                return False
-
-        return any(map(is_it, self.files))
-
     def one_pass_only(self) -> DataError:
         """Return the error that says that a second pass cannot be made, and what to do."""
         return DataError(f"the data can be read only once, and two passes are needed; {_INSTEAD}")

@@ -16,6 +16,7 @@ from vcomp.design.encode import centred_matrix, facet_codes
 from vcomp.design.rows import CompleteRows, fixed_names, plain_columns, recoded
 from vcomp.estimators.engine import Solution
 from vcomp.exceptions import DataError
+from vcomp.io.paths import refuse_to_replace
 from vcomp.io.spool import parquet_path, write_parquet
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     """
     check_progress(progress)
     target = parquet_path(to, "to")
-    frames = _kept(access) if access.model.keeps_rows else _streamed(access, target, progress)
+    kept = access.model.keeps_rows
+    frames = _kept(access, target) if kept else _streamed(access, target, progress)
     write_parquet(frames, target, _INSTEAD)
     return target
 
 
-def _kept(access: RowAccess) -> Iterator[pd.DataFrame]:
+def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
+    refuse_to_replace(target, access.model.rows.files)
     frame = access.augment().reset_index(drop=True)
     for first in range(0, len(frame), _ROWS):
         yield frame.iloc[first : first + _ROWS]
@@ -83,7 +86,7 @@ def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterato
     model, n = access.model, 0
     check_columns(model.design)
     batches = model.batches(progress)
-    batches.refuse_to_replace(target)
+    refuse_to_replace(target, batches.files)
     solution = access.solution
     for part in batches.each():
         n += part.y.size

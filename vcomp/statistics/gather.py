@@ -253,15 +253,10 @@ class Batches:
         self._kept.put(number, part)
         return part
 
-    def refuse_to_replace(self, target: Path) -> None:
-        """Refuse to write to a file that rows are read from.
-
-        Raises
-        ------
-        DataError
-        """
-        if self._source.reads_file(target):
-            raise DataError(f"{str(target)!r} is a file of the data; give another")
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that the rows are read from."""
+        return self._source.files
 
     def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
         """Yield what a function gives of each part, in order; it works ahead on the next ones."""
