@@ -165,7 +165,7 @@ def moved(folder: str) -> dict[str, tuple[int, int, int]]:
         sizes: dict[str, int] = {"FirstPass": 0, "other": 0}
 
         def count(key: Any, value: Any, *_: Any, sizes: dict[str, int] = sizes) -> None:
-            if str(key).startswith(("_of_partition", "_added")):
+            if "_of_partition" in str(key) or "_added" in str(key):
                 kind = type(value).__name__
                 sizes[kind if kind in sizes else "other"] += len(pickle.dumps(value, 5))
 

@@ -312,6 +312,20 @@ def test_partitions_that_change_between_the_passes():
     refused(changing, "rows were read first, and", formula)
 
 
+@pytest.mark.parametrize("name", ["crossed", "per document"])
+def test_scores_that_change_between_the_passes(name):
+    """Also where documents are put away on the workers."""
+    formula, data = gridded(name)
+    calls = []
+
+    def part(k):
+        calls.append(k)
+        return data.assign(y=data["y"] + 1e-3 * len(calls))
+
+    changing = dd.from_map(part, [0], meta=data.iloc[:0])
+    refused(changing, "the rows have other scores now", formula)
+
+
 def test_other_collections_and_no_rows():
     _, data = gridded("crossed")
     array = dask.delayed(lambda: 1)()

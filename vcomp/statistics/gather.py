@@ -36,7 +36,17 @@ from vcomp.statistics.sealed import PartSums, Sealing, sealing_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BATCH", "Batches", "Coder", "check_rows", "check_streams", "gather", "should_stream"]
+__all__ = [
+    "BATCH",
+    "Batches",
+    "Coder",
+    "check_rows",
+    "check_scores",
+    "check_streams",
+    "gather",
+    "should_stream",
+    "total_of",
+]
 
 _LARGE = 0.25
 """Share of the memory that rows may take before they are read in batches, and a table of all
@@ -149,17 +159,17 @@ def gather(
     table = _tabulate(learned, batches)
     check_rows(learned, table.n)
     if not batches.are_kept:
-        _check_scores(learned, _total(table))
+        check_scores(learned, total_of(table))
     return CellSums(learned, table)
 
 
-def _total(table: CellTable) -> float:
+def total_of(table: CellTable) -> float:
     """Return the sum of the centred scores of all cells."""
     blocks = slices(table.counts.size, _BLOCK)
     return math.fsum(float(table.counts[block] @ table.means[0, block]) for block in blocks)
 
 
-def _check_scores(learned: Learned, total: float) -> None:
+def check_scores(learned: Learned, total: float) -> None:
     """Refuse data with as many rows as before, and other scores.
 
     Parameters
@@ -334,16 +344,20 @@ def _tabulate(learned: Learned, batches: Batches) -> CellTable:
 
 def _sealed(learned: Learned, sealing: Sealing, batches: Batches) -> PartSums | None:
     """Return the sums of complete cells; None if some never are, and all have to be kept."""
+    code = Coder(learned)
+
+    def sums_of(part: CompleteRows) -> PartSums:
+        return PartSums.of_rows(sealing, *code(part))
+
     whole: PartSums | None = None
-    for places, values in batches.mapped(Coder(learned)):
-        part = PartSums.of(sealing, sum_cells(sealing.by_cell(places), values))
+    for part in batches.mapped(sums_of):
         whole = part if whole is None else whole + part
     assert whole is not None
     check_rows(learned, whole.n)
     if not whole.is_complete:
         return None
     if whole.sealed is not None and not batches.are_kept:
-        _check_scores(learned, whole.sealed.total)
+        check_scores(learned, whole.sealed.total)
     return whole
 
 

@@ -42,7 +42,7 @@ from vcomp.io.columns import native
 from vcomp.statistics.cell_sums import CellSums
 from vcomp.statistics.cell_table import CellTable, sum_cells
 from vcomp.statistics.first_pass import FirstPass, learn_in_passes
-from vcomp.statistics.gather import Coder, check_rows
+from vcomp.statistics.gather import Coder, check_rows, check_scores, total_of
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.sealed import PartSums, SealedGroups, Sealing, sealing_of
 
@@ -107,11 +107,13 @@ def gather_on_dask(
     if sealing is not None:
         found = partitions.sealed(learned, sealing)
         check_rows(learned, found.n)
-        if found.is_complete:
+        if found.is_complete and found.sealed is not None:
+            check_scores(learned, found.sealed.total)
             return CellSums(learned, found.open, found)
     table = partitions.total(_cells, learned)
     assert table is not None
     check_rows(learned, table.n)
+    check_scores(learned, total_of(table))
     return CellSums(learned, table)
 
 
