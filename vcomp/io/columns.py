@@ -98,6 +98,9 @@ def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFra
     import pandas as pd
     import pyarrow as pa
 
+    if all(_is_plain(column) for column in table.columns):
+        plain: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True)
+        return plain
     table = _without_runs(table)
     kept = _with_own_order(table.schema)
     known = {} if known is None else known
@@ -115,6 +118,14 @@ def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFra
         return frame
     columns = {name: found[name] if name in coded else frame[name] for name in encoded}
     return pd.DataFrame(columns, copy=False)
+
+
+def _is_plain(column: Any) -> bool:
+    """Whether a column is of numbers that nothing has to be done to."""
+    from pyarrow import types
+
+    is_whole = types.is_integer(column.type) and not column.null_count
+    return is_whole or types.is_floating(column.type)
 
 
 def _all_categorical(

@@ -31,8 +31,8 @@ def parquet_file(path: Path, name: str) -> Part:
 
     try:
         with pq.ParquetFile(path) as file:
-            schema, n_rows = file.schema_arrow, file.metadata.num_rows
-            empty = _empty_columns(file.metadata)
+            schema, metadata = file.schema_arrow, file.metadata
+            empty = _empty_columns(metadata)
     except (pa.ArrowException, OSError) as error:
         raise _not_parquet(path, name, error) from None
 
@@ -42,7 +42,7 @@ def parquet_file(path: Path, name: str) -> Part:
     def read(names: list[str]) -> Any:
         try:
             # A file by itself: a folder called day=3 above it adds no column.
-            with _opened(path, schema, names) as file:
+            with _opened(path, schema, metadata, names) as file:
                 return file.read(columns=names).select(names)
         except (pa.ArrowException, OSError) as error:
             raise refuse(error) from None
@@ -53,7 +53,7 @@ def parquet_file(path: Path, name: str) -> Part:
 
     def guarded_open(names: list[str]) -> ParquetFile:
         try:
-            return _opened(path, schema, names, ahead=False)
+            return _opened(path, schema, metadata, names, ahead=False)
         except (pa.ArrowException, OSError) as error:
             raise refuse(error) from None
 
@@ -63,9 +63,9 @@ def parquet_file(path: Path, name: str) -> Part:
         schema.names,
         read,
         batches,
-        n_rows=n_rows,
+        n_rows=metadata.num_rows,
         schema=filled,
-        rows_to_come=lambda: float(n_rows),
+        rows_to_come=lambda: float(metadata.num_rows),
         files=(path,),
     )
 
@@ -89,8 +89,10 @@ def _is_empty(statistics: Any, n_rows: int) -> bool:
     return n_rows == 0 or (known and statistics.null_count == n_rows)
 
 
-def _opened(path: Path, schema: Any, names: list[str], *, ahead: bool = True) -> ParquetFile:
-    """Open the file; text is read as the dictionaries that it is stored in.
+def _opened(
+    path: Path, schema: Any, metadata: Any, names: list[str], *, ahead: bool = True
+) -> ParquetFile:
+    """Open the file, whose end was read; text is read as the dictionaries that it is stored in.
 
     Without reading ahead a pass needs the memory of the batch, not that of the row group.
     """
@@ -99,7 +101,11 @@ def _opened(path: Path, schema: Any, names: list[str], *, ahead: bool = True) ->
 
     text = [n for n in names if types.is_string(t := schema.field(n).type) or _is_large(t)]
     # Checksums of pages, where the writer made some, are all that tells changed numbers.
-    options: dict[str, Any] = {"read_dictionary": text, "page_checksum_verification": True}
+    options: dict[str, Any] = {
+        "metadata": metadata,
+        "read_dictionary": text,
+        "page_checksum_verification": True,
+    }
     if not ahead:
         options |= {"pre_buffer": False, "buffer_size": 1 << 20}
     return pq.ParquetFile(path, **options)
