@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from vcomp._progress import check_progress
 from vcomp.design import Rows, select_rows
 from vcomp.design.claim import Claim, Supported, read_claim
 from vcomp.design.estimable import Occurring
+from vcomp.design.grid import find_grid
 from vcomp.design.rows import CompleteRows, Missing, source_of, used_columns
 from vcomp.exceptions import warn
 from vcomp.formula import parse
@@ -22,6 +23,9 @@ from vcomp.statistics.cell_sums import CellSums
 from vcomp.statistics.gather import Batches, check_streams, gather, should_stream
 from vcomp.statistics.on_dask import gather_on_dask, is_on_dask, source_on_dask
 from vcomp.statistics.restated import occurring, restated
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["claimed_model"]
 
@@ -95,12 +99,21 @@ def _in_memory(asked: _Asked, source: Source) -> tuple[Supported, VarianceCompon
     claim = asked.claim
     rows = select_rows(claim.widest, source, asked.environment, asked.missing)
     renamed = {f: rows.facets[column].rename(f) for f, column in claim.columns.items()}
-    codes = {f: np.asarray(c.cat.codes, dtype=np.int32) for f, c in renamed.items()}
-    n_levels = {f: len(c.cat.categories) for f, c in renamed.items()}
-    supported = _supported(claim, Occurring(n_levels, codes, len(rows)))
+    supported = _supported(claim, _occurring_in_rows(renamed))
     used = parse(supported.formula).facets
     kept: Rows = replace(rows, facets={f: renamed[f] for f in used})
     return supported, VarianceComponentsModel(supported.formula, kept, eval_env=asked.environment)
+
+
+def _occurring_in_rows(facets: Mapping[str, pd.Series]) -> Occurring:
+    codes = {f: np.asarray(c.cat.codes, dtype=np.int32) for f, c in facets.items()}
+    n_levels = {f: len(c.cat.categories) for f, c in facets.items()}
+    n_rows = len(next(iter(facets.values())))
+    grid = find_grid(list(codes.values()), list(n_levels.values()), ())
+    if grid is None:
+        return Occurring(n_levels, codes, n_rows)
+    positions = {f: k for k, f in enumerate(codes)}
+    return Occurring.on_grid(grid, positions, n_levels, n_rows)
 
 
 def _in_batches(

@@ -13,6 +13,7 @@ from math import prod
 from vcomp._typing import IntArray
 from vcomp.components import RESIDUAL
 from vcomp.design.combine import number_combinations
+from vcomp.design.grid import Grid
 from vcomp.exceptions import DesignError
 from vcomp.notation import Design, Effect, design_effects
 
@@ -34,6 +35,20 @@ class Occurring:
     n_levels: Mapping[str, int]
     codes: Mapping[str, IntArray]
     n_rows: int
+
+    @classmethod
+    def on_grid(
+        cls, grid: Grid, positions: Mapping[str, int], n_levels: Mapping[str, int], n_rows: int
+    ) -> Occurring:
+        """Return what occurs in rows that fill a grid, which few of its cells say.
+
+        Parameters
+        ----------
+        positions : of the facets in the grid
+        """
+        levels = dict(zip(grid.rest, grid.levels, strict=True))
+        codes = {f: levels[k] for f, k in positions.items() if k in levels}
+        return cls(n_levels, codes, n_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,10 @@ def occurring(sums: CellSums, columns: Mapping[str, str]) -> Occurring:
     sizes = learned.places.n_levels
     n_levels = {f: sizes[k] for f, k in positions.items()}
     grid = _grid(sums)
-    if grid is None:
-        every = learned.places.codes(sums.table.filled()[0])
-        codes = {f: every[k] for f, k in positions.items()}
-    else:
-        of_rest = dict(zip(grid.rest, grid.levels, strict=True))
-        codes = {f: of_rest[k] for f, k in positions.items() if k in of_rest}
+    if grid is not None:
+        return Occurring.on_grid(grid, positions, n_levels, learned.survey.n)
+    every = learned.places.codes(sums.table.filled()[0])
+    codes = {f: every[k] for f, k in positions.items()}
     return Occurring(n_levels, codes, learned.survey.n)
 
 
