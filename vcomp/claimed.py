@@ -22,6 +22,7 @@ from vcomp.model import VarianceComponentsModel
 from vcomp.statistics.cell_sums import CellSums
 from vcomp.statistics.gather import Batches, check_streams, gather, should_stream
 from vcomp.statistics.on_dask import gather_on_dask, is_on_dask, source_on_dask
+from vcomp.statistics.read import ReadAgain
 from vcomp.statistics.restated import occurring, restated
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _of_sums(
     asked: _Asked,
     sums: CellSums,
     every_cell: Callable[[], CellSums],
-    again: Callable[[bool | None], Batches] | None,
+    again: ReadAgain,
 ) -> tuple[Supported, VarianceComponentsModel]:
     """Return the model of sums in cells of all facets of the design.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,8 +12,8 @@ import numpy as np
 from vcomp._progress import check_progress
 from vcomp._timing import timed
 from vcomp._typing import FloatArray
-from vcomp.design import Chunk, Rows, select_rows
-from vcomp.design.rows import Missing, source_of, used_columns
+from vcomp.design import Chunk, Rows
+from vcomp.design.rows import Missing
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.estimators.anova import AnovaTable, anova_table
 from vcomp.estimators.henderson3 import henderson3_table
@@ -37,10 +37,10 @@ from vcomp.results.scores import CellMeans
 from vcomp.significance.degrees_of_freedom import fixed_errors_of
 from vcomp.statistics import CrossProducts, ScoreTable, Statistics, tabulate
 from vcomp.statistics.cell_sums import CellSums
-from vcomp.statistics.gather import Batches, check_streams, gather, should_stream
-from vcomp.statistics.in_memory import sum_rows
-from vcomp.statistics.on_dask import gather_on_dask, is_on_dask
-from vcomp.statistics.summed import Gathered, finish
+from vcomp.statistics.gather import Batches
+from vcomp.statistics.on_dask import is_on_dask
+from vcomp.statistics.read import ReadAgain, ReadData, read_data
+from vcomp.statistics.summed import finish
 
 __all__ = ["VarianceComponentsModel"]
 
@@ -113,38 +113,24 @@ class VarianceComponentsModel(LikelihoodOfData):
     ) -> None:
         environment = caller_environment(eval_env, 1)
         check_progress(progress, on_dask=is_on_dask(data))
-        self._again: Callable[[bool | None], Batches] | None = None
         seconds: dict[str, float] = {}
-        parsed = parse(formula)
-        if isinstance(data, Rows):
-            found = sum_rows(parsed, data, environment, seconds)
-        elif is_on_dask(data):
-            with timed(seconds, "gather"):
-                check_streams(stream)
-                found = finish(gather_on_dask(parsed, data, environment, missing, seal=True))
-        else:
-            with timed(seconds, "read"):
-                source = source_of(parsed, data, environment)
-                names = used_columns(parsed, source, environment)
-                streamed = should_stream(source, len(names), stream)
-                rows = None if streamed else select_rows(parsed, source, environment, missing)
-            if rows is None:
-                self._again = partial(Batches, parsed, source, environment)
-                with timed(seconds, "gather"):
-                    sums = gather(
-                        parsed, source, environment, missing, seal=True, progress=progress
-                    )
-                    found = finish(sums)
-            else:
-                found = sum_rows(parsed, rows, environment, seconds)
-        self._take(found, environment, seconds)
+        read = read_data(
+            parse(formula),
+            data,
+            environment,
+            missing,
+            stream=stream,
+            progress=progress,
+            seconds=seconds,
+        )
+        self._take(read, environment, seconds)
 
     @classmethod
     def from_sums(
         cls,
         sums: CellSums,
         environment: Any = None,
-        again: Callable[[bool | None], Batches] | None = None,
+        again: ReadAgain = None,
     ) -> VarianceComponentsModel:
         """Return the model of rows that were summed in cells; see :func:`vcomp.accumulate`.
 
@@ -159,16 +145,16 @@ class VarianceComponentsModel(LikelihoodOfData):
             If there are too few rows or levels for the terms of the formula.
         """
         model = cls.__new__(cls)
-        model._again = again
-        model._take(finish(sums), environment or caller_environment(0, 1), {})
+        read = ReadData(finish(sums), again)
+        model._take(read, environment or caller_environment(0, 1), {})
         return model
 
-    def _take(self, found: Gathered, environment: Any, seconds: dict[str, float]) -> None:
+    def _take(self, read: ReadData, environment: Any, seconds: dict[str, float]) -> None:
         """Take the data, and refuse columns and terms that they cannot tell apart."""
         self.environment: Any = environment
-        self.design = found.design
-        self.statistics = found.statistics
-        self._found = found
+        self._found, self._again = read.found, read.again
+        self.design = self._found.design
+        self.statistics = self._found.statistics
         self._engines = {}
         with timed(seconds, "check"):
             check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
