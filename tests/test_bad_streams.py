@@ -56,7 +56,7 @@ def folder(tmp_path):
 @pytest.fixture
 def nothing_kept(monkeypatch):
     """Have rows read in every pass, as many rows are."""
-    monkeypatch.setattr(gather, "_KEPT_BYTES", 0.0)
+    monkeypatch.setattr(gather, "KEPT_BYTES", 0.0)
 
 
 def replace(folder, change):

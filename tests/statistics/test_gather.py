@@ -17,7 +17,7 @@ def both(formula, data, rows, monkeypatch, **options):
     """Return the model of rows in memory, and that of the same rows in batches."""
     monkeypatch.setattr(module, "BATCH", rows)
     # Odd batches are read again in the second pass, even ones are kept.
-    monkeypatch.setattr(module, "_KEPT_BYTES", 0.0 if rows % 2 else 2.0**28)
+    monkeypatch.setattr(module, "KEPT_BYTES", 0.0 if rows % 2 else 2.0**28)
     kept = vcomp.VarianceComponentsModel(formula, data, **options)
     return kept, vcomp.VarianceComponentsModel(formula, data, stream=True, **options)
 
@@ -203,7 +203,7 @@ class Changing:
 def test_data_that_change_between_the_passes_are_noticed(monkeypatch):
     from vcomp.formula import parse
 
-    monkeypatch.setattr(module, "_KEPT_BYTES", 0.0)
+    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
     other = Changing(data, data.assign(a=list("uuvvwx")))
     with pytest.raises(vcomp.DataError, match="'a' has a level that was not there"):
@@ -225,7 +225,7 @@ def test_as_many_rows_with_other_scores_are_noticed(put_away, monkeypatch):
     if put_away:
         monkeypatch.setattr(module, "_LARGE", 0.0)
     for n_bytes in (1e9, 0.0):
-        monkeypatch.setattr(module, "_KEPT_BYTES", n_bytes)
+        monkeypatch.setattr(module, "KEPT_BYTES", n_bytes)
         same, other = Changing(data, data), Changing(data, later)
         same.columns = other.columns = tuple(data.columns)
         made = module.gather(parse(formula), same, None, "drop", seal=True)
@@ -243,7 +243,7 @@ def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
     """Of numbers and text, in the first place and the last, also where another one tells it."""
     from vcomp.formula import parse
 
-    monkeypatch.setattr(module, "_KEPT_BYTES", 0.0)
+    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     a = np.arange(12) % 6
     data = pd.DataFrame({"y": np.arange(12.0), "a": a, "b": a // 2, "c": list("uvwwvu" * 2)})
     for place, value in ((0, 99), (11, -99), (5, 2**62)):
@@ -265,7 +265,7 @@ def test_few_rows_are_read_once_and_many_in_every_pass(monkeypatch):
     monkeypatch.setattr(module, "_FEWEST", 5)
     one_batch = data.iloc[:5].memory_usage(index=False, deep=True).sum() + 5 * 8
     for n_bytes, passes in ((1e9, 1), (one_batch * 1.5, 2), (0.0, 2)):
-        monkeypatch.setattr(module, "_KEPT_BYTES", n_bytes)
+        monkeypatch.setattr(module, "KEPT_BYTES", n_bytes)
         source = Changing(first, second)
         source.columns = tuple(data.columns)
         made = module.gather(parse(formula), source, None, "drop")

@@ -246,13 +246,15 @@ def test_text_of_any_kind_is_levels():
     reason="older versions of Dask may read in a task of its own",
 )
 @pytest.mark.parametrize("fixed", ["1", "center(x) + C(g)"])
-def test_rows_are_read_and_summed_in_one_task(fixed):
+def test_rows_are_read_and_summed_in_one_task(fixed, monkeypatch):
     """No task hands rows on, but for columns of the fixed part that are fetched."""
+    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     formula, data = gridded("per document", seed=1)
     formula = formula.replace("~", f"~ {fixed} +").replace("(1|i) + ", "")
     handed_on = []
 
     def note(key, value, *_):
+        value = value.frame if isinstance(value, module._Read) else value
         handed_on.extend([value] if isinstance(value, pd.DataFrame) else [])
 
     parts = partitioned(with_numbers(data), "i")
@@ -262,7 +264,41 @@ def test_rows_are_read_and_summed_in_one_task(fixed):
     assert (len(handed_on) > 0) == (fixed != "1")
 
 
+@pytest.mark.parametrize("fixed", ["1", "x", "center(x)"])
+@pytest.mark.parametrize("large", ["none", "one", "all"])
+def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed, monkeypatch):
+    """They stay where they are, unless a partition has more than its share of what is kept."""
+    formula, data = gridded("per document", seed=1)
+    data = with_numbers(data)
+    formula = formula.replace("~", f"~ {fixed} +").replace("(1|i) + ", "")
+    parts = [part for _, part in data.groupby("i")]
+    used = [name for name in data.columns if name in formula]
+    sizes = [part[used].memory_usage(index=False, deep=True).sum() for part in parts]
+    share = {"none": max(sizes), "one": max(sizes), "all": 0.0}[large]
+    if large == "one":
+        parts[0] = pd.concat([parts[0], parts[0]])
+    monkeypatch.setattr(module, "KEPT_BYTES", float(share * len(parts)))
+    calls, case = [], (large, fixed)
+
+    def read(k, case=case):  # Dask takes functions that are alike for the same
+        calls.append(k)
+        return parts[k]
+
+    made = dd.from_map(read, range(len(parts)), meta=data.iloc[:0])
+    with dask.config.set(scheduler="synchronous"):
+        found = vcomp.fit(formula, made)
+    same(vcomp.fit(formula, pd.concat(parts)), found, 1e-10)
+    times = [calls.count(k) for k in range(len(parts))]
+    assert max(times) == 1 if large == "none" else min(times) > 1
+
+
 # What is wrong is said as for any other data -----------------------------------------------------
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch):
+    """Have partitions read in every pass, as large ones are."""
+    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
 
 
 def refused(data, text, formula="y ~ x + (1|p) + (1|q)", **options):
@@ -300,7 +336,7 @@ def test_errors_of_workers_are_sentences(on_cluster):
     refused(texts, "response 'y' is not numeric")
 
 
-def test_partitions_that_change_between_the_passes():
+def test_partitions_that_change_between_the_passes(nothing_kept):
     formula, data = gridded("crossed")
     calls = []
 
@@ -313,7 +349,7 @@ def test_partitions_that_change_between_the_passes():
 
 
 @pytest.mark.parametrize("name", ["crossed", "per document"])
-def test_scores_that_change_between_the_passes(name):
+def test_scores_that_change_between_the_passes(name, nothing_kept):
     """Also where documents are put away on the workers."""
     formula, data = gridded(name)
     calls = []
@@ -377,8 +413,10 @@ def test_a_worker_that_dies_in_mid_pass(fatal, on_cluster, tmp_path):
     same(kept, found)
 
 
-def test_all_workers_lost_between_the_passes(on_cluster, monkeypatch):
-    """What the first pass left on the workers is made again."""
+@pytest.mark.parametrize("kept", [2.0**28, 0.0])
+def test_all_workers_lost_between_the_passes(kept, on_cluster, monkeypatch):
+    """What the first pass left on the workers, rows included, is made again."""
+    monkeypatch.setattr(module, "KEPT_BYTES", kept)
     formula, data = gridded("per document", seed=3)
     learn = module.learn_in_passes
 
@@ -410,5 +448,5 @@ def test_levels_are_sent_once_and_to_workers_alone(on_cluster, monkeypatch):
         data = pd.DataFrame({"p": np.arange(4 * n) // n, "d": d, "i": d // (n // 5)})
         data["y"] = np.random.default_rng(n).normal(size=4 * n)
         vcomp.VarianceComponentsModel("y ~ (1|p) + (1|i) + (1|d)", partitioned(data, "i"))
-    assert len(sizes[50]) == len(sizes[5_000]) == 2
+    assert len(sizes[50]) == len(sizes[5_000]) == 1
     assert max(sizes[5_000]) < 10_000

@@ -23,7 +23,7 @@ DATA = pd.DataFrame(
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr(gather, "BATCH", 40)
-    monkeypatch.setattr(gather, "_KEPT_BYTES", 0.0)
+    monkeypatch.setattr(gather, "KEPT_BYTES", 0.0)
 
 
 def test_a_factor_keeps_its_order_where_batches_lack_levels():

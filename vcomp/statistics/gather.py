@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH",
+    "KEPT_BYTES",
     "Batches",
     "Coder",
     "check_rows",
@@ -64,7 +65,7 @@ _FEWEST = 2**14
 _IN_WORK = 0.125
 """Share of the memory that all batches may take that are being worked on."""
 
-_KEPT_BYTES = 2.0**28
+KEPT_BYTES = 2.0**28
 """Of rows that are kept between the passes, so that they are read once."""
 
 _KEPT = 0.0625
@@ -224,7 +225,7 @@ class Batches:
         self._formula, self._source, self._environment = formula, source, environment
         self._names = used_columns(formula, source, environment)
         self._progress, self._passes = progress, 0
-        self._kept = _Kept(min(_KEPT_BYTES, _KEPT * available_bytes()) if keep else 0.0)
+        self._kept = _Kept(min(KEPT_BYTES, _KEPT * available_bytes()) if keep else 0.0)
 
     @property
     def are_kept(self) -> bool:

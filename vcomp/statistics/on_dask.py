@@ -42,7 +42,7 @@ from vcomp.io.columns import native
 from vcomp.statistics.cell_sums import CellSums
 from vcomp.statistics.cell_table import CellTable, sum_cells
 from vcomp.statistics.first_pass import FirstPass, learn_in_passes
-from vcomp.statistics.gather import Coder, check_rows, check_scores, total_of
+from vcomp.statistics.gather import KEPT_BYTES, Coder, check_rows, check_scores, total_of
 from vcomp.statistics.learned import Learned
 from vcomp.statistics.sealed import PartSums, SealedGroups, Sealing, sealing_of
 
@@ -53,6 +53,9 @@ __all__ = ["gather_on_dask", "is_on_dask", "source_on_dask"]
 
 _TOGETHER = 8
 """Sums that one task adds up."""
+
+_LAST = 24
+"""And as many if no more are left: every level of the tree is waited for."""
 
 _NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
 """In the place of the survey of all rows, which the workers have."""
@@ -164,12 +167,13 @@ class _Partitions:
         }
         self._rows = data[list(dict.fromkeys(names))]
         self._first: Any = None
+        self._kept: list[Any] | None = None
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the columns of the fixed part, partition by partition; no more are fetched."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
-        for frame in _fetched(self._each_by(work)[0]):
+        for frame in _fetched(self._each_by(_of_partition, work)[0]):
             n = len(frame)
             nothing = Tally(n, 0, {None: 0}, 0)
             yield CompleteRows(np.zeros(n), frame, np.ones(n, dtype=bool), nothing)
@@ -189,52 +193,88 @@ class _Partitions:
 
     def _summed(self, work: _Work) -> Any:
         dask: Any = import_module("dask")
-        made = self._tree(work)
-        if made is None:
-            return None
-        if self._first is not None:
-            return dask.compute(made)[0]
-        (self._first,) = dask.persist(made)
-        return dask.compute(self._first)[0]
+        if self._first is None:
+            return self._of_first_pass(work)
+        # What all tasks need is sent once, not with each of them.
+        sent = dask.delayed(work.without_survey(), traverse=False)
+        made, known = self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
+        return dask.compute(_tree(made, known))[0]
 
-    def _each_by(self, work: Any) -> tuple[list[Any], Any]:
-        """Return what work, which is not there yet, makes of each partition, and the work's key.
+    def _of_first_pass(self, work: _Work) -> Any:
+        """Return what all rows come to, and keep them where they are if they are few."""
+        dask: Any = import_module("dask")
+        most = KEPT_BYTES / max(self._rows.npartitions, 1)
+        sent = dask.delayed(replace(work, keeps=most), traverse=False)
+        read, known = self._each_by(_read_partition, sent)
+        if not read:
+            return None
+        found = _each_again(_found, read)
+        self._first, *kept = dask.persist(_tree(found, known), *read)
+        (whole,) = dask.compute(self._first)
+        self._kept = kept if whole.are_kept else None
+        return whole.sum
+
+    def _each_by(self, function: Callable[..., Any], work: Any) -> tuple[list[Any], Any]:
+        """Return what a function makes of each partition, and of work that is not there yet.
 
         A partition is read and summed in one task: read in another, rows would pile up that wait
         for what is known of them.
+
+        Returns
+        -------
+        the parts, and the work with its key in their graphs
         """
+        dask: Any = import_module("dask")
+        if self._kept is not None:
+            return _each_again(function, self._kept, work), (work, work.key)
         made: list[Any] = self._rows.map_partitions(
-            _of_partition, work, meta=(None, object), enforce_metadata=False
+            function, work, meta=(None, object), enforce_metadata=False
         ).to_delayed()
         key = (work.key, 0)
         if not made or key in made[0].__dask_graph__():
-            return made, key
+            return made, (work, key)
         # Older versions hand over the work as it is, not there yet.
-        each: Any = import_module("dask").delayed(_of_partition, pure=False)
-        return [each(part, work) for part in self._rows.to_delayed()], work.key
+        each = dask.delayed(function, pure=False)
+        return [each(part, work) for part in self._rows.to_delayed()], (work, work.key)
 
-    def _tree(self, work: _Work) -> Any:
-        """Return the sum of what the partitions come to, not computed yet."""
-        dask: Any = import_module("dask")
-        # What all tasks need is sent once, not with each of them.
-        known = dask.delayed(work.without_survey(), traverse=False)
-        if self._first is not None:
-            known = dask.delayed(_at_worker)(known, self._first)
-        made, known_key = self._each_by(known)
-        if len(made) < 2:
-            return made[0] if made else None
-        run, level = uuid4().hex, [part.key for part in made]
-        tasks: dict[str, tuple[Any, ...]] = {}
-        while len(level) > 1:
-            parts = [level[k : k + _TOGETHER] for k in range(0, len(level), _TOGETHER)]
-            level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
-            tasks |= {
-                key: (_added, known_key, some) for key, some in zip(level, parts, strict=True)
-            }
-        # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
-        graphs: Any = import_module("dask.highlevelgraph")
-        graph = graphs.HighLevelGraph.from_collections(run, tasks, dependencies=[known, *made])
-        return import_module("dask.delayed").Delayed(level[0], graph, layer=run)
+
+def _each_again(function: Callable[..., Any], parts: list[Any], *known: Any) -> list[Any]:
+    """Return what a function makes of each part, and of what is known, none of it there yet."""
+    # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
+    run, keys = uuid4().hex, [one.key for one in known]
+    tasks = {
+        f"{function.__name__}-{run}-{k}": (function, part.key, *keys)
+        for k, part in enumerate(parts)
+    }
+    return _delayed(tasks, list(tasks), [*parts, *known])
+
+
+def _tree(made: list[Any], known: tuple[Any, Any]) -> Any:
+    """Return the sum of what the partitions come to, not computed yet; None of none.
+
+    Parameters
+    ----------
+    known : what is done with them, and its key in their graphs
+    """
+    if len(made) < 2:
+        return made[0] if made else None
+    work, known_key = known
+    run, level = uuid4().hex, [part.key for part in made]
+    tasks: dict[str, tuple[Any, ...]] = {}
+    while len(level) > 1:
+        size = _LAST if len(level) <= _LAST else _TOGETHER
+        parts = [level[k : k + size] for k in range(0, len(level), size)]
+        level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
+        tasks |= {key: (_added, known_key, some) for key, some in zip(level, parts, strict=True)}
+    return _delayed(tasks, level, [work, *made])[0]
+
+
+def _delayed(tasks: Mapping[str, Any], keys: list[str], needed: list[Any]) -> list[Any]:
+    graphs: Any = import_module("dask.highlevelgraph")
+    layer = uuid4().hex
+    graph = graphs.HighLevelGraph.from_collections(layer, tasks, dependencies=needed)
+    made: Any = import_module("dask.delayed").Delayed
+    return [made(key, graph, layer=layer) for key in keys]
 
 
 def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
@@ -262,6 +302,7 @@ class _Work:
     formula : what makes rows complete
     scope : names that it uses
     seals : whether cells are sealed, so that `known` ends with when they are complete
+    keeps : bytes of a partition up to which it is kept
     """
 
     of: Callable[..., Any]
@@ -269,6 +310,7 @@ class _Work:
     formula: Formula
     scope: Mapping[str, Any]
     seals: bool = False
+    keeps: float = 0.0
 
     def without_survey(self) -> _Work:
         """Return the work as it is sent: without what the workers have."""
@@ -286,14 +328,45 @@ class _Work:
         return replace(work, known=(*work.known, sealing_of(work.known[0])))
 
 
-def _at_worker(work: _Work, first: FirstPass) -> _Work:
-    return work.completed(first)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """What the first pass makes of a partition, with its rows if they are few."""
+
+    sum: Any
+    frame: pd.DataFrame | None
 
 
-def _of_partition(frame: pd.DataFrame, work: _Work) -> Any:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What the first pass found in partitions, and whether the rows of all of them are kept."""
+
+    sum: Any
+    are_kept: bool
+
+    def __add__(self, other: _Found) -> _Found:
+        return _Found(self.sum + other.sum, self.are_kept and other.are_kept)
+
+
+def _at_worker(work: _Work, first: _Found) -> _Work:
+    return work.completed(first.sum)
+
+
+def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
+    """Return what is found in a partition, and its rows for the next passes."""
+    n_bytes = float(frame.memory_usage(index=False, deep=True).sum())
+    return _Read(_of_partition(frame, work), frame if n_bytes <= work.keeps else None)
+
+
+def _found(read: _Read) -> _Found:
+    return _Found(read.sum, read.frame is not None)
+
+
+def _of_partition(frame: Any, work: _Work) -> Any:
     """Return what a function gives of the rows of one partition, on the worker that has them."""
     from patsy import EvalEnvironment
 
+    if isinstance(frame, _Read):
+        frame = frame.frame
     environment = EvalEnvironment([dict(work.scope)])
     rows = complete_rows(work.formula, native(frame.reset_index(drop=True)), environment)
     return work.of(*work.known, rows)
