@@ -162,16 +162,16 @@ def moved(folder: str) -> dict[str, tuple[int, int, int]]:
     }
     found = {}
     for name, data in partitionings.items():
-        sizes: dict[str, int] = {"FirstPass": 0, "other": 0}
+        sizes: dict[str, int] = {"_Found": 0, "other": 0}
 
         def count(key: Any, value: Any, *_: Any, sizes: dict[str, int] = sizes) -> None:
-            if "_of_partition" in str(key) or "_added" in str(key):
+            if any(task in str(key) for task in ("_found", "_of_partition", "_added")):
                 kind = type(value).__name__
                 sizes[kind if kind in sizes else "other"] += len(pickle.dumps(value, 5))
 
         with dask.config.set(scheduler="synchronous"), dask.callbacks.Callback(posttask=count):
             vcomp.VarianceComponentsModel(FULL_MODEL, data)
-        found[name] = data.npartitions, sizes["FirstPass"], sizes["other"]
+        found[name] = data.npartitions, sizes["_Found"], sizes["other"]
     return found
 
 
