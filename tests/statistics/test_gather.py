@@ -238,6 +238,21 @@ def test_as_many_rows_with_other_scores_are_noticed(put_away, monkeypatch):
                 module.gather(parse(formula), other, None, "drop", seal=True)
 
 
+@pytest.mark.parametrize("response", ["constant", "far from zero", "large"])
+def test_rounding_is_not_taken_for_other_scores(response, monkeypatch):
+    """Sums of numbers far from zero have few digits beside what these differ by."""
+    from vcomp.formula import parse
+
+    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
+    monkeypatch.setattr(module, "BATCH", 40_000)
+    noise = np.random.default_rng(1).normal(size=200_000)
+    y = {"constant": noise * 0 + 0.1, "far from zero": noise + 1e12, "large": noise * 1e30}
+    data = pd.DataFrame({"a": np.arange(noise.size) % 50, "y": y[response]})
+    source = Changing(data, data)
+    module.gather(parse("y ~ (1|a)"), source, None, "drop")
+    assert source.passes == 2
+
+
 @pytest.mark.parametrize("facet", "abc")
 def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
     """Of numbers and text, in the first place and the last, also where another one tells it."""

@@ -183,7 +183,10 @@ def check_scores(learned: Learned, total: float) -> None:
     """
     survey, origin = learned.survey, learned.centre.origin
     expected = float(survey.total - survey.n * np.longdouble(origin))
-    if abs(total - expected) > 1e-9 * survey.n * max(survey.high - origin, origin - survey.low):
+    away = max(survey.high - origin, origin - survey.low)
+    # The sum of the survey is of scores that are not centred.
+    rounding = 1e-9 * away + 1e-13 * max(abs(survey.high), abs(survey.low))
+    if abs(total - expected) > rounding * survey.n:
         raise DataError(
             f"the rows have other scores now than when they were read first (their mean is "
             f"{origin + total / survey.n:g}, and was {survey.mean:g}); {_SAME}"
@@ -303,6 +306,9 @@ class _Kept:
 
     def put(self, number: int, part: CompleteRows) -> None:
         """Keep the part of this number, or forget all of them if that would be too much."""
+        if self._left <= 0.0:
+            self._parts = None
+            return
         size = float(part.frame.memory_usage(index=False, deep=True).sum() + part.y.nbytes)
         with self._lock:
             self._left -= size
