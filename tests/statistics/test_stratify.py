@@ -179,11 +179,12 @@ def test_order_of_rows(name):
 
 
 @pytest.mark.parametrize("block", [1, 7, 10**6])
+@pytest.mark.parametrize("fixed", ["1", "xp"], ids=["one column", "several columns"])
 @pytest.mark.parametrize(
     "name", ["per document", "not nested", "unequally replicated", "three facets"]
 )
-def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, block, monkeypatch):
-    model = model_of(name, "xp")
+def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, fixed, block, monkeypatch):
+    model = model_of(name, fixed)
     usual = model.statistics.strata
     monkeypatch.setattr(split, "BLOCK", block)
     monkeypatch.setattr(split, "_MANY_CELLS", block)

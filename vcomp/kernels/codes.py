@@ -16,6 +16,15 @@ __all__ = [
 
 
 @njit(cache=True, nogil=True)
+def _added(counts: LongArray) -> LongArray:
+    """Return the sums of rows of four; ``counts.sum(axis=1)`` takes two seconds to compile."""
+    totals = np.empty(len(counts), np.int64)
+    for k in range(len(counts)):
+        totals[k] = counts[k, 0] + counts[k, 1] + counts[k, 2] + counts[k, 3]
+    return totals
+
+
+@njit(cache=True, nogil=True)
 def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
     """Return ``v - low`` for every whole number, and how often each of ``0 .. width - 1`` is."""
     # Neighbours often have the same level, and a sum waits for the one before: four tables.
@@ -25,8 +34,7 @@ def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray
         code = values[i] - low
         codes[i] = code
         counts[code, i % 4] += 1
-    totals: LongArray = counts.sum(axis=1)
-    return codes, totals
+    return codes, _added(counts)
 
 
 @njit(cache=True, nogil=True)
@@ -49,8 +57,7 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
         counts[codes[i + 3], 3] += 1
     for i in range(n, codes.size):
         counts[codes[i], 0] += 1
-    totals: LongArray = counts.sum(axis=1)
-    return totals
+    return _added(counts)
 
 
 @njit(cache=True, nogil=True)

@@ -127,7 +127,8 @@ def squares_within(
     ]
     # What is constant is its own centre: mostly there is one column left, y.
     within = np.zeros((len(strata), len(centres), len(centres)))
-    if len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
+    is_large = prod(cells.shape) * cells.n.size > BLOCK  # the kernel's compilation takes a second
+    if is_large and len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
         b = away[0]
         within[:, b, b] = _squares_of(cells.tables[b], centres[b], cells, inner, strata)
     elif away:
