@@ -34,7 +34,8 @@ def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray
         code = values[i] - low
         codes[i] = code
         counts[code, i % 4] += 1
-    return codes, _added(counts)
+    totals: LongArray = _added(counts)
+    return codes, totals
 
 
 @njit(cache=True, nogil=True)
@@ -57,7 +58,8 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
         counts[codes[i + 3], 3] += 1
     for i in range(n, codes.size):
         counts[codes[i], 0] += 1
-    return _added(counts)
+    totals: LongArray = _added(counts)
+    return totals
 
 
 @njit(cache=True, nogil=True)
