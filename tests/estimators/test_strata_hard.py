@@ -15,7 +15,7 @@ from vcomp.estimators import quadratic_forms, strata
 from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.strata import StrataLikelihood
 from vcomp.estimators.totals import Totals
-from vcomp.statistics import stratify
+from vcomp.statistics import split, stratify
 
 SPANS = {
     # p, i, i:d, p:i, p:i:d, Residual
@@ -169,13 +169,24 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(name, at, monkeypatch):
         assert after.llf == before.llf
 
 
-@pytest.mark.parametrize("function", ["_tabulate", "split_columns", "group_means", "_products"])
-def test_an_interrupted_summing_leaves_nothing_behind(function, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        (stratify, "_tabulate"),
+        (stratify, "split_columns"),
+        (split, "group_means"),
+        (split, "_products"),
+        (split, "squares_in_strata"),
+    ],
+)
+def test_an_interrupted_summing_leaves_nothing_behind(module, function, monkeypatch):
     formula, data = gridded("per document")
     copy = data.copy()
     expected = vcomp.fit(formula, data)
     with monkeypatch.context() as patch:
-        patch.setattr(stratify, function, Interrupts(getattr(stratify, function), 1))
+        if function == "squares_in_strata":  # of large tables
+            patch.setattr(split, "BLOCK", 1)
+        patch.setattr(module, function, Interrupts(getattr(module, function), 1))
         with pytest.raises(KeyboardInterrupt):
             vcomp.VarianceComponentsModel(formula, data)
     pd.testing.assert_frame_equal(data, copy)

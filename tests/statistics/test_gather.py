@@ -188,7 +188,7 @@ def test_what_cannot_be_used_is_refused():
 class Changing:
     """A source that gives other rows in the second pass."""
 
-    columns, passes, n_rows = ("y", "a", "b", "c"), 0, None
+    columns, passes, n_rows, is_one_piece = ("y", "a", "b", "c"), 0, None, True
 
     def __init__(self, first, second):
         self.parts = {1: first, 2: second}

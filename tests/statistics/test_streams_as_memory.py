@@ -85,3 +85,11 @@ def test_a_query_that_gives_other_rows_every_time(way):
     sample = lazy.filter(pl.int_range(240).shuffle() < 200)
     with pytest.raises(vcomp.DataError, match=r"rows have other scores now|level that was not"):
         way(FORMULA, sample)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_of_one_file_its_name_is_not_said(tmp_path, stream):
+    path = tmp_path / "scores.parquet"
+    DATA.assign(score=DATA["score"].where(np.arange(240) > 1)).to_parquet(path, index=False)
+    with pytest.warns(vcomp.VcompWarning, match=r"^2 of 240 rows have a missing value"):
+        vcomp.fit(FORMULA, path, stream=stream)

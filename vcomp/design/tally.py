@@ -57,8 +57,8 @@ class Tally:
         y : the response of these
         sizes : name of each part, and its number of rows
         """
-        if not (self.incomplete or self.infinite):
-            return self
+        if len(sizes) < 2 or not (self.incomplete or self.infinite):
+            return self  # of one file there is no need to say which
         infinite = np.zeros(keep.size, dtype=bool)
         infinite[keep] = np.isinf(y)
         parts, end = {}, 0

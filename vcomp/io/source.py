@@ -56,6 +56,11 @@ class Source:
     row_labels: pd.Index | None = None
     files: tuple[Path, ...] = ()
 
+    @property
+    def is_one_piece(self) -> bool:
+        """Whether there is no need to say which file or frame something is in."""
+        return len(self.part_names) == 1 and len(self.files) < 2
+
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """Read the columns `names` of all parts into one pandas frame; nothing else is read.
 

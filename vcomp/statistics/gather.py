@@ -263,7 +263,8 @@ class Batches:
             if name is None:
                 raise
             raise DataError(f"{name}: {error}") from None
-        part = replace(part, tally=part.tally.named(name))
+        if not self._source.is_one_piece:
+            part = replace(part, tally=part.tally.named(name))
         self._kept.put(number, part)
         return part
 
