@@ -29,6 +29,7 @@ from vcomp.estimators.type1 import type1_table
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.formula import caller_environment, parse
 from vcomp.likelihood_of_data import LikelihoodOfData
+from vcomp.linalg.memory import rows_in_words
 from vcomp.results.label import label
 from vcomp.results.record import FitRecord
 from vcomp.results.results import VarianceComponentsResults
@@ -48,7 +49,8 @@ Components: TypeAlias = FloatArray | Mapping[str, float]
 
 _NOT_KEPT = (
     "the rows were read in batches and are not kept; res.augment(to='out.parquet') reads them "
-    "again and writes fitted values and residuals to a file, and stream=False keeps them in memory"
+    "again and writes fitted values and residuals to a file, and stream=False keeps them in "
+    "memory, about {}"
 )
 _NO_SOURCE = (
     "there are no rows to read again: the fit is of sums that were made elsewhere (saved ones, or "
@@ -171,7 +173,8 @@ class VarianceComponentsModel(LikelihoodOfData):
             If they were read in batches, and not kept.
         """
         if self._found.rows is None:
-            raise DataError(_NOT_KEPT)
+            n_columns = len(self.design.facets) + len(self.exog_names)
+            raise DataError(_NOT_KEPT.format(rows_in_words(self.nobs, n_columns)))
         return self._found.rows
 
     @property

@@ -128,3 +128,20 @@ def test_rows_are_put_away_as_their_cells_are(name, share):
         np.testing.assert_array_equal(found.sealed.n, by_cells.sealed.n)
         np.testing.assert_allclose(found.sealed.means, by_cells.sealed.means, rtol=1e-13)
         np.testing.assert_allclose(found.sealed.within, by_cells.sealed.within, rtol=1e-11)
+
+
+def test_what_needs_the_rows_says_how_much_memory_they_take(monkeypatch):
+    formula, data = gridded("per document", seed=4)
+    kept = vcomp.fit(formula, data, stream=True)
+    with pytest.raises(
+        vcomp.DataError, match=r"stream=False keeps them in memory, about 0\.1 MiB"
+    ):
+        kept.resid  # noqa: B018
+    monkeypatch.setattr(module, "_LARGE", 0.0)
+    res = vcomp.fit(formula, data, stream=True)
+    size = r"this needs the rows in memory, about 0\.1 MiB; fit with stream=False"
+    with pytest.raises(vcomp.DataError, match=size):
+        res.jackknife(kept.design.facets[0])
+    model = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    with pytest.raises(vcomp.DataError, match=size):
+        model.fit("minque")

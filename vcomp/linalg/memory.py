@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-__all__ = ["available_bytes", "gib", "slices"]
+__all__ = ["available_bytes", "bytes_of_rows", "gib", "rows_in_words", "slices"]
+
+_OF_A_VALUE = 24.0
+"""Bytes of a value of a row: as it comes, as categories, and as codes with their sums."""
 
 
 def available_bytes() -> float:
@@ -21,6 +24,29 @@ def available_bytes() -> float:
         return float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES")) / 2.0
     except (ValueError, OSError, AttributeError):
         return 4.0 * 2**30
+
+
+def bytes_of_rows(n_rows: float, n_columns: int) -> float:
+    """Return about how many bytes rows take that are kept in memory, with what is made of them.
+
+    Examples
+    --------
+    >>> bytes_of_rows(1000, 5)
+    120000.0
+    """
+    return _OF_A_VALUE * n_rows * n_columns
+
+
+def rows_in_words(n_rows: float, n_columns: int) -> str:
+    """Return the same in words, also where it is little.
+
+    Examples
+    --------
+    >>> rows_in_words(1e9, 5), rows_in_words(1000, 5)
+    ('111.8 GiB', '0.1 MiB')
+    """
+    n_bytes = bytes_of_rows(n_rows, n_columns)
+    return gib(n_bytes) if n_bytes > 0.1 * 2**30 else f"{max(n_bytes / 2**20, 0.1):.1f} MiB"
 
 
 def gib(n_bytes: float) -> str:

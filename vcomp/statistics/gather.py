@@ -25,7 +25,7 @@ from vcomp.design.rows import CompleteRows, Missing, complete_rows, used_columns
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.io import Source
-from vcomp.linalg.memory import available_bytes, slices
+from vcomp.linalg.memory import available_bytes, bytes_of_rows, slices
 from vcomp.linalg.threads import THREADS
 from vcomp.statistics.cell_sums import CellSums, check_table, dense_places, table_bytes
 from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells
@@ -52,9 +52,6 @@ __all__ = [
 _LARGE = 0.25
 """Share of the memory that rows may take before they are read in batches, and a table of all
 cells before complete ones are put away."""
-
-_BYTES = 24.0
-"""Of a value that is kept in memory, with what is made of it on the way."""
 
 BATCH = 2**20
 """Rows of a batch, where memory allows it."""
@@ -107,8 +104,7 @@ def should_stream(source: Source, n_columns: int, asked: bool | None) -> bool:
         return True
     if asked is False:
         return False
-    # Rows are there as they come, as categories, and as codes with their sums.
-    return source.rows_to_come() * _BYTES * n_columns > _LARGE * available_bytes()
+    return bytes_of_rows(source.rows_to_come(), n_columns) > _LARGE * available_bytes()
 
 
 def check_streams(asked: bool | None) -> None:
@@ -332,8 +328,8 @@ def _itself(part: CompleteRows) -> CompleteRows:
 def _batch_rows(n_columns: int) -> int:
     """Return how many rows a batch should have."""
     # One is read while the others are worked on; what is made of them takes as much again.
-    in_work = (THREADS + 2) * 2.0 * _BYTES * max(n_columns, 1)
-    return min(BATCH, max(_FEWEST, int(_IN_WORK * available_bytes() / in_work)))
+    of_a_row = (THREADS + 2) * 2.0 * bytes_of_rows(1, max(n_columns, 1))
+    return min(BATCH, max(_FEWEST, int(_IN_WORK * available_bytes() / of_a_row)))
 
 
 def _tabulate(learned: Learned, batches: Batches) -> CellTable:

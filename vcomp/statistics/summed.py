@@ -17,7 +17,7 @@ from vcomp.design.grid import Grid, are_nested, find_partial_grid
 from vcomp.design.learn import assemble, check_parameters, learn_facets, learn_terms
 from vcomp.design.rows import Rows
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.linalg.memory import available_bytes, gib, slices
+from vcomp.linalg.memory import available_bytes, gib, rows_in_words, slices
 from vcomp.statistics.cell_sums import CellSums, table_bytes
 from vcomp.statistics.cell_table import CellTable
 from vcomp.statistics.groupings import Groupings, find_groupings
@@ -104,9 +104,11 @@ def _of_sealed(
         strata = replace(strata, cells=partial(_cells_again, learned, sealing, again))
 
     def rows() -> Chunk:
+        size = rows_in_words(learned.survey.n, len(learned.facets) + learned.n_columns)
         raise DataError(
             "of these rows, read in batches, cells were put together as soon as they were "
-            "complete, so that this cannot be computed; fit with stream=False"
+            f"complete, and this needs the rows in memory, about {size}; fit with "
+            "stream=False (a Dask DataFrame after .compute())"
         )
 
     return Gathered(
