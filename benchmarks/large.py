@@ -36,6 +36,9 @@ _MANY_SYSTEMS = 600
 
 _DASK_ROWS = 5_879_040
 
+_REPEATS = 9
+"""Of what takes a fraction of a second, and twice as long while memory is first used."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
@@ -213,7 +216,7 @@ def _print_fit(name: str, found: Timed | str) -> None:
 
 def _compare(n_rows: int, folder: str) -> None:
     in_fresh_process(write, folder, n_rows)
-    repeat = 3 if n_rows <= 2e7 else 1
+    repeat = _REPEATS if n_rows <= 2e7 else 1
     ways: dict[str, dict[str, bool]] = {
         "in memory": {"stream": False},
         "in batches": {"stream": True},
@@ -260,7 +263,7 @@ def main() -> None:
         n_rows = arguments.rows[0] if arguments.quick else _DASK_ROWS
         in_fresh_process(write, folder, n_rows)
         if arguments.dask:
-            _print_fit("Dask, two processes", in_fresh_process(timed_dask, folder, 3))
+            _print_fit("Dask, two processes", in_fresh_process(timed_dask, folder, _REPEATS))
         if arguments.moved:
             answer = in_fresh_process(moved, folder)
             for name, sizes in ({} if isinstance(answer, str) else answer).items():
