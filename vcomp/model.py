@@ -129,10 +129,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @classmethod
     def from_sums(
-        cls,
-        sums: CellSums,
-        environment: Any = None,
-        again: ReadAgain = None,
+        cls, sums: CellSums, environment: Any = None, again: ReadAgain = None
     ) -> VarianceComponentsModel:
         """Return the model of rows that were summed in cells; see :func:`vcomp.accumulate`.
 
