@@ -34,15 +34,15 @@ def add_to_cells(
     most = np.int64(np.iinfo(counts.dtype).max)
     if b == 1:
         return int(_add_one_column(places, values[0], first, most, counts, means[0], within))
-    before = np.empty(b)
+    before, block = np.empty(b), np.empty((b, b))
     for start in range(first, n, 256):
-        block = np.zeros((b, b))
+        block[:] = 0.0
         # Sums of blocks are summed: rounding grows with the number of blocks, not of rows.
         for i in range(start, min(start + 256, n)):
             place = places[i]
             count = np.int64(counts[place])
             if count == most:
-                within += block
+                _add_block(within, block)
                 return int(i)
             counts[place] = count + 1
             if count == 0:
@@ -54,8 +54,16 @@ def add_to_cells(
                 means[j, place] += before[j] / (count + 1)
                 for k in range(j + 1):
                     block[j, k] += before[j] * (values[k, i] - means[k, place])
-        within += block
+        _add_block(within, block)
     return int(n)
+
+
+@njit(cache=True, nogil=True)
+def _add_block(within: FloatArray, block: FloatArray) -> None:
+    """Add a matrix to another, in place; as an expression of arrays it takes long to compile."""
+    for j in range(len(block)):
+        for k in range(j + 1):
+            within[j, k] += block[j, k]
 
 
 @njit(cache=True, nogil=True)
