@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.kernels.codes import add_places, count_levels
+from vcomp.kernels.codes import add_places, count_levels, count_values
 
 
 @settings(deadline=None)  # the first call compiles
@@ -25,3 +25,13 @@ def test_values_outside_of_a_table_have_no_place(dtype):
     for wrong in (-3, -1, 2, np.iinfo(dtype).max, np.iinfo(dtype).min):
         values[2] = wrong
         assert not add_places(places, values, np.int64(-2), table)
+
+
+@pytest.mark.parametrize("n_levels", [65_536, 65_537])
+def test_few_and_many_levels_are_counted_alike(n_levels):
+    codes = np.array([0, n_levels - 1, 5, 5, n_levels - 1, 5, 5], dtype=np.int32)
+    expected = np.bincount(codes, minlength=n_levels)
+    np.testing.assert_array_equal(count_levels(codes, n_levels), expected)
+    found, counts = count_values(codes + np.int32(7), np.int64(7), n_levels)
+    np.testing.assert_array_equal(found, codes)
+    np.testing.assert_array_equal(counts, expected)

@@ -77,6 +77,23 @@ def test_fixed_parts(name, fixed, monkeypatch):
     same(kept, streamed, 1e-10)
 
 
+@pytest.mark.parametrize("fixed", ["1", "0 + x"])
+@pytest.mark.parametrize("put_away", [False, True])
+@pytest.mark.parametrize("name", ["crossed", "per document", "not nested", "replicated"])
+def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed, monkeypatch):
+    """Also where nothing was subtracted from a response far from zero."""
+    formula, data = gridded(name, seed=4)
+    response = formula.split(" ~")[0]
+    y = data[response] + 1e6
+    if put_away:
+        monkeypatch.setattr(module, "_LARGE", 0.0)
+    changed = with_covariates(data).assign(**{response: y})
+    for model in both(formula.replace("~", f"~ {fixed} +"), changed, 17, monkeypatch):
+        mean, squares = model._found.response_sums
+        np.testing.assert_allclose(mean, y.mean(), rtol=1e-14)
+        np.testing.assert_allclose(squares, np.square(y - y.mean()).sum(), rtol=1e-8)
+
+
 def test_more_places_than_rows_fill_are_sorted(monkeypatch):
     """A sparse design, with a table of the cells that occur."""
     from vcomp.statistics import cell_sums

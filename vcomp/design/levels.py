@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WholeNumbers", "as_categories", "as_levels", "united_levels", "whole_numbers"]
 
-_DIRECT = 1_000_000
+_DIRECT = 65_536
 """A table of this many possible levels is made whatever the number of rows."""
 
 

@@ -15,25 +15,39 @@ __all__ = [
 ]  # fmt: skip
 
 
+_FEW = 65_536
+"""Levels up to which there are several tables of counts."""
+
+
+@njit(cache=True, nogil=True)
+def _tables(n_levels: int) -> LongArray:
+    """Return tables of counts: neighbours often have the same level, and a sum waits for the last.
+
+    Of many levels the tables would take more time and memory than the rows.
+    """
+    return np.zeros((n_levels, 4 if n_levels <= _FEW else 1), np.int64)
+
+
 @njit(cache=True, nogil=True)
 def _added(counts: LongArray) -> LongArray:
-    """Return the sums of rows of four; ``counts.sum(axis=1)`` takes two seconds to compile."""
-    totals = np.empty(len(counts), np.int64)
+    """Return the sums of the rows; ``counts.sum(axis=1)`` takes two seconds to compile."""
+    totals = np.zeros(len(counts), np.int64)
     for k in range(len(counts)):
-        totals[k] = counts[k, 0] + counts[k, 1] + counts[k, 2] + counts[k, 3]
+        for table in range(counts.shape[1]):
+            totals[k] += counts[k, table]
     return totals
 
 
 @njit(cache=True, nogil=True)
 def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
     """Return ``v - low`` for every whole number, and how often each of ``0 .. width - 1`` is."""
-    # Neighbours often have the same level, and a sum waits for the one before: four tables.
-    counts = np.zeros((width, 4), np.int64)
+    counts = _tables(width)
+    last = counts.shape[1] - 1
     codes = np.empty(values.size, np.int32)
     for i in range(values.size):
         code = values[i] - low
         codes[i] = code
-        counts[code, i % 4] += 1
+        counts[code, i & last] += 1
     totals: LongArray = _added(counts)
     return codes, totals
 
@@ -48,16 +62,10 @@ def renumber(codes: Any, numbers: IntArray) -> None:
 @njit(cache=True, nogil=True)
 def count_levels(codes: Any, n_levels: int) -> LongArray:
     """Return how many rows each level has."""
-    # Neighbours often have the same level, and a sum waits for the one before: four tables.
-    counts = np.zeros((n_levels, 4), np.int64)
-    n = codes.size - codes.size % 4
-    for i in range(0, n, 4):
-        counts[codes[i], 0] += 1
-        counts[codes[i + 1], 1] += 1
-        counts[codes[i + 2], 2] += 1
-        counts[codes[i + 3], 3] += 1
-    for i in range(n, codes.size):
-        counts[codes[i], 0] += 1
+    counts = _tables(n_levels)
+    last = counts.shape[1] - 1
+    for i in range(codes.size):
+        counts[codes[i], i & last] += 1
     totals: LongArray = _added(counts)
     return totals
 

@@ -42,13 +42,11 @@ def sum_rows(
 
 def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[float, float]:
     """Return the mean of the response and the sum of squares about it."""
-    if statistics.strata is not None:
-        away_from_origin, squares = statistics.strata.response_sums()
-        return design.origin + away_from_origin, squares
-    y, yy = rows.y, statistics.yy
-    mean = float(y.mean())
-    away = len(rows) * (mean - design.origin) ** 2
-    if away > 1e-3 * yy:
-        # Sums about an origin so far from the mean would cancel.
-        return mean, float(np.square(y - mean).sum())
-    return mean, yy - away
+    found = None if statistics.strata is None else statistics.strata.response_sums()
+    if found is not None:
+        return design.origin + found[0], found[1]
+    mean = float(rows.y.mean())
+    if len(rows) * (mean - design.origin) ** 2 <= 1e-3 * statistics.yy:
+        return mean, statistics.yy - len(rows) * (mean - design.origin) ** 2
+    # Sums about an origin so far from the mean would cancel.
+    return mean, float(np.square(rows.y - mean).sum())

@@ -212,19 +212,18 @@ class StratumStatistics:
         """Number of columns of X."""
         return int(self.XX.shape[0])
 
-    def response_sums(self) -> tuple[float, float]:
-        """Return the mean of y, and the sum of squares about it."""
-        n, of_means = (
-            self.remainder.tables.group_n,
-            next(s for s in self.strata if not s.contrasts),
-        )
+    def response_sums(self) -> tuple[float, float] | None:
+        """Return the mean of y, and the sum of squares about it; None where it would cancel."""
+        group_n = self.remainder.tables.group_n
+        of_means = next(s for s in self.strata if not s.contrasts)
         is_nested = self.remainder.parents is not None
-        weights = n[-1 if is_nested else 0]
+        weights = group_n[-1 if is_nested else 0]
         means = of_means.columns.means[0][:, 0, 0]  # times √R, R combinations of axis levels
         mean = float(weights @ means) / float(weights.sum())
         scaled = mean / np.sqrt(prod(self.shape))
         if not is_nested:
-            return scaled, self.yy - self.n * scaled**2
+            away = self.n * scaled**2
+            return (scaled, self.yy - away) if away <= 1e-3 * self.yy else None
         squares = float(weights @ np.square(means - mean))
         for stratum in self.strata:
             squares += float(stratum.columns.within[0, 0])

@@ -116,7 +116,7 @@ def _of_sealed(
         Statistics.from_cells(rows, strata, grid, None),
         learned.kinds.of_no_rows(),
         rows,
-        _of_strata(learned, strata),
+        _response_sums(learned, sums.open, strata),
     )
 
 
@@ -170,13 +170,7 @@ def _of_grid(learned: Learned, table: CellTable, grid: Grid) -> Gathered:
     rows = partial(_cells_as_rows, learned, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns = learned.kinds.of_no_rows()
-    return Gathered(design, statistics, columns, rows, _of_strata(learned, strata))
-
-
-def _of_strata(learned: Learned, strata: StratumStatistics) -> tuple[float, float]:
-    """Return the mean of the response, and the sum of squares about it."""
-    away, squares = strata.response_sums()
-    return learned.centre.origin + away, squares
+    return Gathered(design, statistics, columns, rows, _response_sums(learned, table, strata))
 
 
 def _cells(learned: Learned, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
@@ -261,8 +255,18 @@ def _X(learned: Learned, table: CellTable) -> FloatArray:
     return X
 
 
-def _response_sums(learned: Learned, table: CellTable) -> tuple[float, float]:
-    """Return the mean of the response, and the sum of squares about it."""
+def _response_sums(
+    learned: Learned, table: CellTable, strata: StratumStatistics | None = None
+) -> tuple[float, float]:
+    """Return the mean of the response, and the sum of squares about it.
+
+    Parameters
+    ----------
+    table : of all cells, if not all are in nested groups of the strata
+    """
+    found = None if strata is None else strata.response_sums()
+    if found is not None:
+        return learned.centre.origin + found[0], found[1]
     counts, means = table.counts, table.means[0]
     # Some cells at a time: there may be as many as rows.
     blocks = list(slices(counts.size, _BLOCK))
