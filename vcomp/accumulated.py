@@ -140,7 +140,8 @@ def accumulate(
     ----------
     formula : as for :func:`vcomp.fit`
     data : as for :func:`vcomp.fit`: frames, files, folders and patterns of files, and what gives
-        frames one after another. It is read twice, more often if the formula has a fixed part
+        frames one after another. It is read twice, more often if the formula has a fixed part;
+        once if the rows are few enough to be kept meanwhile
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     progress : whether to show a bar of the rows, with their number a second; None for one where
         stderr is a terminal, after two seconds

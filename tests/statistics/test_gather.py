@@ -91,6 +91,7 @@ def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed
     for model in both(formula.replace("~", f"~ {fixed} +"), changed, 17, monkeypatch):
         mean, squares = model._found.response_sums
         np.testing.assert_allclose(mean, y.mean(), rtol=1e-14)
+        # Numbers of 1e6 have ten digits behind the point, of which differences lose one or two.
         np.testing.assert_allclose(squares, np.square(y - y.mean()).sum(), rtol=1e-8)
 
 

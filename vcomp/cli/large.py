@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +16,6 @@ from vcomp.cli.fitting import (
     row_options,
 )
 from vcomp.exceptions import DataError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["accumulate", "fit", "merge"]
 
