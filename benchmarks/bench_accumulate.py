@@ -21,7 +21,7 @@ from benchmarks.common import (
     pipe,
     summed,
 )
-from vcomp.statistics import accumulate
+from vcomp.statistics import cross_products as accumulate
 
 
 def run(report: Report, settings: Settings) -> None:

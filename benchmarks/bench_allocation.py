@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Report, Settings, agree, best_of, memory_pass
-from vcomp.dstudy import DStudy, from_components
+from vcomp.gtheory.published import from_components
+from vcomp.gtheory.study import DStudy
 
 _COMPONENTS = {
     "p": 0.01, "i": 0.02, "a": 0.004, "t": 0.003, "p:i": 0.015, "p:a": 0.002, "p:t": 0.001,

@@ -9,10 +9,10 @@ import numpy as np
 import vcomp
 from benchmarks.common import FULL_MODEL, Report, Settings, agree, best_of, crossed
 from benchmarks.perdoc import LARGE, MIDDLE, SMALL, perdoc
-from vcomp.resampling import Replicates
-from vcomp.resampling.by_likelihood import ByLikelihood
-from vcomp.resampling.draws import draws_of
-from vcomp.resampling.streams import stream
+from vcomp.inference.resampling.draws import draws_of
+from vcomp.inference.resampling.refits import ByLikelihood
+from vcomp.inference.resampling.replicates import Replicates
+from vcomp.numerics.randomness import stream
 
 _REFITS = 1_000
 _BY_ROWS = 20

@@ -35,8 +35,9 @@ from benchmarks.compare import (
     fit_mixedlm_one_way,
     fit_vca,
 )
-from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.anova import anova_table
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.quadratic.anova import anova_table
+from vcomp.estimators.registry import get_estimator
 
 _ONE_WAY = "y ~ (1|a)"
 _CROSSED = "y ~ (1|a) + (1|b)"

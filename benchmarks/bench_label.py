@@ -18,9 +18,9 @@ from benchmarks.common import (
     nested,
     pipe,
 )
-from vcomp.components import VarianceComponents, object_key
-from vcomp.estimators import Estimate
-from vcomp.results.label import label
+from vcomp.estimators.estimate import Estimate
+from vcomp.inference.components import VarianceComponents, object_key
+from vcomp.model.record import label
 
 
 def run(report: Report, settings: Settings) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.common import FULL_MODEL, Piped, Report, Settings, best_of, crossed, nested, pipe
-from vcomp.design import Design, learn, select_rows
+from vcomp.data.rows import select_rows
+from vcomp.design import learning as learn
+from vcomp.design.design import Design
 
 
 def run(report: Report, settings: Settings) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import vcomp
 from benchmarks.common import FULL_MODEL, Report, Settings, agree, best_of, nested
 from benchmarks.perdoc import SMALL, perdoc
-from vcomp.dstudy import DStudy, PublishedComponents, from_components
+from vcomp.gtheory.published import PublishedComponents, from_components
+from vcomp.gtheory.study import DStudy
 
 # Bodoff & Li (2007), Table 1: participants × queries × assessors.
 _COMPONENTS = {

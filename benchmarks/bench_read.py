@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from patsy import EvalEnvironment
 
 from benchmarks.common import Report, Settings, agree, best_of, crossed
-from vcomp.design import Rows, select_rows
-from vcomp.formula import parse
+from vcomp.data.rows import Rows, select_rows
+from vcomp.formula import parser as parse
 
 _FORMULA = parse("y ~ (1|a) + (1|b)")
 _COLUMNS = ["a", "b", "y"]

@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.common import Report, Settings, agree, score_matrix
 from benchmarks.compare import reliability as plain_r
 from vcomp import ir
+from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
+from vcomp.ir.simulate.margin import LOW, PER_UNIT
 from vcomp.ir.splits import draw_halves, published_sizes, published_trials
-from vcomp.kernels.margins import effects_at, scores_from_effects
-from vcomp.simulate.margin import LOW, PER_UNIT
 
 _SIZES = (5, 10, 15, 20, 25, 35, 50, 100, 150, 200, 250, 350, 500)
 """Of the tests in Urbano (2016)."""

@@ -10,7 +10,7 @@ import pandas as pd
 
 import vcomp
 from benchmarks.common import Report, Settings, agree, best_of, score_matrix
-from vcomp.studies import SubsampleStudy
+from vcomp.studies.subsample_result import SubsampleStudy
 
 _SYSTEMS, _TOPICS = 50, 50
 _FORMULA = "score ~ (1|sys) + (1|topic)"

@@ -16,10 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from patsy import EvalEnvironment
 
-from vcomp.design import Chunk, Design, Rows, encode, learn, select_rows
+from vcomp.data.rows import Rows, select_rows
+from vcomp.design import design as encode
+from vcomp.design import learning as learn
+from vcomp.design.design import Chunk, Design
 from vcomp.exceptions import VcompError
-from vcomp.formula import Formula, parse
-from vcomp.statistics import Statistics
+from vcomp.formula import parser as parse
+from vcomp.formula.parser import Formula
+from vcomp.statistics.statistics import Statistics
 
 __all__ = [
     "FULL_MODEL",

@@ -101,7 +101,7 @@ def timed_fit(folder: str, repeat: int, *, stream: bool, seal: bool = False) -> 
     """Read the files with pyarrow, then fit them; the best of `repeat` times."""
     files = sorted(Path(folder).glob("*.parquet"))
     # What is summed in batches is put away only where the table of all cells would be large.
-    sealed = mock.patch("vcomp.statistics.gather._LARGE", 0.0) if seal else nullcontext()
+    sealed = mock.patch("vcomp.statistics.batches.passes._LARGE", 0.0) if seal else nullcontext()
     with sealed:
         _warm_up(stream=stream)
         reading = _best(lambda: _read(files), repeat)

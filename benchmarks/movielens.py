@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 import vcomp
 from vcomp._typing import FloatArray, IntArray
-from vcomp.estimators.certify import certify
-from vcomp.estimators.iterative import IterativeLikelihood, iterative_memory
-from vcomp.estimators.maximise import maximise
-from vcomp.kernels.groups import group_counts, group_sums
-from vcomp.kernels.pairs import ONCE, pair_counts
-from vcomp.linalg.memory import gib
-from vcomp.statistics import CrossProducts
-from vcomp.statistics.cross_products import PairTable
+from vcomp.estimators.likelihood.certification import certify
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
+from vcomp.estimators.likelihood.maximisation import maximise
+from vcomp.numerics.kernels.groups import group_counts, group_sums
+from vcomp.numerics.kernels.pairs import ONCE, pair_counts
+from vcomp.numerics.memory import gib
+from vcomp.statistics.cross_products import CrossProducts, PairTable
 
 __all__ = ["COMPONENTS", "SIZES", "Ratings", "cross_products", "simulate"]
 

@@ -16,18 +16,18 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from scipy.special import gammaln, ndtr, owens_t
+from vcomp.simulate import CollectionSimulator
 
 from benchmarks.bias_study.cells import COLLECTIONS, collection_path
 from vcomp import ir
 from vcomp._typing import FloatArray
-from vcomp.dstudy.paired import PairedDifferences
-from vcomp.dstudy.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
-from vcomp.dstudy.rank_options import METHODS, RankMethod
-from vcomp.dstudy.shrinkage import ErrorShare, error_share
+from vcomp.ir.kernels.drawn_ranks import student_cdf
 from vcomp.ir.measures import Tau, TauAP
-from vcomp.kernels.rank_draws import student_cdf
-from vcomp.linalg.threads import limited_blas
-from vcomp.simulate import CollectionSimulator
+from vcomp.ir.rank.correlation import METHODS, RankMethod
+from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
+from vcomp.ir.rank.rank_draws import ErrorShare, error_share
+from vcomp.numerics.memory import limited_blas
 
 _SIZES = (5, 10, 15, 20, 35, 50, 100)
 _NEW = (20, 50, 100, 250)

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import vcomp
-from vcomp.io import source, spool
-from vcomp.statistics import gather
+from vcomp.data import source
+from vcomp.data import spooling as spool
+from vcomp.statistics.batches import passes as gather
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 
@@ -213,7 +214,7 @@ def parts():
 def test_what_can_be_read_only_once(way):
     said = message(way, parts())
     assert "can be read only once, and two passes are needed" in said
-    assert "vcomp.io.spool(data)" in said
+    assert "vcomp.data.spooling(data)" in said
     made = way(FORMULA, spool(parts()))
     assert made.nobs == 600
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.dstudy import design_effects, design_formula, parse_design
+from vcomp.formula.brennan import parse_design
+from vcomp.formula.effects import design_effects, design_formula
 
 P, T = {"p": "person"}, {"t": "task", "r": "rater"}
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.cli.main import cli
-from vcomp.notation import parse_design
-from vcomp.statistics import gather
+from vcomp.formula.brennan import parse_design
+from vcomp.statistics.batches import passes as gather
 
 WAYS = ["in batches", "put away", "Dask", "Dask, by level"]
 

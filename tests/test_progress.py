@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vcomp._progress import check_progress, progress_bar
+from vcomp.display import check_progress, progress_bar
 from vcomp.exceptions import DataError
 
 

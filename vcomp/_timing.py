@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-__all__ = ["timed"]
+__all__ = [
+    "timed",
+]
 
 
 @contextmanager

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vcomp.claimed import claimed_model
-from vcomp.design.rows import Missing
+from vcomp.data.rows import Missing
 from vcomp.exceptions import EstimationError
-from vcomp.formula import caller_environment
-from vcomp.model import VarianceComponentsModel
-from vcomp.results.evidence import compared_fit
-from vcomp.results.results import VarianceComponentsResults
-from vcomp.significance.compare import ModelComparison, compare_fits
+from vcomp.formula.fixed import caller_environment
+from vcomp.inference.hypotheses.model_comparison import ModelComparison, compare_fits
+from vcomp.model.claimed import claimed_model
+from vcomp.model.fixed_tables import compared_fit
+from vcomp.model.model import VarianceComponentsModel
+from vcomp.model.results import VarianceComponentsResults
 
-__all__ = ["compare", "fit", "gstudy"]
+__all__ = [
+    "compare",
+    "fit",
+    "gstudy",
+]
 
 
 def fit(
@@ -109,7 +113,7 @@ def gstudy(
     data : as for :func:`fit`: frames, files, folders and patterns of files, also a Dask DataFrame;
         None takes the variables of the calling scope
     design : such as ``"p x i x a"``, ``"p x (i:h)"`` or ``"sys x (judge:topic)"``, see
-        :func:`vcomp.dstudy.parse_design`; facets are columns of the data
+        :func:`vcomp.formula.parse_design`; facets are columns of the data
     response : the column of the scores, or an expression of Python
     facets : columns by the letters of the design, ``{"p": "person"}``. The result, and D-studies
         of it, speak of these facets by their letters

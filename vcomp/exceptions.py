@@ -27,6 +27,7 @@ __all__ = [
     "warn",
 ]
 
+
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.bias_study.cells import COLLECTIONS, REALISTIC, SIZES, Part, simulator
 from benchmarks.bias_study.evaluate import TRUTHS, actual_ranks, expected_ranks
 from vcomp._typing import FloatArray
-from vcomp.dstudy.paired import PairedDifferences
-from vcomp.dstudy.rank_accuracy import estimated_tau
-from vcomp.linalg.threads import limited_blas
-from vcomp.resampling.streams import stream
+from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.rank.rank_accuracy import estimated_tau
+from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.randomness import stream
 
 __all__ = ["ESTIMATORS", "MEANS", "AtFifty", "at_fifty"]
 

@@ -31,12 +31,12 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.kernels.topic_sets import means_of_sets
 from vcomp.ir.measures import MeanMeasure, get
-from vcomp.ir.measures.rows import MeanRows
+from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.splits import draw_halves
-from vcomp.kernels.halves import means_of_sets
-from vcomp.linalg.threads import limited_blas
-from vcomp.resampling.streams import stream
+from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.randomness import stream
 
 __all__ = ["curve_as_published", "listed", "totals"]
 

@@ -10,19 +10,19 @@ import numpy as np
 from benchmarks.coverage.cells import Plan
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
-from vcomp.components import VarianceComponents
-from vcomp.dstudy.conduct import project
-from vcomp.estimators import Estimate
-from vcomp.estimators.choose import choose_engine
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
-from vcomp.resampling.facet import facet_bootstrap
-from vcomp.resampling.intervals import FromReplicates
-from vcomp.resampling.jackknife import jackknife
-from vcomp.resampling.parametric import Generating, parametric_bootstrap
-from vcomp.results.profile import Likelihood
-from vcomp.results.sources import FromProfile
-from vcomp.statistics import Statistics
-from vcomp.uncertainty import FromComponents, IntervalSource
+from vcomp.gtheory.conduct import project
+from vcomp.inference.components import VarianceComponents
+from vcomp.inference.intervals.limits import FromComponents, IntervalSource
+from vcomp.inference.resampling.delete_one import jackknife
+from vcomp.inference.resampling.facet import facet_bootstrap
+from vcomp.inference.resampling.parametric import Generating, parametric_bootstrap
+from vcomp.inference.resampling.replicates import FromReplicates
+from vcomp.model.inference import FromProfile
+from vcomp.model.profiling import Likelihood
+from vcomp.statistics.statistics import Statistics
 
 __all__ = ["ALPHA", "DEFAULT", "GROUPS", "Found", "default_of", "limits_of"]
 

@@ -11,16 +11,17 @@ import numpy as np
 from benchmarks.coverage.cells import Cell
 from vcomp import VarianceComponentsModel
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.components import TwoWayMeanSquares, VarianceComponents
-from vcomp.dstudy.plan import DStudyPlan, make_plans
-from vcomp.dstudy.project import quantities, weights
-from vcomp.estimators import Estimate, get_estimator
-from vcomp.resampling.draws import Draws, draws_of
-from vcomp.resampling.refits import Recipe
-from vcomp.resampling.streams import stream
-from vcomp.results.label import label
-from vcomp.statistics import Statistics
-from vcomp.uncertainty import Quantities
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.registry import get_estimator
+from vcomp.gtheory.plan import DStudyPlan, make_plans
+from vcomp.gtheory.projection import quantities, weights
+from vcomp.inference.components import TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.quantities import Quantities
+from vcomp.inference.resampling.draws import Draws, draws_of
+from vcomp.inference.resampling.refits import Recipe
+from vcomp.model.record import label
+from vcomp.numerics.randomness import stream
+from vcomp.statistics.statistics import Statistics
 
 __all__ = ["Prepared", "draw_effects"]
 

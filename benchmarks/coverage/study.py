@@ -14,7 +14,7 @@ from benchmarks.coverage.cells import Cell, Plan
 from benchmarks.coverage.methods import DEFAULT, GROUPS, Found
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
-from vcomp.linalg.threads import limited_blas
+from vcomp.numerics.memory import limited_blas
 
 __all__ = ["Row", "run_cell", "run_study", "tally"]
 

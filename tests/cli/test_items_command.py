@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from ctt.ctt_cases import QUESTIONS, holed
 
 import vcomp
-from vcomp.cli.items import items
+from vcomp.cli.item_commands import items
 from vcomp.exceptions import DataError
 
 LONG = ["--object", "sys", "--item", "topic", "--response", "score"]

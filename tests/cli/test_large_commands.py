@@ -149,7 +149,7 @@ def test_mistakes_are_sentences(days, monkeypatch, arguments, words):
 
 def test_an_interruption_is_said_and_leaves_nothing(days):
     code = (
-        "import vcomp.statistics.gather as gather\n"
+        "import vcomp.statistics.batches.passes as gather\n"
         "def interrupted(*_): raise KeyboardInterrupt\n"
         "gather.complete_rows = interrupted\n"
         "from vcomp.cli.main import main; main()"

@@ -13,7 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from vcomp.ctt import cronbach_alpha, reliability, split_half
+from vcomp.ctt.coefficients import cronbach_alpha
+from vcomp.ctt.halves import split_half
+from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, EstimationError
 
 

@@ -10,7 +10,9 @@ from hypothesis import assume, given, settings
 from scipy import stats
 
 import vcomp
-from vcomp.ctt import cronbach_alpha, icc, spearman_brown
+from vcomp.ctt.coefficients import cronbach_alpha
+from vcomp.ctt.internal_consistency import spearman_brown
+from vcomp.ctt.intraclass import icc
 from vcomp.exceptions import DataError
 
 # Shrout and Fleiss (1979), Table 2: six targets, four judges

@@ -9,7 +9,7 @@ import pytest
 from ctt.ctt_cases import QUESTIONS, WINES, holed, long_of
 
 import vcomp
-from vcomp.ctt import icc
+from vcomp.ctt.intraclass import icc
 from vcomp.exceptions import DataError, PlanError
 
 

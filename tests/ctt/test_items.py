@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.ctt import cronbach_alpha, item_analysis
+from vcomp.ctt.coefficients import cronbach_alpha
+from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
 
 NUMBERS = ["n", "difficulty", "variance", "item_total", "item_rest", "alpha_if_dropped"]
@@ -107,8 +108,8 @@ def test_any_scores_by_definition(scores):
 @settings(deadline=None)
 @given(SMALL_SCORES)
 def test_the_ways_of_complete_and_incomplete_scores_agree(scores):
-    from vcomp.ctt.covariances import from_pairs, pair_counts
-    from vcomp.ctt.item_statistics import of_available, of_complete
+    from vcomp.ctt.coefficients import from_pairs, pair_counts
+    from vcomp.ctt.items import of_available, of_complete
     from vcomp.ctt.matrix import read_scores
 
     matrix = read_scores(scores)

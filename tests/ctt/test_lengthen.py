@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.ctt import spearman_brown, spearman_brown_factor
+from vcomp.ctt.internal_consistency import spearman_brown, spearman_brown_factor
 from vcomp.exceptions import PlanError
 
 

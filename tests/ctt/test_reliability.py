@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 import vcomp
-from vcomp.ctt import cronbach_alpha, reliability
-from vcomp.ctt.coefficients import best_split
+from vcomp.ctt.coefficients import best_split, cronbach_alpha
+from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, PlanError
 
 

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from ctt.ctt_cases import FIGURE_2
 
-from vcomp.ctt import cronbach_alpha, reliability
+from vcomp.ctt.coefficients import cronbach_alpha
+from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError
 
 LONG = {

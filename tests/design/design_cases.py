@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
-from vcomp.design import learn, select_rows
-from vcomp.formula import parse
+from vcomp.data.rows import select_rows
+from vcomp.design import learning as learn
+from vcomp.formula import parser as parse
 
 
 def scope():

@@ -10,9 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design import Rows, encode
+from vcomp.data.rows import Rows
+from vcomp.design import design as encode
 from vcomp.design.design import term_codes
-from vcomp.design.learn import _distinct
+from vcomp.design.learning import _distinct
 
 FORMULA = "y ~ x + (1|a) + (1|b:a) + (1|c:a:b) + (1|c)"
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design import encode
-from vcomp.design.encode import facet_codes
-from vcomp.design.levels import united_levels
+from vcomp.data.levels import united_levels
+from vcomp.design import design as encode
+from vcomp.design.design import facet_codes
 
 N = 12
 SCORE = np.random.default_rng(5).normal(size=N)

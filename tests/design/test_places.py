@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design.design import Facet
-from vcomp.design.encode import facet_codes
+from vcomp.design.design import Facet, facet_codes
 from vcomp.design.grid import find_grid
-from vcomp.design.places import CellPlaces, FacetPlaces, places_of_rows
-from vcomp.design.survey import FacetSurvey, Survey, survey_rows
+from vcomp.statistics.batches.cell_index import CellPlaces, FacetPlaces, places_of_rows
+from vcomp.statistics.batches.survey import FacetSurvey, Survey, survey_rows
 
 NAMES = ("p", "d", "t", "c")
 
@@ -149,7 +148,7 @@ def test_places_of_several_facets_add_up(monkeypatch):
     lookups = [FacetPlaces(f, step) for f, step in zip(facets, (6, 3, 1), strict=True)]
     expected = (6 * drawn["a"] + 3 * drawn["b"] + drawn["c"]).tolist()
     for block in (7, 10**6):
-        monkeypatch.setattr("vcomp.design.places._BLOCK", block)
+        monkeypatch.setattr("vcomp.statistics.batches.cell_index._BLOCK", block)
         assert places_of_rows(lookups, columns).tolist() == expected
     columns["b"].iloc[49] = "w"
     with pytest.raises(vcomp.DataError, match="facet 'b' has a level that was not there"):

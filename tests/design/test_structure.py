@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design.arrange import describe_structure
-from vcomp.dstudy import parse_design
-from vcomp.formula import parse
+from vcomp.design.nesting import describe_structure
+from vcomp.formula import parser as parse
+from vcomp.formula.brennan import parse_design
 
 
 def structure_of(formula, table):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design.addition import add_up
-from vcomp.design.survey import FacetSurvey, survey_rows, united_facets
+from vcomp.statistics.batches.addable import add_up
+from vcomp.statistics.batches.survey import FacetSurvey, survey_rows, united_facets
 
 KINDS = {
     "numbers": lambda k: k,

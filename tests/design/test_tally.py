@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.design.tally import Tally
-from vcomp.formula import parse
+from vcomp.data.rows import Tally
+from vcomp.formula import parser as parse
 
 FORMULA = parse("y ~ (1|a)")
 

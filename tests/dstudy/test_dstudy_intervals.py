@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from dstudy_cases import REPLICATED, TREC3, gstudy, two_way
 
-from vcomp.components import TwoWayMeanSquares
-from vcomp.dstudy import dstudy
-from vcomp.uncertainty.limits import MODIFIED_LARGE_SAMPLE
-from vcomp.uncertainty.two_way import ARTEAGA, FELDT
+from vcomp.gtheory.conduct import dstudy
+from vcomp.inference.components import TwoWayMeanSquares
+from vcomp.inference.intervals.limits import MODIFIED_LARGE_SAMPLE
+from vcomp.inference.intervals.two_way import ARTEAGA, FELDT
 
 COLLECTIONS = [
     "adhoc3", "adhoc3_drop25", "enterprise2006", "enterprise2006_drop25", "genomics2004",

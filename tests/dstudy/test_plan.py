@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 
-from vcomp.dstudy import from_components, make_plans
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.plan import make_plans
+from vcomp.gtheory.published import from_components
 
 CROSSED = from_components(BODOFF_LI, sizes={"p": 14, "i": 49, "a": 2}).components
 

@@ -8,9 +8,12 @@ from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.components import VarianceComponents, closure
-from vcomp.dstudy import dstudy, from_components, gstudy_design, parse_design
 from vcomp.exceptions import PlanError
+from vcomp.formula.brennan import parse_design
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.plan import gstudy_design
+from vcomp.gtheory.published import from_components
+from vcomp.inference.components import VarianceComponents, closure
 
 TREC5 = from_components(BODOFF_LI)
 

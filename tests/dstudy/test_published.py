@@ -3,8 +3,9 @@ import pandas as pd
 import pytest
 from dstudy_cases import BODOFF_LI
 
-from vcomp.dstudy import from_components, gstudy_design
 from vcomp.exceptions import PlanError, VcompError
+from vcomp.gtheory.plan import gstudy_design
+from vcomp.gtheory.published import from_components
 
 
 def read(*names, **fields):

@@ -6,9 +6,10 @@ import pytest
 from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
-from vcomp.dstudy import dstudy, from_components
-from vcomp.dstudy.project import PLANNED
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.projection import PLANNED
+from vcomp.gtheory.published import from_components
 
 RES = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
 

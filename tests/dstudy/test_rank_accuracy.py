@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy.paired import PairedDifferences
-from vcomp.dstudy.rank_accuracy import expected_tau, expected_tau_ap
 from vcomp.exceptions import DataError, PlanError, VcompError
+from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.rank.rank_accuracy import expected_tau, expected_tau_ap
 
 BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])
 PHI = NormalDist().cdf

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from vcomp.dstudy.paired import PairedDifferences
-from vcomp.dstudy.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
-from vcomp.dstudy.rank_draws import RankDraws
-from vcomp.dstudy.shrinkage import error_share
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
-from vcomp.kernels.rank_agreement import pair_agreement
+from vcomp.ir.kernels.rank_agreement import pair_agreement
+from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
+from vcomp.ir.rank.rank_draws import RankDraws, error_share
 
 BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])
 ALL_INTERVALS = pytest.mark.parametrize("interval", ["prediction", "confidence", "independent"])

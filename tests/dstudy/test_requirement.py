@@ -6,9 +6,10 @@ from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vcomp.dstudy import dstudy, from_components
 from vcomp.exceptions import PlanError
-from vcomp.uncertainty.limits import LOG_SCALE
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.published import from_components
+from vcomp.inference.intervals.limits import LOG_SCALE
 
 NAMES = list(BODOFF_LI)
 variances = st.floats(1e-4, 10.0)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 
-from vcomp.components import VarianceComponents
-from vcomp.dstudy import dstudy, from_components
 from vcomp.exceptions import EstimationError, PlanError
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.published import from_components
+from vcomp.inference.components import VarianceComponents
 
 QUANTITIES = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
 
@@ -95,7 +96,7 @@ def test_summary_elsewhere():
 
 
 def test_import_stays_cheap():
-    code = "import sys, vcomp.dstudy; print(*{m.split('.')[0] for m in sys.modules})"
+    code = "import sys, vcomp.gtheory; print(*{m.split('.')[0] for m in sys.modules})"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.dstudy import Counts, from_components, parse_design
 from vcomp.exceptions import PlanError
+from vcomp.formula.brennan import parse_design
+from vcomp.gtheory.published import from_components
+from vcomp.gtheory.universe import Counts
 
 NAMES = ("p", "i", "a", "p:i", "p:a", "i:a", "Residual")
 

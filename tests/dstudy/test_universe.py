@@ -16,9 +16,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.components import VarianceComponents
-from vcomp.dstudy import Counts, dstudy, from_components, parse_design
 from vcomp.exceptions import PlanError
+from vcomp.formula.brennan import parse_design
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.published import from_components
+from vcomp.gtheory.universe import Counts
+from vcomp.inference.components import VarianceComponents
 
 
 def written_out(values, closure, objects, within, sampled, universe):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 
 __all__ = ["AverageOnly", "Flat", "Interrupted", "Probing", "Saddle"]
 

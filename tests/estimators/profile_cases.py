@@ -10,8 +10,8 @@ from designs import balanced, unbalanced
 from scipy.special import ndtri
 
 import vcomp
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.profile import LinearConstraint
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.inference.profile.profile import LinearConstraint
 
 __all__ = ["Z", "component", "engine_of", "fitted", "one_way", "two_way"]
 

@@ -8,7 +8,7 @@ import pytest
 from designs import DESIGNS, unbalanced
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 
 LOG_2_PI = np.log(2.0 * np.pi)
 
@@ -154,7 +154,7 @@ def test_unknown_information():
 
 
 def test_a_factor_that_does_not_fit_is_refused(monkeypatch):
-    from vcomp.estimators import elimination
+    from vcomp.estimators.likelihood import blocked_covariance as elimination
 
     monkeypatch.setattr(elimination, "available_bytes", lambda: 1e3)
     formula, data = unbalanced("three facets")

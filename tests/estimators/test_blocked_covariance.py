@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.estimators.blocked_covariance import BlockedCovariance
-from vcomp.estimators.forms import Columns
+from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
+from vcomp.estimators.likelihood.engine import Columns
 
 ZEROS = [(), (0,), (1,), (0, 1), "all"]
 
@@ -102,7 +102,7 @@ def test_projections_and_what_is_left_of_effects(name, zeros):
 
 
 def test_a_term_of_many_groups_at_zero_is_worked_through_in_slabs(monkeypatch):
-    from vcomp.estimators import equations
+    from vcomp.estimators.likelihood import equations
 
     stats, columns, incidences, B = problem("three facets", seed=2)
     c = components(stats.n_terms, (3,), seed=2)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from scipy.sparse import tril
 
 import vcomp
-from vcomp.estimators import elimination, equations
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.kernels.ordering import elimination_tree
-from vcomp.linalg import ordering
-from vcomp.linalg.ordering import Plan
+from vcomp.estimators.likelihood import blocked_covariance as elimination
+from vcomp.estimators.likelihood import equations
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.numerics import elimination as ordering
+from vcomp.numerics.elimination import Plan
+from vcomp.numerics.kernels.ordering import elimination_tree
 
 STEP = 1e-30
 

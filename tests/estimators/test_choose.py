@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators import choose
-from vcomp.estimators.choose import choose_engine, prediction_engine
-from vcomp.estimators.completed import CompletedLikelihood
-from vcomp.estimators.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood import choose
+from vcomp.estimators.likelihood.choose import choose_engine, prediction_engine
+from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 
 
 def crossed(n_a, n_b, share, seed=1):
@@ -67,7 +67,7 @@ def test_nested_terms_do_not_fill_up(monkeypatch):
 
 
 def test_what_does_not_fit_is_solved_for_iteratively(monkeypatch):
-    from vcomp.estimators import elimination
+    from vcomp.estimators.likelihood import blocked_covariance as elimination
 
     stats = statistics(crossed(30, 20, 0.3))
     monkeypatch.setattr(elimination, "available_bytes", lambda: 1e3)

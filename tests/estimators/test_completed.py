@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators import completed
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.completed import CompletedLikelihood
-from vcomp.estimators.holes import HoleMatrix
+from vcomp.estimators.likelihood import incomplete as completed
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.incomplete import CompletedLikelihood, HoleMatrix
 
 FULL = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|p:a:i)"
 FORMULAS = {

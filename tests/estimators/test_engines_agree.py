@@ -11,7 +11,7 @@ from designs import GRIDS, gridded
 from frames import formula_of, frame_of
 
 import vcomp
-from vcomp.statistics import Statistics
+from vcomp.statistics.statistics import Statistics
 
 WITH_STRATA = [
     "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "adhoc3",

@@ -8,10 +8,10 @@ from dense import DenseLikelihood
 from designs import DESIGNS, GRIDS, drop_rows, gridded, unbalanced
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.completed import CompletedLikelihood
-from vcomp.estimators.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 
 FIXED = ["1", "x + C(g)", "0 + x"]
 

@@ -17,8 +17,8 @@ from closed_form_cases import (
 from designs import unbalanced
 
 import vcomp
-from vcomp.estimators import reductions
-from vcomp.estimators.henderson3 import henderson3_table
+from vcomp.estimators.quadratic import reductions
+from vcomp.estimators.quadratic.closed_form import henderson3_table
 
 
 def adjusted(model):
@@ -108,7 +108,7 @@ def test_a_term_that_others_explain_is_named():
 
 
 def test_too_large(monkeypatch):
-    from vcomp.estimators import spaces
+    from vcomp.estimators.quadratic import spaces
 
     monkeypatch.setattr(spaces, "available_bytes", lambda: 100.0)
     with pytest.raises(vcomp.EstimationError, match=r"dense block of order 8 .*method='anova'"):

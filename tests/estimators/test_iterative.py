@@ -8,13 +8,13 @@ import pytest
 from designs import DESIGNS, unbalanced
 
 import vcomp
-from vcomp.estimators import iterative
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.iterative import IterativeLikelihood, iterative_memory
-from vcomp.estimators.maximise import maximise
-from vcomp.estimators.probes import AllUnits, Rademacher
+from vcomp.estimators.likelihood import iterative
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
+from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import accumulate
+from vcomp.numerics.probes import AllUnits, Rademacher
+from vcomp.statistics import cross_products as accumulate
 
 
 def model_of(name, fixed="1"):
@@ -234,7 +234,7 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch):
 
 
 def test_a_graph_that_hangs_together_too_loosely_is_refused(monkeypatch):
-    monkeypatch.setattr("vcomp.estimators.sparse_equations._MAX_PRODUCTS", 3)
+    monkeypatch.setattr("vcomp.estimators.likelihood.sparse_equations._MAX_PRODUCTS", 3)
     stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
     with pytest.raises(EstimationError, match="in 3 steps"):
         IterativeLikelihood(stats, reml=True).derivatives(np.array([1.0, 1.0, 1.0]))

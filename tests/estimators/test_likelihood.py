@@ -12,9 +12,10 @@ from designs import DESIGNS, balanced, unbalanced
 from engines import AverageOnly, Flat, Probing, Saddle
 
 import vcomp
-from vcomp.estimators import get_estimator, likelihood
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.strata import StrataLikelihood
+from vcomp.estimators.likelihood import likelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.estimators.registry import get_estimator
 
 METHODS = ("reml", "ml")
 

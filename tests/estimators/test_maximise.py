@@ -11,8 +11,8 @@ from designs import DESIGNS, balanced, unbalanced
 from engines import AverageOnly, Interrupted, Probing
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.maximise import maximise
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.maximisation import maximise
 
 
 def engine_of(name, seed=11, kind=BlockedLikelihood, **options):

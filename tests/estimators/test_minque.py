@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.estimators import minque
-from vcomp.estimators.choose import choose_engine
 from vcomp.estimators.identify import mivque0
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.quadratic import minque
 
 
 class Dense:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.estimators.nested import NestedCovariance
-from vcomp.statistics import CrossProducts
+from vcomp.estimators.likelihood.nested import NestedCovariance
+from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.strata import GroupedColumns, Remainder
 
 

@@ -9,8 +9,9 @@ from closed_form_cases import assert_covariance
 from designs import DESIGNS, balanced, unbalanced
 
 import vcomp
-from vcomp.estimators import henderson3, type1
-from vcomp.estimators.orthogonal import orthogonal_table
+from vcomp.estimators.quadratic import closed_form as henderson3
+from vcomp.estimators.quadratic import closed_form as type1
+from vcomp.estimators.quadratic.closed_form import orthogonal_table
 
 
 def documents(seed=0):

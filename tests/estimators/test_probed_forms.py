@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.estimators import probed_forms, quadratic_forms, sampling
-from vcomp.estimators.anova import henderson1
-from vcomp.estimators.probed_forms import ProbedForms, average_until
-from vcomp.estimators.quadratic_forms import contrast_with_mean, quadratic_covariance
+from vcomp.estimators.quadratic import quadratic_forms, sampling
+from vcomp.estimators.quadratic import sampling as probed_forms
+from vcomp.estimators.quadratic.anova import henderson1
+from vcomp.estimators.quadratic.quadratic_forms import contrast_with_mean, quadratic_covariance
+from vcomp.estimators.quadratic.sampling import ProbedForms, average_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not fully crossed")
 

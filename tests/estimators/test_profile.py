@@ -11,14 +11,14 @@ from profile_cases import Z, component, engine_of, fitted, one_way, two_way
 from scipy.optimize import brentq
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.profile import (
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.exceptions import PlanError
+from vcomp.inference.profile.profile import (
     LinearConstraint,
     RatioConstraint,
     SmoothConstraint,
     profile_quantity,
 )
-from vcomp.exceptions import PlanError
 
 # Against dense formulas -------------------------------------------------------------------------
 

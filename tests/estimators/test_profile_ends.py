@@ -14,16 +14,17 @@ from profile_cases import Z, component, engine_of, fitted, one_way, two_way
 from scipy.optimize import brentq
 
 import vcomp
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.constrained import Surface, maximise_on, place_at
-from vcomp.estimators.profile import (
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.exceptions import EstimationError, PlanError
+from vcomp.inference.profile.constrained import Surface, maximise_on, place_at
+from vcomp.inference.profile.profile import (
     LinearConstraint,
     RatioConstraint,
     SmoothConstraint,
+    engine_without,
+    profile_fixed_effect,
     profile_quantity,
 )
-from vcomp.estimators.profile_fixed import engine_without, profile_fixed_effect
-from vcomp.exceptions import EstimationError, PlanError
 
 # Ends of ranges ---------------------------------------------------------------------------------
 

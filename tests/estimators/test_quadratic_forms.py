@@ -7,7 +7,7 @@ import pytest
 from designs import DESIGNS, unbalanced
 
 import vcomp
-from vcomp.estimators import quadratic_forms
+from vcomp.estimators.quadratic import quadratic_forms
 
 
 @pytest.mark.parametrize("name", DESIGNS)

@@ -8,9 +8,9 @@ from dense import DenseLikelihood, hessian_of, score_of
 from designs import GRIDS, gridded
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.strata import StrataLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 
 RTOL = 1e-12
 """Relative to the largest number of its kind; on 80 rows rounding is about 1e-14."""

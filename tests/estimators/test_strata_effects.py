@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.strata import StrataLikelihood
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 
 DESIGNS = {
     "y ~ (1|s) + (1|t)": {"s": 3, "t": 4},

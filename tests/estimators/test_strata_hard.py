@@ -11,11 +11,13 @@ from dense import DenseLikelihood
 from designs import gridded
 
 import vcomp
-from vcomp.estimators import quadratic_forms, strata
-from vcomp.estimators.choose import choose_engine
-from vcomp.estimators.strata import StrataLikelihood
-from vcomp.estimators.totals import Totals
-from vcomp.statistics import split, stratify
+from vcomp.estimators.likelihood import strata_likelihood as strata
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.engine import Totals
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.estimators.quadratic import quadratic_forms
+from vcomp.statistics import stratification as split
+from vcomp.statistics import stratification as stratify
 
 SPANS = {
     # p, i, i:d, p:i, p:i:d, Residual

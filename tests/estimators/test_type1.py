@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.estimators import reductions
-from vcomp.estimators.type1 import type1_table
+from vcomp.estimators.quadratic import reductions
+from vcomp.estimators.quadratic.closed_form import type1_table
 
 
 def sequential(model):

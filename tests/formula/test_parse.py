@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.formula import parse
-from vcomp.formula.parse import RandomTerm
+from vcomp.formula import parser as parse
+from vcomp.formula.parser import RandomTerm
 
 
 def random_terms(text):

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from vcomp.io import open_source
 
-from vcomp.io import csv_files, open_source
+from vcomp.data import csv_files
 
 
 @pytest.fixture

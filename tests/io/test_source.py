@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from vcomp.io import Source, open_source
 
 import vcomp
-from vcomp.io import Source, columns, open_source, spool
+from vcomp.data import parts as columns
+from vcomp.data import spooling as spool
 
 rng = np.random.default_rng(5)
 N = 60

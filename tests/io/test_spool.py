@@ -16,9 +16,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from vcomp.io import open_source
 
 import vcomp
-from vcomp.io import open_source, spool
+from vcomp.data import spooling as spool
 
 FRAME = pd.DataFrame(
     {

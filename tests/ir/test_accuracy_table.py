@@ -13,9 +13,10 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
-from vcomp.ir import accuracy, as_score_matrix, split_half
-from vcomp.ir.components import two_way_components
+from vcomp.ir.accuracies import accuracy, two_way_components
 from vcomp.ir.measures import available, get
+from vcomp.ir.scores import as_score_matrix
+from vcomp.ir.splitting import split_half
 
 RNG = np.random.default_rng(7)
 SCORES = np.clip(
@@ -79,7 +80,10 @@ def test_trec_3_as_published(shared_data):
 @pytest.mark.parametrize("matrix", [SCORES, holed()], ids=["complete", "holes"])
 def test_rank_correlations_are_those_of_their_estimators(matrix):
     table = accuracy(matrix, ["tau", "tau_ap"], [5, 24, 80], alpha=0.2).table
-    for name, estimate in (("tau", vcomp.ir.expected_tau), ("tau_ap", vcomp.ir.expected_tau_ap)):
+    for name, estimate in (
+        ("tau", vcomp.ir.rank.expected_tau),
+        ("tau_ap", vcomp.ir.rank.expected_tau_ap),
+    ):
         expected = estimate(matrix, [5, 24, 80], alpha=0.2)
         mine = table[table["measure"] == name]
         for column in ("n", "estimate", "low", "high"):
@@ -89,7 +93,10 @@ def test_rank_correlations_are_those_of_their_estimators(matrix):
 def test_without_a_size_it_is_the_collection_itself():
     # Its scores are known, those of a new test of its size are not.
     table = accuracy(SCORES, ["tau", "tau_ap"], rng=9).table
-    for name, estimate in (("tau", vcomp.ir.expected_tau), ("tau_ap", vcomp.ir.expected_tau_ap)):
+    for name, estimate in (
+        ("tau", vcomp.ir.rank.expected_tau),
+        ("tau_ap", vcomp.ir.rank.expected_tau_ap),
+    ):
         found, expected = row(table, name, 24), estimate(SCORES, rng=9)
         for column in ("estimate", "low", "high"):
             assert getattr(found, column) == expected[column].item()

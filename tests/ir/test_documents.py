@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
-from vcomp.ir import document_universe
+from vcomp.ir.documents.document_files import document_universe
 
 RETRIEVED = pd.DataFrame(
     [("a", 1, "x"), ("a", 1, "y"), ("b", 1, "y"), ("b", 2, "u")],
@@ -240,7 +240,7 @@ def test_rows_by_brute_force(tables, kind):
                 case = ((a, t, d) in relevant, (s, t, d) in retrieved)
                 score = {(True, True): 1, (True, False): -1, (False, True): -1}.get(case, 0)
                 expected[s, a, t, d] = score
-    universe = vcomp.ir.document_universe(runs, qrels, universe=kind)
+    universe = vcomp.ir.documents.document_universe(runs, qrels, universe=kind)
     rows = universe.scores()
     label = rows["document"].astype(str).str.split("/").str[-1].astype(int)
     keys = zip(rows["system"], rows["assessor"], rows["topic"], label, strict=True)

@@ -13,10 +13,9 @@ from scipy import stats
 from scipy.special import expit
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir import fit_curve
 from vcomp.ir.curve import MODELS
-from vcomp.ir.extrapolate import fit_curves
-from vcomp.kernels.binomial import fit_binomial_line
+from vcomp.ir.extrapolate import fit_curve, fit_curves
+from vcomp.ir.kernels.binomial import fit_binomial_line
 
 COLLECTIONS = [
     "adhoc3",

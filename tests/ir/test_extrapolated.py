@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
-from vcomp.ir import measures, split_half
+from vcomp.ir import measures
 from vcomp.ir.measures import Extrapolated, MeanMeasure, get
+from vcomp.ir.splitting import split_half
 
 NAMES = [name for name in measures.available() if not get(name).has_estimator]
 N = [15, 40, 200]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir import ReliabilityMap, map_dstudy, map_reliability, measures
-from vcomp.ir.mapping import PUBLISHED
+from vcomp.ir import measures
+from vcomp.ir.mapping import PUBLISHED, ReliabilityMap, map_dstudy, map_reliability
 
 KEYS = {
     "tau": "gt2tau",

@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir import fit_mapping, map_reliability, measures
-from vcomp.ir.mapping import PUBLISHED
-from vcomp.ir.mapping_fit import _coefficients, fit_exponent
+from vcomp.ir import measures
+from vcomp.ir.mapping import PUBLISHED, map_reliability
+from vcomp.ir.mapping_fit import _coefficients, fit_exponent, fit_mapping
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import vcomp
 from vcomp.exceptions import DataError
-from vcomp.ir import document_universe, novelty_like_track, score_table, write_per_document
-from vcomp.ir import perdoc as module
+from vcomp.ir.documents import perdoc as module
+from vcomp.ir.documents.document_files import document_universe
+from vcomp.ir.documents.perdoc import score_table, write_per_document
+from vcomp.ir.documents.track import novelty_like_track
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vcomp.exceptions import DataError, VcompWarning
-from vcomp.ir import document_universe, novelty_like_track, set_measures
+from vcomp.ir.documents.document_files import document_universe
+from vcomp.ir.documents.perdoc import set_measures
+from vcomp.ir.documents.track import novelty_like_track
 
 
 def one_topic(retrieved, relevant, others=()):

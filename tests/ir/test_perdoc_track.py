@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.ir import novelty_like_track
-from vcomp.ir.perdoc_track import TRACK_EFFECTS
+from vcomp.ir.documents.track import TRACK_EFFECTS, novelty_like_track
 
 NONE = dict.fromkeys(TRACK_EFFECTS, 0.0)
 

@@ -13,7 +13,7 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError, VcompError
-from vcomp.ir.read import read_trec_eval, score_runs
+from vcomp.ir.trec_files import read_trec_eval, score_runs
 
 BM25 = """runid                 \tall\tbm25
 num_q                 \tall\t2

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from vcomp.exceptions import DataError
-from vcomp.ir import ScoreMatrix, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, as_score_matrix
 
 VALUES = np.array([[0.1, 0.4], [np.nan, 0.5], [0.3, 0.6]])
 WIDE = pd.DataFrame(VALUES, index=["401", "402", "403"], columns=["bm25", "rm3"])

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vcomp.exceptions import DataError
-from vcomp.ir import as_score_matrix, fit_curve
+from vcomp.ir.extrapolate import fit_curve
 from vcomp.ir.measures import MeanMeasure, TopicMeasure, get
+from vcomp.ir.scores import as_score_matrix
 from vcomp.ir.splits import (
     Halves,
     draw_halves,

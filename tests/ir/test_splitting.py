@@ -9,10 +9,12 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
-from vcomp.ir import fit_curve, measures, split_half
+from vcomp.ir import measures
 from vcomp.ir.curve import MODELS
+from vcomp.ir.extrapolate import fit_curve
 from vcomp.ir.measures import MeanMeasure
 from vcomp.ir.splits import published_sizes
+from vcomp.ir.splitting import split_half
 
 
 @pytest.fixture(scope="module")

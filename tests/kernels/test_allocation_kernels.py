@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.kernels.allocation import relaxed, search, value_at
+from vcomp.gtheory.allocation.search import relaxed, search, value_at
 
 MOST_WORK = 10**9
 coefficient = st.one_of(st.just(0.0), st.floats(-3, 3).map(lambda x: 10.0**x))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.kernels.codes import add_places, count_levels, count_values
+from vcomp.numerics.kernels.codes import add_places, count_levels, count_values
 
 
 @settings(deadline=None)  # the first call compiles

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.kernels.codes import (
+from vcomp.numerics.kernels.codes import (
     count_values,
     determined_levels,
     fill_counts,
     place_rows,
     renumber,
 )
-from vcomp.kernels.grid import cell_sums, place_cells, within_cells
+from vcomp.statistics.kernels.grid_cells import cell_sums, place_cells, within_cells
 
 rows = st.tuples(st.integers(0, 10**6), st.integers(0, 30))
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.kernels.halves import disjoint_sets, means_of_sets
+from vcomp.ir.kernels.topic_sets import disjoint_sets, means_of_sets
 
 
 def test_every_choice_of_steps_is_another_arrangement():

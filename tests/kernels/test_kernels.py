@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from vcomp.kernels.groups import group_counts, group_sums
-from vcomp.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
-from vcomp.kernels.schur import weighted_gram
+from vcomp.numerics.kernels.groups import group_counts, group_sums
+from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
+from vcomp.numerics.kernels.schur import weighted_gram
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reference import lower_limit
 from scipy.optimize import brentq
 
-from vcomp.kernels.limits import lower_limits, ratios_at_zero
+from vcomp.inference.kernels.interval_ends import lower_limits, ratios_at_zero
 
 
 def reach(rng, K, *, correlated, endless=False):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from vcomp.kernels.bits import (
+from vcomp.ir.kernels.bits import (
     ONE,
     add_bit,
     bits_from,
@@ -17,7 +17,7 @@ from vcomp.kernels.bits import (
     lowest_bit,
     words_for,
 )
-from vcomp.kernels.ranks import falling_order
+from vcomp.ir.kernels.ranks import falling_order
 
 # Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")

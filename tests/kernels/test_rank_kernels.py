@@ -11,15 +11,15 @@ from reference import mean_share_above as share_by_signs
 from reference import pair_agreement as agreement_by_signs
 from reference import smallest_safe_difference as smallest_by_search
 
-from vcomp.kernels.rank_agreement import (
+from vcomp.ir.kernels.rank_agreement import (
     above_in_both,
     mean_share_above,
     ordinal_ranks,
     pair_agreement,
     swaps,
 )
-from vcomp.kernels.ranks import falling_order
-from vcomp.kernels.sensitivity import smallest_safe_difference
+from vcomp.ir.kernels.ranks import falling_order
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference
 
 # Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from vcomp.kernels import sparse_products as kernels
+from vcomp.numerics.kernels import sparse_products as kernels
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
 counts = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.linalg.dense import Positive, solve, solve_positive
+from vcomp.numerics.dense import Positive, solve, solve_positive
 
 
 @settings(deadline=None)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
-from vcomp.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.linalg.elimination import Factor, Pattern
-from vcomp.linalg.ordering import Plan, make_plan
+from vcomp.numerics.elimination import Factor, Pattern, Plan, make_plan
+from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 
 
 def equations(sizes, n_rows, seed, nested=False):

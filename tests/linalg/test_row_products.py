@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from vcomp.linalg import row_products as module
-from vcomp.linalg.row_products import row_products
+from vcomp.numerics import sparse as module
+from vcomp.numerics.sparse import row_products
 
 
 def fills_of(sets):

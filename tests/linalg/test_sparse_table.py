@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from vcomp.linalg import sparse_table
-from vcomp.linalg.sparse_table import SparseTable, side_by_side
+from vcomp.numerics import sparse as sparse_table
+from vcomp.numerics.sparse import SparseTable, side_by_side
 
 
 def table_of(matrix):

@@ -9,8 +9,7 @@ from multivariate_cases import (
     vector,
 )
 
-from vcomp.multivariate.analogous import analogous_components, analogous_covariance
-from vcomp.multivariate.axis import find_axis
+from vcomp.multivariate.analogous import analogous_components, analogous_covariance, find_axis
 from vcomp.multivariate.covariance_components import elements
 
 FORMULA = "y ~ (1|p) + (1|i)"

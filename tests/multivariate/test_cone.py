@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 
 from vcomp.multivariate.cone import maximise_in_cone
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.equations import EquationsLikelihood
+from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.polarised import polarised_components
-from vcomp.multivariate.strata import StrataLikelihood, find_strata
+from vcomp.multivariate.strata_covariances import StrataLikelihood, find_strata
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 

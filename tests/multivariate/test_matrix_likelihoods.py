@@ -13,10 +13,10 @@ from multivariate_cases import (
     vector,
 )
 
-from vcomp.multivariate.axis import AxisLikelihood, find_axis
+from vcomp.multivariate.analogous import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.equations import EquationsLikelihood
-from vcomp.multivariate.strata import StrataLikelihood, find_strata
+from vcomp.multivariate.mixed_equations import EquationsLikelihood
+from vcomp.multivariate.strata_covariances import StrataLikelihood, find_strata
 
 ITEMS = "y ~ (1|p) + (1|i)"
 

@@ -4,7 +4,7 @@ from multivariate_cases import alone_of, crossed, long_of, specification
 
 import vcomp
 from vcomp import PlanError
-from vcomp.multivariate.plans import COMPOSITE
+from vcomp.multivariate.dstudies import COMPOSITE
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"

@@ -8,7 +8,7 @@ from multivariate_cases import crossed, specification
 
 import vcomp
 from vcomp import DataError, MultivariateResults, PlanError
-from vcomp.multivariate.tables import correlations_of
+from vcomp.multivariate.summary import correlations_of
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"

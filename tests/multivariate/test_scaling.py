@@ -4,7 +4,7 @@ from multivariate_cases import crossed, layout_of, positive, specification
 
 import vcomp
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.scaling import element_map, uncorrelated
+from vcomp.multivariate.fit_covariances import element_map, uncorrelated
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 

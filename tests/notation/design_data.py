@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from vcomp.notation import Design
+from vcomp.formula.brennan import Design
 
 DESIGNS = [
     "p x i",

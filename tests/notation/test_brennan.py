@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy import Design, parse_design
 from vcomp.exceptions import PlanError
+from vcomp.formula.brennan import Design, parse_design
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from design_data import DESIGNS, small_designs
 from hypothesis import given
 
 import vcomp
-from vcomp.dstudy import design_effects, design_formula, parse_design
-from vcomp.formula import parse
-from vcomp.notation.formula import as_written
+from vcomp.formula import parser as parse
+from vcomp.formula.brennan import parse_design
+from vcomp.formula.effects import as_written, design_effects, design_formula
 
 
 @pytest.mark.parametrize(

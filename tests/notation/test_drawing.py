@@ -7,8 +7,8 @@ from design_data import DESIGNS, small_designs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcomp.dstudy import Design, parse_design
-from vcomp.notation.drawing import drawn
+from vcomp.design.structure import drawn
+from vcomp.formula.brennan import Design, parse_design
 
 CROSSED_AND_NESTED = """\
 ┌─────┐   ┌ 4 h ──────┐

@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.dstudy import (
-    Design,
-    design_effects,
-    design_formula,
-    expected_mean_squares,
-    parse_design,
-)
+from vcomp.formula.brennan import Design, parse_design
+from vcomp.formula.effects import design_effects, design_formula, expected_mean_squares
 
 
 def names(text):

@@ -11,9 +11,9 @@ from design_data import DESIGNS, balanced_data, small_designs
 from hypothesis import given, settings
 
 import vcomp
-from vcomp.dstudy import design_effects, design_formula, parse_design
-from vcomp.plots.circles import areas, ellipses, grid
-from vcomp.plots.designs import KINDS, Node, lattice
+from vcomp.formula.brennan import parse_design
+from vcomp.formula.effects import design_effects, design_formula
+from vcomp.plots.designs import KINDS, Node, areas, ellipses, grid, lattice
 
 
 def fitted(text, formula=None, replicates=1):

@@ -16,10 +16,11 @@ from drawn import (
 
 import vcomp
 from vcomp import plots
-from vcomp.dstudy import make_plans, project
 from vcomp.exceptions import DataError, PlanError
-from vcomp.plots.coefficients import Required
-from vcomp.uncertainty.limits import Limits
+from vcomp.gtheory import projection as project
+from vcomp.gtheory.plan import make_plans
+from vcomp.inference.intervals.limits import Limits
+from vcomp.plots.dependability import Required
 
 PUBLISHED = vcomp.from_components(
     {"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002, "ia": .00143, "pia": .00176}

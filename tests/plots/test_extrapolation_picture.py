@@ -10,7 +10,7 @@ from drawn import bands
 
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir import split_half
+from vcomp.ir.splitting import split_half
 
 
 @pytest.fixture(scope="module")

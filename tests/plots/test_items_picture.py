@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vcomp import plots
-from vcomp.ctt import item_analysis
+from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
 
 SCORES = np.random.default_rng(0).normal(size=(30, 1)) + np.random.default_rng(1).normal(

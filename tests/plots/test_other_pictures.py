@@ -23,7 +23,7 @@ from drawn import (
 import vcomp
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError, VcompError
-from vcomp.resampling.replicates import Replicates
+from vcomp.inference.resampling.replicates import Replicates
 
 
 def test_effects_are_sorted_with_their_intervals(crossed):

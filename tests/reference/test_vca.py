@@ -11,8 +11,7 @@ import pytest
 from frames import by_name, formula_of, frame_of
 
 import vcomp
-from vcomp.estimators.henderson3 import henderson3_table
-from vcomp.estimators.type1 import type1_table
+from vcomp.estimators.quadratic.closed_form import henderson3_table, type1_table
 
 TYPE1 = [
     "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "MLrepro", "adhoc3",

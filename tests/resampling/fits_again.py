@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 import vcomp
-from vcomp.estimators import get_estimator
-from vcomp.formula import parse
-from vcomp.resampling.parametric import Generating
-from vcomp.resampling.refits import Recipe
+from vcomp.estimators.registry import get_estimator
+from vcomp.formula import parser as parse
+from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.refits import Recipe
 
 __all__ = ["TABLES", "fit_again", "table"]
 

@@ -9,9 +9,9 @@ from moments import score_agrees
 from scipy import stats as scipy_stats
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
-from vcomp.resampling.row_draws import RowDraws
-from vcomp.resampling.streams import stream
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.inference.resampling.draws import RowDraws
+from vcomp.numerics.randomness import stream
 
 CASES = {
     "no grid": unbalanced("crossed, replicated"),

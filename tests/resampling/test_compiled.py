@@ -7,15 +7,14 @@ import pytest
 from designs import GRIDS, gridded
 
 import vcomp
-from vcomp.estimators.likelihood import ML, REML
-from vcomp.estimators.strata import StrataLikelihood
-from vcomp.kernels.nested import nested_derivatives
-from vcomp.resampling import compiled
-from vcomp.resampling.by_likelihood import ByLikelihood
-from vcomp.resampling.compiled import Compiled, Packed
-from vcomp.resampling.strata_draws import StrataDraws
-from vcomp.resampling.streams import stream
-from vcomp.statistics import Statistics
+from vcomp.estimators.likelihood.likelihood import ML, REML
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.inference.kernels.nested_strata import nested_derivatives
+from vcomp.inference.resampling import refits as compiled
+from vcomp.inference.resampling.draws import StrataDraws
+from vcomp.inference.resampling.refits import ByLikelihood, Compiled, Packed
+from vcomp.numerics.randomness import stream
+from vcomp.statistics.statistics import Statistics
 
 NESTED = sorted(name for name in GRIDS if "not nested" not in name)
 

@@ -11,12 +11,17 @@ import pytest
 from fits_again import fit_again, table
 
 import vcomp
-from vcomp.dstudy import from_components
-from vcomp.resampling import facet as facet_module
-from vcomp.resampling.adjust import adjusted, expectation
-from vcomp.resampling.facet import check_levels, facet_bootstrap, refit_sample
-from vcomp.resampling.levels import Levels, Sample, statistics_of
-from vcomp.resampling.replicates import Replicates
+from vcomp.gtheory.published import from_components
+from vcomp.inference.resampling import facet as facet_module
+from vcomp.inference.resampling.facet import (
+    adjusted,
+    check_levels,
+    expectation,
+    facet_bootstrap,
+    refit_sample,
+)
+from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.resampled_levels import Levels, Sample, statistics_of
 
 DRAWN = [
     ("p x i", "p"),

@@ -9,8 +9,8 @@ from fits_again import fit_again, table
 from scipy import stats
 
 import vcomp
-from vcomp.resampling.jackknife import jackknife
-from vcomp.uncertainty import Quantities, Smooth
+from vcomp.inference.quantities import Quantities, Smooth
+from vcomp.inference.resampling.delete_one import jackknife
 
 
 def mean_square_components(Y):

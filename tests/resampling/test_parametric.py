@@ -11,9 +11,10 @@ from moments import agree_in_mean
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
-from vcomp.resampling import Replicates, likelihoods_under, parametric
-from vcomp.resampling.draws import draws_of
-from vcomp.resampling.parametric import parametric_bootstrap
+from vcomp.inference.resampling import parametric
+from vcomp.inference.resampling.draws import draws_of
+from vcomp.inference.resampling.parametric import likelihoods_under, parametric_bootstrap
+from vcomp.inference.resampling.replicates import Replicates
 
 CROSSED = "score ~ (1|sys) + (1|topic)"
 
@@ -104,7 +105,7 @@ class _Rows:
     """Draws rows where strata would do."""
 
     def __init__(self, stats):
-        from vcomp.resampling.row_draws import RowDraws
+        from vcomp.inference.resampling.draws import RowDraws
 
         self._rows = RowDraws(stats)
 

@@ -9,9 +9,8 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.resampling import Replicates
-from vcomp.resampling.intervals import FromReplicates
-from vcomp.uncertainty import Quantities, Smooth
+from vcomp.inference.quantities import Quantities, Smooth
+from vcomp.inference.resampling.replicates import FromReplicates, Replicates
 
 RNG = np.random.default_rng(5)
 VALUES = RNG.chisquare([5, 9], size=(4000, 2)) / [5, 9] * [2.0, 1.0]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import DataError
-from vcomp.resampling import Replicates
-from vcomp.resampling.run import run
-from vcomp.resampling.streams import stream
+from vcomp.inference.resampling.replicates import Replicates
+from vcomp.numerics.parallel import run
+from vcomp.numerics.randomness import stream
 
 
 def made(n=4, **changes):
@@ -144,7 +144,7 @@ def test_errors_save_what_is_done(workers):
 
 
 def test_now_and_then_it_is_saved(monkeypatch):
-    from vcomp.resampling import run as module
+    from vcomp.numerics import parallel as module
 
     monkeypatch.setattr(module, "_SAVE_SECONDS", 0.0)
     sizes = []
@@ -156,7 +156,7 @@ def test_now_and_then_it_is_saved(monkeypatch):
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_short_work_is_shared_out(workers):
     """However quick a replicate is, no worker is given what others could do."""
-    from vcomp.resampling.run import _Queue
+    from vcomp.numerics.parallel import _Queue
 
     queue = _Queue(range(20), None, workers)
     queue.took(1e-9)

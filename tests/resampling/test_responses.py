@@ -9,7 +9,7 @@ from moments import agree_in_mean
 
 import vcomp
 from vcomp.exceptions import EstimationError
-from vcomp.resampling import responses
+from vcomp.inference.resampling import draws as responses
 
 
 @pytest.fixture(scope="module")

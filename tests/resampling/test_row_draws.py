@@ -9,12 +9,12 @@ from hypothesis import assume, given, settings
 from moments import agree_in_mean, score_agrees
 
 import vcomp
-from vcomp.estimators.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import DataError, DesignError
-from vcomp.resampling import row_draws
-from vcomp.resampling.row_draws import RowDraws, draw_errors
-from vcomp.resampling.streams import stream
-from vcomp.statistics import Statistics
+from vcomp.inference.resampling import draws as row_draws
+from vcomp.inference.resampling.draws import RowDraws, draw_errors
+from vcomp.numerics.randomness import stream
+from vcomp.statistics.statistics import Statistics
 
 
 def model_of(case, fixed=""):
@@ -167,7 +167,7 @@ def test_statistics_of_some_terms_are_those_of_their_model(terms):
         engine = BlockedLikelihood(stats.cross_products, reml=True)
         np.testing.assert_allclose(engine.loglike(v), fewer.loglike(v), rtol=1e-11)
         if stats.strata is not None:
-            from vcomp.estimators.strata import StrataLikelihood
+            from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 
             strata = StrataLikelihood(stats.strata, reml=True)
             np.testing.assert_allclose(strata.loglike(v), fewer.loglike(v), rtol=1e-11)

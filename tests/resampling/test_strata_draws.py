@@ -11,10 +11,10 @@ from designs import GRIDS, gridded
 from moments import agree_in_mean, score_agrees
 
 import vcomp
-from vcomp.estimators.strata import StrataLikelihood
-from vcomp.resampling.strata_draws import StrataDraws, _helmert, _in_contrasts
-from vcomp.resampling.streams import stream
-from vcomp.statistics import Statistics
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.inference.resampling.draws import StrataDraws, _helmert, _in_contrasts
+from vcomp.numerics.randomness import stream
+from vcomp.statistics.statistics import Statistics
 
 NESTED = sorted(name for name in GRIDS if "not nested" not in name)
 

@@ -11,7 +11,8 @@ from designs import DESIGNS, GRIDS, gridded, unbalanced
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.statistics import gather, summed
+from vcomp.statistics.batches import passes as gather
+from vcomp.statistics.batches import summed
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 

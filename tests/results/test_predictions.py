@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.estimators import choose, prediction_errors
-from vcomp.estimators.prediction_errors import prediction_variances
+from vcomp.estimators.likelihood import choose, prediction_errors
+from vcomp.estimators.likelihood.prediction_errors import prediction_variances
 from vcomp.exceptions import EstimationError
 
 COMPONENTS = (0.0, 0.3, 2.0)
@@ -121,7 +121,7 @@ def test_errors_of_one_effect_are_those_of_random_effects(name, method):
     """With x = 0 the combination is one effect, whose error random_effects gives."""
     formula, data = unbalanced(name, seed=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vcomp.model.warn", lambda _: None)
+        patch.setattr("vcomp.model.model.warn", lambda _: None)
         res = vcomp.fit(formula, data, method=method)
     model, v = res.model, np.maximum(res.vcomp.to_numpy(), 0.0)
     for t, (_, frame) in enumerate(res.random_effects.items()):

@@ -7,8 +7,9 @@ import pytest
 from designs import balanced, unbalanced
 
 import vcomp
-from vcomp.resampling import Jackknife, Replicates
-from vcomp.uncertainty import Quantities
+from vcomp.inference.quantities import Quantities
+from vcomp.inference.resampling.delete_one import Jackknife
+from vcomp.inference.resampling.replicates import Replicates
 
 
 @pytest.fixture(scope="module")

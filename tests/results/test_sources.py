@@ -8,7 +8,7 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.resampling.intervals import FromReplicates
+from vcomp.inference.resampling.replicates import FromReplicates
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from designs import unbalanced
 from scipy import stats
 
 import vcomp
-from vcomp.significance.compare import mixture_tail
+from vcomp.inference.hypotheses.model_comparison import mixture_tail
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
-from vcomp.significance import component_test
+from vcomp.inference.hypotheses import component as component_test
 
 
 def loaded(res):

@@ -11,9 +11,9 @@ from engines import AverageOnly
 from scipy import stats
 
 import vcomp
-from vcomp.resampling.parametric import likelihoods_under
-from vcomp.significance import score_test
-from vcomp.significance.likelihood_ratio import simulated_tail
+from vcomp.inference.hypotheses import component as score_test
+from vcomp.inference.hypotheses.likelihood_ratio import simulated_tail
+from vcomp.inference.resampling.parametric import likelihoods_under
 
 
 def one_way(seed, *, sizes=(4,) * 7, sd=0.5):

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtr
+from vcomp.simulate import fit_collection
 
 from vcomp.exceptions import PlanError
-from vcomp.resampling.streams import stream
-from vcomp.simulate import fit_collection
-from vcomp.simulate.copula import (
+from vcomp.ir.simulate.copula import (
     fitted_df,
     gaussian,
     pair_likelihood,
     student,
     student_quantiles,
 )
-from vcomp.simulate.margin import GRID, normal_weights
-from vcomp.simulate.topics import choose_unevenly, pool_size
+from vcomp.ir.simulate.margin import GRID, normal_weights
+from vcomp.ir.simulate.simulator import choose_unevenly, pool_size
+from vcomp.numerics.randomness import stream
 
 
 def t_vectors(n, R, df, seed):

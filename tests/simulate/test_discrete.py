@@ -7,13 +7,13 @@ import pytest
 from scipy import optimize, stats
 
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.simulate.discrete import (
+from vcomp.ir.simulate.collection_fit import score_margin
+from vcomp.ir.simulate.discrete_margins import (
     beta_binomial_margin,
     discrete_kernel_margin,
     places_on,
     support_of,
 )
-from vcomp.simulate.select import score_margin
 
 RNG = np.random.default_rng(11)
 SUPPORT = support_of("P@10")

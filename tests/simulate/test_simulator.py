@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtr
+from vcomp.simulate import fit_collection
 
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.resampling.streams import stream
-from vcomp.simulate import fit_collection
-from vcomp.simulate.bandwidth import cdf_bandwidth
-from vcomp.simulate.decompose import decompose
-from vcomp.simulate.topics import choose_unevenly, pool_size, quantile_weights
+from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
+from vcomp.ir.simulate.decomposition import decompose
+from vcomp.ir.simulate.simulator import choose_unevenly, pool_size, quantile_weights
+from vcomp.numerics.randomness import stream
 
 SWITCHES = [
     (margins, homoscedastic, uncorrelated, random)
@@ -193,7 +193,7 @@ def test_weights_are_a_density(a, b):
 def test_topics_are_drawn_one_after_the_other_without_replacement(monkeypatch):
     """R's sample(prob =): the second topic by the weights of those that are left."""
     p = np.array([0.5, 0.3, 0.15, 0.05])
-    monkeypatch.setattr("vcomp.simulate.topics.quantile_weights", lambda size, a, b: p)
+    monkeypatch.setattr("vcomp.ir.simulate.simulator.quantile_weights", lambda size, a, b: p)
     rng = np.random.default_rng(1)
     n = 40_000
     drawn = np.array([choose_unevenly(2, 4, rng) for _ in range(n)])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.statistics.cell_table import CellTable, EveryCell, sum_cells, united
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 
 
 def at_once(places, values, size):

@@ -7,7 +7,7 @@ import pytest
 from designs import DESIGNS, GRIDS, gridded, unbalanced
 
 import vcomp
-from vcomp.statistics.group_sums import group_sums, stratum_group_sums
+from vcomp.statistics.groupings import group_sums, stratum_group_sums
 
 
 def by_counting(chunk):

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 import vcomp
-from vcomp.formula import parse
-from vcomp.statistics import gather, sealed
-from vcomp.statistics import on_dask as module
+from vcomp.formula import parser as parse
+from vcomp.statistics.batches import collapsed as sealed
+from vcomp.statistics.batches import on_dask as module
+from vcomp.statistics.batches import passes as gather
 
 dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (extra vcomp[dask])")

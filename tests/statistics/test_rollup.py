@@ -6,10 +6,12 @@ import pytest
 from patsy import EvalEnvironment
 
 import vcomp
-from vcomp.design import encode, learn, select_rows
-from vcomp.formula import parse
-from vcomp.statistics import rollup
-from vcomp.statistics.rollup import RollUp
+from vcomp.data.rows import select_rows
+from vcomp.design import design as encode
+from vcomp.design import learning as learn
+from vcomp.formula import parser as parse
+from vcomp.statistics import cross_products as rollup
+from vcomp.statistics.cross_products import RollUp
 
 FORMULAS = [
     "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|a:d)",

@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 from designs import GRIDS, gridded
 from patsy import EvalEnvironment
+from vcomp.io import open_source
 
 import vcomp
-from vcomp.design.rows import complete_rows
-from vcomp.formula import parse
-from vcomp.io import open_source
-from vcomp.statistics import gather as module
-from vcomp.statistics.cell_table import sum_cells
-from vcomp.statistics.first_pass import learn_in_passes
-from vcomp.statistics.sealed import PartSums, sealing_of
+from vcomp.data.rows import complete_rows
+from vcomp.formula import parser as parse
+from vcomp.statistics.batches import passes as module
+from vcomp.statistics.batches.cell_table import sum_cells
+from vcomp.statistics.batches.collapsed import PartSums, sealing_of
+from vcomp.statistics.batches.first_pass import learn_in_passes
 
 SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, replicated"]
 

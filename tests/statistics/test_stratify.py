@@ -10,9 +10,10 @@ import pytest
 from designs import GRIDS, gridded
 
 import vcomp
-from vcomp.statistics import accumulate, split
-from vcomp.statistics import stratify as module
-from vcomp.statistics.stratify import stratify
+from vcomp.statistics import cross_products as accumulate
+from vcomp.statistics import stratification as module
+from vcomp.statistics import stratification as split
+from vcomp.statistics.stratification import stratify
 
 
 def model_of(name, fixed="1", seed=0):
@@ -225,7 +226,7 @@ def test_a_far_response_keeps_its_digits(name):
 
 
 def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
-    from vcomp.statistics import completed
+    from vcomp.statistics import completed_grid as completed
 
     formula, data = gridded("per document")
     monkeypatch.setattr(module, "available_bytes", lambda: 1e5)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import vcomp
-from vcomp.statistics import gather
+from vcomp.statistics.batches import passes as gather
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 rng = np.random.default_rng(3)

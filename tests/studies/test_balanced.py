@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.results.refitting import fitted_again
-from vcomp.studies.balanced import (
-    BalancedEstimator,
-    BalancedTable,
-    is_closed,
-    stratum_squares,
-)
+from vcomp.model.row_access import fitted_again
+from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed, stratum_squares
 
 
 def table_of(formula, frame, method="anova"):

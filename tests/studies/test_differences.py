@@ -14,8 +14,8 @@ from measured import BOTH, scores
 from scipy.stats import f
 
 import vcomp
-from vcomp.studies.differences import Known, mover
-from vcomp.studies.joint import Influences, correlations, left_out
+from vcomp.studies.difference_tables import Known, mover
+from vcomp.studies.pairs import Influences, correlations, left_out
 
 MEASURES = ["ap", "p20"]
 

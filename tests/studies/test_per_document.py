@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
-from vcomp.ir import document_universe, novelty_like_track
+from vcomp.ir.documents.document_files import document_universe
+from vcomp.ir.documents.track import novelty_like_track
 
 
 @pytest.fixture(scope="module")

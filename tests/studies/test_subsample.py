@@ -11,9 +11,9 @@ from designs import balanced, unbalanced
 from scipy.stats import f
 
 import vcomp
-from vcomp.results.refitting import fitted_again
-from vcomp.studies.spans import quantile, span_of
-from vcomp.studies.subsets import Subsets
+from vcomp.model.row_access import fitted_again
+from vcomp.studies.subsample import Subsets
+from vcomp.studies.subsample_result import quantile, span_of
 
 FORMULA = "y ~ (1|a) + (1|b)"
 SIZES = {"a": [3, 5], "b": [4, 9]}

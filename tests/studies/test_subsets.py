@@ -7,9 +7,9 @@ import pytest
 from designs import balanced, unbalanced
 
 import vcomp
-from vcomp.resampling.levels import check_facets
-from vcomp.results.refitting import fitted_again
-from vcomp.studies.subsets import Subsets, draw_levels
+from vcomp.inference.resampling.resampled_levels import check_facets
+from vcomp.model.row_access import fitted_again
+from vcomp.studies.subsample import Subsets, draw_levels
 
 CASES = [
     ("crossed", {"a": 4, "b": 5}),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import EstimationError
-from vcomp.uncertainty.expression import read_quantity
+from vcomp.inference.expression import read_quantity
 
 NAMES = ["sys", "topic", "topic:doc", "a.b", "Residual"]
 V = np.array([2.0, 3.0, 5.0, 7.0, 11.0])

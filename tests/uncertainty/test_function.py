@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import EstimationError
-from vcomp.uncertainty.function import smooth_of
+from vcomp.inference.expression import smooth_of
 
 NAMES = ["a", "b", "Residual"]
 V = np.array([2.0, 3.0, 5.0])

@@ -9,11 +9,16 @@ import pytest
 from scipy import stats
 
 import vcomp
-from vcomp.dstudy import from_components
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.uncertainty import FromComponents, Quantities
-from vcomp.uncertainty.delta import satterthwaite_interval
-from vcomp.uncertainty.limits import AT_BOUND, BELOW_ZERO, EXACT_F
+from vcomp.gtheory.published import from_components
+from vcomp.inference.intervals.limits import (
+    AT_BOUND,
+    BELOW_ZERO,
+    EXACT_F,
+    FromComponents,
+    satterthwaite_interval,
+)
+from vcomp.inference.quantities import Quantities
 
 COV = np.diag([0.4, 0.3, 0.02])
 G = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}, cov=COV).components

@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vcomp.components import TwoWayMeanSquares
-from vcomp.uncertainty.mean_squares import MeanSquares
-from vcomp.uncertainty.modified_large_sample import linear_limits, ratio_limits
-from vcomp.uncertainty.two_way import feldt_interval
+from vcomp.inference.components import TwoWayMeanSquares
+from vcomp.inference.intervals.modified_large_sample import (
+    MeanSquares,
+    linear_limits,
+    ratio_limits,
+)
+from vcomp.inference.intervals.two_way import feldt_interval
 
 
 def squares(values, df, correlation=None):

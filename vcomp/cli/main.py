@@ -12,23 +12,28 @@ import click
 
 from vcomp import __version__
 from vcomp.cli import output
-from vcomp.cli.accuracy import accuracy_command, formatted
-from vcomp.cli.arguments import (
-    columns_argument,
-    components_argument,
-    sizes_argument,
-    topic_counts,
+from vcomp.cli.accuracy_commands import (
+    accuracy_command,
+    format_option,
+    formatted,
+    read_scores,
+    score_options,
+    topics_option,
 )
-from vcomp.cli.fitting import data_of_paths, fit_options, fit_report, row_options
-from vcomp.cli.items import items
-from vcomp.cli.large import accumulate, fit, merge
-from vcomp.cli.planning import allocation_text, cut_score_text, plan_of, plan_options
-from vcomp.cli.scores import format_option, read_scores, score_options, topics_option
-from vcomp.cli.simulate import simulate_command
-from vcomp.dstudy.rank_options import usual_interval
+from vcomp.cli.arguments import columns_argument, components_argument, sizes_argument, topic_counts
+from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
+from vcomp.cli.item_commands import items
+from vcomp.cli.large_commands import accumulate, fit, merge
+from vcomp.cli.planning_commands import allocation_text, cut_score_text, plan_of, plan_options
+from vcomp.cli.simulate_commands import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
+from vcomp.ir.rank.correlation import usual_interval
 
-__all__ = ["cli", "main"]
+__all__ = [
+    "cli",
+    "main",
+]
+
 
 _EXAMPLES = """
 \b
@@ -259,7 +264,7 @@ cli.add_command(items)
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
     """List the data sets that come with vcomp, or print one as CSV."""
-    from vcomp.datasets import available, load
+    from vcomp.data.datasets import available, load
 
     if name is not None:
         click.echo(load(name).to_csv(index=False), nl=False)

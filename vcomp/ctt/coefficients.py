@@ -13,17 +13,340 @@ where e_i² is the variance of item i that the others do not predict.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
-from vcomp.ctt.alpha import alpha_of
-from vcomp.ctt.covariances import ItemCovariances
-from vcomp.ctt.matrix import ItemScores
-from vcomp.linalg.memory import slices
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
+from vcomp.exceptions import DataError
+from vcomp.numerics.memory import available_bytes, gib, slices
 
-__all__ = ["best_split", "coefficients_of", "kuder_richardson"]
+__all__ = [
+    "ItemCovariances",
+    "NO_VARIANCE",
+    "alpha_of",
+    "best_split",
+    "coefficients_of",
+    "cronbach_alpha",
+    "feldt_limits",
+    "from_complete",
+    "from_pairs",
+    "kuder_richardson",
+    "pair_counts",
+    "same_totals",
+]
+
+
+_FEW = 16
+"""The matrix of so many items is made in any case."""
+
+_EXACT = 1 << 24
+
+NO_VARIANCE = 64 * float(np.finfo(float).eps)
+"""A sum of covariances below this, relative to the variances, is rounding."""
+
+_CONSTANT = NO_VARIANCE
+"""Standard deviations below this, relative to the largest score of the item, are rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemCovariances:
+    """Sums over the covariances s_ij of k items.
+
+    Attributes
+    ----------
+    variances : (k,) s_ii, 0 for an item whose scores are equal but for rounding
+    with_total : (k,) Σ_j s_ij, the covariance with the total
+    total : Σ_ij s_ij, the variance of the total
+    correlations : Σ_ij r_ij; nan where an item has no variance
+    squares : (k,) Σ_j s_ij²; None where neither matrix would fit into memory
+    matrix : (k, k) S; None where it is not made
+    """
+
+    variances: FloatArray
+    with_total: FloatArray
+    total: float
+    correlations: float
+    squares: FloatArray | None
+    matrix: FloatArray | None
+
+    @property
+    def k(self) -> int:
+        """Number of items."""
+        return self.variances.size
+
+    @property
+    def mean_correlation(self) -> float:
+        """Mean correlation of two different items."""
+        return (self.correlations - self.k) / (self.k * (self.k - 1))
+
+
+def from_complete(X: FloatArray) -> ItemCovariances:
+    """Return the sums of a matrix without missing cells.
+
+    Parameters
+    ----------
+    X : (n, k) scores
+    """
+    n, k = X.shape
+    D = X - X.mean(axis=0)
+    variances = np.einsum("ij,ij->j", D, D) / (n - 1)
+    constant = is_constant(variances, np.abs(X).max(axis=0))
+    variances[constant] = 0.0
+    D[:, constant] = 0.0
+    totals = D.sum(axis=1)
+    correlations = np.nan
+    if not constant.any():
+        standard = D @ (1.0 / np.sqrt(variances))
+        correlations = float(standard @ standard) / (n - 1)
+    matrix, squares = None, None
+    if min(n, k) ** 2 * 8.0 < available_bytes() / 4.0:
+        if k <= max(n, _FEW):
+            matrix = D.T @ D / (n - 1)
+            squares = np.square(matrix).sum(axis=0)
+        else:
+            squares = np.einsum("ij,ij->j", D @ D.T @ D, D) / (n - 1) ** 2
+    return ItemCovariances(
+        variances=variances,
+        with_total=D.T @ totals / (n - 1),
+        total=float(totals @ totals) / (n - 1),
+        correlations=correlations,
+        squares=squares,
+        matrix=matrix,
+    )
+
+
+def is_constant(variances: FloatArray, largest: FloatArray) -> BoolArray:
+    """Return which items have no variance but that of rounding.
+
+    Parameters
+    ----------
+    variances : (k,) of the items
+    largest : (k,) their largest scores, without sign
+    """
+    return np.asarray(variances <= np.square(_CONSTANT * largest))
+
+
+def pair_counts(X: FloatArray) -> FloatArray:
+    """Return how many objects have a score on both of two items, (k, k).
+
+    Parameters
+    ----------
+    X : (n, k) scores, nan where there is none
+
+    Raises
+    ------
+    DataError
+        If the matrices of pairs would not fit into memory.
+    """
+    k = X.shape[1]
+    if 8.0 * 4.0 * k * k > available_bytes() / 2.0:
+        raise DataError(
+            f"the covariances of {k:,} items would take {gib(32.0 * k * k)}, more than there is"
+        )
+    # whole numbers of this size are exact in single precision, which is twice as fast
+    single = len(X) < _EXACT
+    there: Any = (~np.isnan(X)).astype(np.float32 if single else np.float64)
+    counts: FloatArray = (there.T @ there).astype(np.float64)
+    return counts
+
+
+def from_pairs(matrix: ItemScores, counts: FloatArray) -> ItemCovariances:
+    """Return the sums of covariances, each of the objects that have both items.
+
+    Parameters
+    ----------
+    matrix : scores, nan where there is none
+    counts : of :func:`pair_counts`, all of them at least 2
+
+    Raises
+    ------
+    DataError
+        If two items have fewer than two objects in common; the message names them.
+    """
+    few = np.argwhere(counts < 2)
+    if few.size:
+        i, j = few[0]
+        raise DataError(
+            f"items {str(matrix.items[i])!r} and {str(matrix.items[j])!r} have "
+            f"{int(counts[i, j])} objects in common, and a covariance needs two"
+        )
+    X = matrix.values
+    there = ~np.isnan(X)
+    mean = np.nansum(X, axis=0) / np.diagonal(counts)
+    D = np.where(there, X - mean, 0.0)
+    # Σ (x − x̄)(y − ȳ) of the objects of the pair, whose means are not those of the items
+    sums = D.T @ there.astype(float)
+    S = (D.T @ D - sums * sums.T / counts) / (counts - 1)
+    constant = is_constant(np.diagonal(S), np.nanmax(np.abs(X), axis=0))
+    S[constant] = 0.0
+    S[:, constant] = 0.0
+    variances = np.diagonal(S).copy()
+    correlations = np.nan
+    if not constant.any():
+        correlations = float((S / np.sqrt(np.outer(variances, variances))).sum())
+    total = float(S.sum())
+    return ItemCovariances(
+        variances=variances,
+        with_total=S.sum(axis=0),
+        total=total if total > NO_VARIANCE * len(S) * variances.sum() else min(total, 0.0),
+        correlations=correlations,
+        squares=np.square(S).sum(axis=0),
+        matrix=S,
+    )
+
+
+_ROUNDING = 64 * float(np.finfo(float).eps)
+"""Totals that spread less than this, relative to the largest score, differ by rounding alone."""
+
+
+def cronbach_alpha(
+    scores: ScoresOfItems,
+    *,
+    object: str | None = None,  # noqa: A002 - the word of the field
+    item: str | None = None,
+    response: str | None = None,
+) -> float:
+    """Return Cronbach's alpha, the reliability of the total over items.
+
+    With k items, the variances s_i² of the items and s_X² of the totals,
+
+        α = k/(k-1) (1 - Σ_i s_i² / s_X²).
+
+    It is Eρ² of the p × i design with the items of the G-study (Bodoff, 2008, sec. 3.5).
+    :func:`reliability` gives its interval, other coefficients, and takes incomplete scores.
+
+    Parameters
+    ----------
+    scores : matrix with **a row for each object measured** (person, system) **and a column for
+        each item** (question, topic). That is the transpose of the topic × system matrix of
+        :mod:`vcomp.ir`: pass ``matrix.T`` for the reliability with which topics measure systems
+    object, item, response : columns of long data, a row a score: all three, or none
+
+    Returns
+    -------
+    float
+        At most 1; negative where items disagree more than by chance.
+
+    Raises
+    ------
+    DataError
+        If `scores` is not a numeric matrix, has fewer than two rows or two items, missing or
+        infinite cells, or if all rows have the same total; or if long data have two scores of one
+        object on one item.
+
+    References
+    ----------
+    Cronbach, L. J. (1951). Coefficient alpha and the internal structure of tests. *Psychometrika*,
+    16(3), 297-334.
+
+    Bodoff, D. and Li, P. (2007). Test theory for assessing IR test collections. *SIGIR*, p. 369
+    (formula and figure 2).
+
+    Examples
+    --------
+    Five algorithms on three queries (Bodoff and Li, 2007, figure 2):
+
+    >>> scores = [
+    ...     [0.70, 0.50, 0.60],
+    ...     [0.80, 0.60, 0.76],
+    ...     [0.94, 0.82, 0.89],
+    ...     [0.75, 0.70, 0.50],
+    ...     [0.75, 0.80, 0.75],
+    ... ]
+    >>> round(cronbach_alpha(scores), 4)
+    0.8094
+    """
+    matrix = read_scores(scores, object, item, response)
+    missing = matrix.n_missing
+    if missing:
+        raise DataError(
+            f"{missing:,} of {matrix.values.size:,} cells are missing, and alpha needs them all: "
+            "drop the rows or items that have them, or take vcomp.reliability(scores).alpha, "
+            "which estimates it from those that are there"
+        )
+    X = matrix.values
+    check_totals(X)
+    X = X - X.mean(axis=0)
+    total = X.shape[1] ** 2 * X.mean(axis=1).var(ddof=1)
+    return alpha_of(float(X.var(axis=0, ddof=1).sum()), float(total), X.shape[1])
+
+
+def alpha_of(variances: float, total: float, k: int) -> float:
+    """Return alpha from Σ s_i² and s_X².
+
+    Parameters
+    ----------
+    variances : sum of the variances of the items
+    total : variance of the totals, not 0
+    k : number of items, at least 2
+
+    Examples
+    --------
+    >>> round(alpha_of(0.0498, 0.10817, 3), 5)  # Bodoff (2008), appendix A
+    0.80942
+    """
+    return k / (k - 1) * (1.0 - variances / total)
+
+
+def same_totals(X: FloatArray) -> bool:
+    """Return whether the totals of a complete matrix differ by rounding alone.
+
+    Parameters
+    ----------
+    X : (n, k) scores
+    """
+    mean_score = (X - X.mean(axis=0)).mean(axis=1)
+    return bool(np.ptp(mean_score) <= _ROUNDING * np.abs(X).max())
+
+
+def check_totals(X: FloatArray) -> None:
+    """Refuse complete scores in which all objects have the same total.
+
+    Raises
+    ------
+    DataError
+        If they do.
+    """
+    if same_totals(X):
+        raise DataError(
+            "all rows have the same total, so there is no variance that alpha could be a share of"
+        )
+
+
+def feldt_limits(value: float, n: float, k: int, alpha: float) -> tuple[float, float]:
+    """Return Feldt's interval of Cronbach's alpha.
+
+    (1 − α)/(1 − α̂) has an F distribution with n − 1 and (n − 1)(k − 1) degrees of freedom: exactly
+    where the model of p × i with normal effects holds.
+
+    Parameters
+    ----------
+    value : the estimate
+    n : number of objects
+    k : number of items
+    alpha : the interval has confidence 1 − alpha
+
+    References
+    ----------
+    Feldt, L. S. (1965). The approximate sampling distribution of Kuder-Richardson reliability
+    coefficient twenty. *Psychometrika*, 30(3), 357-370.
+
+    Examples
+    --------
+    >>> low, high = feldt_limits(0.8094, 5, 3, 0.05)
+    >>> round(low, 3), round(high, 3)
+    (0.037, 0.979)
+    """
+    from scipy.special import fdtri
+
+    df_1, df_2 = n - 1.0, (n - 1.0) * (k - 1.0)
+    upper, lower = (float(fdtri(df_1, df_2, tail)) for tail in (1 - alpha / 2, alpha / 2))
+    return 1.0 - (1.0 - value) * upper, 1.0 - (1.0 - value) * lower
+
 
 _MOST_ITEMS = 16
 """λ₄ looks at all 2^(k−1) ways to make halves: of 16 items 32,768."""

@@ -12,22 +12,20 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.ctt.alpha import alpha_of, check_totals
-from vcomp.ctt.matrix import (
-    ItemScores,
-    ScoresOfItems,
-    check_choice,
-    complete_rows,
-    read_scores,
-)
+from vcomp.ctt.coefficients import alpha_of, check_totals
+from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.linalg.memory import slices
-from vcomp.resampling.streams import check_count, seed_from, stream
+from vcomp.numerics.memory import slices
+from vcomp.numerics.randomness import check_count, seed_from, stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SplitHalf", "split_half"]
+__all__ = [
+    "SplitHalf",
+    "split_half",
+]
+
 
 Split: TypeAlias = "str | tuple[Sequence[Hashable], Sequence[Hashable]]"
 

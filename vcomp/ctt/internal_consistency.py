@@ -3,27 +3,192 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp.ctt.alpha import check_totals, feldt_limits
-from vcomp.ctt.coefficients import coefficients_of, kuder_richardson
-from vcomp.ctt.covariances import ItemCovariances, from_complete, from_pairs, pair_counts
+from vcomp.ctt.coefficients import (
+    ItemCovariances,
+    check_totals,
+    coefficients_of,
+    feldt_limits,
+    from_complete,
+    from_pairs,
+    kuder_richardson,
+    pair_counts,
+)
 from vcomp.ctt.matrix import (
     ItemScores,
     ScoresOfItems,
     check_choice,
     complete_rows,
     read_scores,
+    two_way_components,
 )
-from vcomp.ctt.reliability_result import BINARY, SYMBOLS, Reliability
-from vcomp.ctt.reml import two_way_components
-from vcomp.exceptions import DataError, check_alpha
-from vcomp.uncertainty import FromComponents, Quantities
-from vcomp.uncertainty.two_way import FELDT
+from vcomp.exceptions import DataError, PlanError, check_alpha
+from vcomp.inference.intervals.limits import FromComponents
+from vcomp.inference.intervals.two_way import FELDT
+from vcomp.inference.quantities import Quantities
 
-__all__ = ["reliability"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "BINARY",
+    "Reliability",
+    "SYMBOLS",
+    "reliability",
+    "spearman_brown",
+    "spearman_brown_factor",
+]
+
+
+SYMBOLS = {
+    "alpha": "α (Cronbach)",
+    "standardised_alpha": "α of standardised items",
+    "KR20": "KR-20",
+    "KR21": "KR-21",
+    "lambda1": "λ₁ (Guttman)",
+    "lambda2": "λ₂",
+    "lambda4": "λ₄ (best halves)",
+    "lambda5": "λ₅",
+    "lambda6": "λ₆",
+    "mean_correlation": "mean correlation of two items",
+}
+"""The coefficients in order, and how they are printed."""
+
+BINARY = ("KR20", "KR21")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reliability:
+    """Coefficients of internal consistency; ``print`` it.
+
+    Attributes
+    ----------
+    alpha, alpha_low, alpha_high : Cronbach's alpha and its interval
+    coefficients : all of them by name, those of :attr:`table`; nan where there is none
+    reasons : name → why there is none
+    sem_total, sem_mean : standard error of measurement s_X √(1 − α) of the total and of the mean
+        over items, in the units of the scores
+    mean, sd_total : mean score, and standard deviation of the totals (nan where they are not of
+        the same items)
+    n_objects, n_items : that the coefficients rest on
+    n_missing : cells without a score
+    missing : how they were treated, in words; empty where there are none
+    interval_method : of the interval of alpha, in words
+    significance : the interval has confidence 1 less this
+    notes : what a reader should know of these numbers
+
+    Examples
+    --------
+    >>> from vcomp.ctt import reliability
+    >>> found = reliability([[1, 1, 1], [1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 1]])
+    >>> found.table["estimate"].round(3)[["alpha", "KR20", "KR21"]].to_dict()
+    {'alpha': 0.794, 'KR20': 0.794, 'KR21': 0.706}
+    """
+
+    alpha: float
+    alpha_low: float
+    alpha_high: float
+    coefficients: Mapping[str, float]
+    reasons: Mapping[str, str]
+    sem_total: float
+    sem_mean: float
+    mean: float
+    sd_total: float
+    n_objects: int
+    n_items: int
+    n_missing: int
+    missing: str
+    interval_method: str
+    significance: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def standardised_alpha(self) -> float:
+        """Alpha of the items with their variances made equal."""
+        return self.coefficients["standardised_alpha"]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a coefficient: ``estimate``, ``low``, ``high``, and ``reason`` where it is nan.
+
+        Rows are ``alpha``, ``standardised_alpha``, ``KR20`` and ``KR21`` (of items scored 0 or 1),
+        ``lambda1``, ``lambda2``, ``lambda4``, ``lambda5``, ``lambda6`` (λ₃ is alpha) and
+        ``mean_correlation``. Alpha has an interval, and so has KR-20, which is the same number.
+        """
+        import pandas as pd
+
+        names = list(self.coefficients)
+        ends = {"alpha": (self.alpha_low, self.alpha_high)}
+        ends["KR20"] = ends["alpha"]
+        nothing = (math.nan, math.nan)
+        return pd.DataFrame(
+            {
+                "estimate": [self.coefficients[name] for name in names],
+                "low": [ends.get(name, nothing)[0] for name in names],
+                "high": [ends.get(name, nothing)[1] for name in names],
+                "reason": [self.reasons.get(name, "") for name in names],
+            },
+            index=pd.Index(names, name="coefficient"),
+        )
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        rows = []
+        own = {"alpha", "KR20"}
+        for name, value in self.coefficients.items():
+            if not math.isnan(value):
+                interval = display.coefficient_interval(self.alpha_low, self.alpha_high)
+                ends = interval if name in own else ""
+                rows.append((SYMBOLS[name], display.coefficient(value), ends))
+        rows.append(("standard error of the total", display.number(self.sem_total), ""))
+        rows.append(("standard error of the mean score", display.number(self.sem_mean), ""))
+        title = (
+            f"Reliability of scores over {display.count(self.n_items)} items; "
+            f"{display.count(self.n_objects)} objects"
+        )
+        headers = ["estimate", f"{display.level(self.significance)} interval"]
+        table = display.simple_table(
+            [row[1:] for row in rows], headers, title=title, stubs=[row[0] for row in rows]
+        )
+        return display.summary([table], self._explanations())
+
+    def _explanations(self) -> list[str]:
+        lines = [
+            "α is the generalizability coefficient Eρ² of objects × items, with as many items.",
+            f"{display.level(self.significance)} interval of α: {self.interval_method}.",
+        ]
+        if self.missing:
+            lines.insert(0, self.missing)
+        by_reason: dict[str, list[str]] = {}
+        for name, why in self.reasons.items():
+            if name in BINARY:
+                continue  # no one misses them where scores are not 0 or 1
+            by_reason.setdefault(why, []).append(SYMBOLS[name])
+        lines += [f"Not given: {', '.join(names)}: {why}." for why, names in by_reason.items()]
+        return lines + list(self.notes)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        value = display.coefficient(self.alpha)
+        return f"Reliability(alpha={value}, objects={self.n_objects}, items={self.n_items})"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
 
 _ABOVE_ONE = (
     "α above 1 is that of no complete data: the covariances of pairs are of different objects; "
@@ -267,3 +432,110 @@ def _of_components(matrix: ItemScores, alpha: float, n_missing: int, there: str)
         significance=alpha,
         notes=(as_they_are, *(f"Interval: {note}." for note in limits.notes)),
     )
+
+
+def spearman_brown(reliability: Any, factor: float = 2.0) -> Any:
+    """Return the reliability of a test that is `factor` times as long.
+
+        ρ' = m ρ / (1 + (m − 1) ρ)
+
+    It is what a D-study does with one facet: n' = m n items of the same kind.
+
+    Parameters
+    ----------
+    reliability : ρ, a number or an array of them, at most 1; of two halves their correlation
+    factor : m, how many times as long, above 0; 2 makes a test of two halves
+
+    Returns
+    -------
+    float, or an array of the shape of `reliability`
+
+    Raises
+    ------
+    PlanError
+        If a reliability is above 1 or so negative that no longer test has one (1 + (m − 1)ρ is
+        not positive), or the factor is not a positive number.
+
+    See Also
+    --------
+    spearman_brown_factor : how much longer a test has to be
+
+    References
+    ----------
+    Spearman, C. (1910). Correlation calculated from faulty data. *British Journal of Psychology*,
+    3, 271-295; Brown, W. (1910), pp. 296-322.
+
+    Examples
+    --------
+    >>> round(spearman_brown(0.7), 4)
+    0.8235
+    >>> round(spearman_brown(0.9, factor=0.5), 4)
+    0.8182
+    """
+    m = _positive(factor, "factor")
+    rho = _reliability(reliability)
+    below = 1.0 + (m - 1.0) * rho
+    if np.any(below <= 0.0):
+        raise PlanError(
+            f"a reliability of {display.number(float(np.min(rho)))} is too negative for a test "
+            f"{display.number(m)} times as long: 1 + (factor − 1) reliability is not above 0"
+        )
+    longer = m * rho / below
+    return float(longer) if longer.ndim == 0 else longer
+
+
+def spearman_brown_factor(reliability: float, target: float) -> float:
+    """Return how many times as long a test has to be for a reliability of `target`.
+
+        m = ρ' (1 − ρ) / (ρ (1 − ρ'))
+
+    Parameters
+    ----------
+    reliability : ρ of the test as it is, above 0 and below 1
+    target : ρ', above 0 and below 1
+
+    Returns
+    -------
+    float
+        Times the number of items, rounded up, it is the number needed.
+
+    Raises
+    ------
+    PlanError
+        If one of them is not between 0 and 1.
+
+    References
+    ----------
+    Lord, F. M. and Novick, M. R. (1968). *Statistical theories of mental test scores*, eq. 5.10.1.
+
+    Examples
+    --------
+    >>> round(spearman_brown_factor(0.8, 0.9), 4)
+    2.25
+    """
+    for name, value in (("reliability", reliability), ("target", target)):
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not 0.0 < value < 1.0:
+            raise PlanError(f"{name} lies between 0 and 1, not at {value!r}")
+    odds = [float(x) / (1.0 - float(x)) for x in (target, reliability)]
+    return odds[0] / odds[1]
+
+
+def _positive(value: Any, name: str) -> float:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value <= 0.0:
+        raise PlanError(f"{name} is a number above 0, not {value!r}")
+    return float(value)
+
+
+def _reliability(value: Any) -> Any:
+    try:
+        rho = np.asarray(value)
+        if rho.dtype.kind not in "iuf":
+            raise TypeError
+    except (TypeError, ValueError):
+        raise PlanError(f"reliability is a number, not {value!r}") from None
+    rho = rho.astype(float)
+    if np.any(rho > 1.0) or np.isinf(rho).any():
+        raise PlanError(f"reliability is at most 1, not {display.number(float(np.max(rho)))}")
+    return rho

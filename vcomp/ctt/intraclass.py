@@ -11,30 +11,36 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.components import REPLICATE, VarianceComponents
-from vcomp.ctt.icc_formulas import (
+from vcomp.ctt.icc_result import (
+    NAMES,
     Coefficient,
+    IntraclassCorrelations,
     RatingMeanSquares,
     agreement,
     consistency,
     one_way,
 )
-from vcomp.ctt.icc_result import NAMES, IntraclassCorrelations
 from vcomp.ctt.matrix import (
     ItemScores,
     ScoresOfItems,
     check_choice,
     complete_rows,
+    one_way_components,
     read_scores,
+    two_way_components,
 )
-from vcomp.ctt.reml import one_way_components, two_way_components
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
-from vcomp.uncertainty import FromComponents, Quantities
+from vcomp.inference.components import REPLICATE, VarianceComponents
+from vcomp.inference.intervals.limits import FromComponents
+from vcomp.inference.quantities import Quantities
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["icc"]
+__all__ = [
+    "icc",
+]
+
 
 KINDS = ("1", "A", "C")
 """McGraw and Wong's letters: one-way, absolute agreement, consistency."""

@@ -12,16 +12,34 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.design.levels import as_levels
-from vcomp.exceptions import DataError, did_you_mean
-from vcomp.io import open_source
-from vcomp.io.columns import from_arrow
-from vcomp.linalg.memory import available_bytes, gib
+from vcomp.data.levels import as_levels
+from vcomp.data.parts import from_arrow
+from vcomp.data.rows import select_rows
+from vcomp.data.source import open_source
+from vcomp.design import design as encode
+from vcomp.design import learning as learn
+from vcomp.estimators.identify import check_terms
+from vcomp.estimators.registry import get_estimator
+from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean, warn
+from vcomp.formula import parser as parse
+from vcomp.formula.fixed import caller_environment
+from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents
+from vcomp.numerics.memory import available_bytes, gib
+from vcomp.statistics.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ItemScores", "ScoresOfItems", "check_choice", "complete_rows", "read_scores"]
+__all__ = [
+    "ItemScores",
+    "ScoresOfItems",
+    "check_choice",
+    "complete_rows",
+    "one_way_components",
+    "read_scores",
+    "two_way_components",
+]
+
 
 ScoresOfItems: TypeAlias = "ArrayLike | pd.DataFrame | Mapping[str, Any] | str | os.PathLike[str]"
 """What :func:`read_scores` reads."""
@@ -270,3 +288,68 @@ def _from_long(data: Any, names: dict[str, str | None], item_name: str) -> ItemS
     values = np.full(n * k, np.nan)
     values[cells] = y
     return ItemScores(values.reshape(n, k), objects, items)
+
+
+def two_way_components(matrix: ItemScores) -> VarianceComponents:
+    """Return the components of object, item and residual.
+
+    Parameters
+    ----------
+    matrix : scores, nan where there is none
+
+    Raises
+    ------
+    DataError
+        If all scores are equal, if the components cannot be told apart with these cells, as where
+        every object has one score, or if nothing is left for the residual.
+
+    Warns
+    -----
+    VcompWarning
+        If the estimation did not converge.
+    """
+    return _fit(matrix, "score ~ (1|object) + (1|item)")
+
+
+def one_way_components(matrix: ItemScores) -> VarianceComponents:
+    """Return the components of object and residual, whoever gave the scores; see above."""
+    return _fit(matrix, "score ~ (1|object)")
+
+
+def _fit(matrix: ItemScores, formula: str) -> VarianceComponents:
+    rows, columns = np.nonzero(~np.isnan(matrix.values))
+    if rows.size == 0:
+        raise DataError("no object has a score on any item")
+    scores = matrix.values[rows, columns]
+    if np.ptp(scores) == 0.0:
+        raise DataError("all scores are equal, so there is no variance to share")
+    data = {"score": scores, "object": rows, "item": columns}
+    environment = caller_environment(0, 0)
+    parsed = parse(formula)
+    selected = select_rows(parsed, data, environment, "raise")
+    try:
+        design = learn(parsed, selected, environment)
+        stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
+        terms = tuple(term.name for term in parsed.random)
+        check_terms(stats, terms)
+    except DesignError as error:
+        raise DataError(
+            f"variance components cannot be estimated from the cells that are there: {error}"
+        ) from error
+    try:
+        estimate = get_estimator("reml").estimate(stats, (*terms, RESIDUAL))
+    except EstimationError as error:
+        raise DataError(
+            f"REML has no estimate from the cells that are there: {error}. The objects with all "
+            "scores may have one: missing='listwise'"
+        ) from error
+    if not estimate.converged:
+        warn(estimate.status)
+    everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
+    return VarianceComponents(
+        names=estimate.names,
+        facets=(*(frozenset({term}) for term in terms), everything),
+        values=estimate.values,
+        cov=next(iter(estimate.covariances.values())),
+        without_bounds=estimate.without_bounds,
+    )

@@ -13,13 +13,20 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.components import RESIDUAL
-from vcomp.estimators.strata import StrataLikelihood
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import DesignError
-from vcomp.linalg.dense import solve, solve_positive
-from vcomp.statistics import CrossProducts, Statistics
+from vcomp.inference.components import RESIDUAL
+from vcomp.numerics.dense import solve, solve_positive
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.statistics import Statistics
 
-__all__ = ["check_fixed_rank", "check_terms", "mivque0", "residual_sum_of_squares"]
+__all__ = [
+    "check_fixed_rank",
+    "check_terms",
+    "mivque0",
+    "residual_sum_of_squares",
+]
+
 
 _DEPENDENT = 1e-11
 """A squared residual norm below this share of a column's own is rounding: columns are centred and

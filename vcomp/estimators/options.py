@@ -25,6 +25,7 @@ __all__ = [
     "start_of",
 ]
 
+
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
 

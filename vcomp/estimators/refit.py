@@ -10,10 +10,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.components import RESIDUAL
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError
-from vcomp.linalg.dense import solve_positive
+from vcomp.inference.components import RESIDUAL
+from vcomp.numerics.dense import solve_positive
 
 __all__ = [
     "Negative",
@@ -23,6 +23,7 @@ __all__ = [
     "refit_without_negative",
     "residual_alone",
 ]
+
 
 Negative: TypeAlias = Literal["keep", "refit"]
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Protocol
 
-from vcomp.estimators.anova import ANOVA
 from vcomp.estimators.estimate import Estimate, Point
-from vcomp.estimators.henderson3 import Henderson3
-from vcomp.estimators.likelihood import ML, REML
-from vcomp.estimators.minque import MINQUE
-from vcomp.estimators.type1 import Type1
+from vcomp.estimators.likelihood.likelihood import ML, REML
+from vcomp.estimators.quadratic.anova import ANOVA
+from vcomp.estimators.quadratic.closed_form import Henderson3, Type1
+from vcomp.estimators.quadratic.minque import MINQUE
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import Statistics
+from vcomp.statistics.statistics import Statistics
 
-__all__ = ["METHODS", "ClosedForm", "Estimator", "get_estimator"]
+__all__ = [
+    "ClosedForm",
+    "Estimator",
+    "METHODS",
+    "get_estimator",
+]
 
 
 class Estimator(Protocol):

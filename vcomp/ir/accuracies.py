@@ -9,38 +9,115 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy import DStudy
-from vcomp.dstudy.conduct import dstudy
-from vcomp.exceptions import DataError, PlanError, check_alpha
-from vcomp.ir.accuracy_estimators import (
-    PLANNED,
-    ByHalves,
-    ByPairs,
-    Estimator,
-    estimator_of,
-)
+from vcomp.data.rows import select_rows
+from vcomp.design import design as encode
+from vcomp.design import learning as learn
+from vcomp.estimators.identify import check_terms
+from vcomp.estimators.registry import get_estimator
+from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha, warn
+from vcomp.formula import parser as parse
+from vcomp.formula.fixed import caller_environment
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.study import DStudy
+from vcomp.inference.components import RESIDUAL, TwoWayMeanSquares, VarianceComponents
+from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, ByPairs, Estimator, estimator_of
 from vcomp.ir.accuracy_result import Accuracy
-from vcomp.ir.components import SYSTEM, TOPIC, two_way_components
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import FTest, Measure
-from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.base import Measure, complete
 from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.measures.f_test import FTest
 from vcomp.ir.measures.registry import named, several
+from vcomp.ir.measures.two_way_anova import mean_squares
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
-from vcomp.resampling.streams import seed_from
+from vcomp.numerics.randomness import seed_from
+from vcomp.statistics.statistics import Statistics
 
 __all__ = [
     "DEFAULT",
-    "PLANNED",
     "EstimatorChoice",
     "Measures",
+    "PLANNED",
+    "SYSTEM",
     "Splits",
+    "TOPIC",
     "accuracy",
     "accuracy_of",
     "needs_dstudy",
     "read_measures",
+    "two_way_components",
 ]
+
+
+SYSTEM, TOPIC = "system", "topic"
+"""The facets of a bare matrix."""
+
+
+def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
+    """Return the components of system, topic and residual.
+
+    Those of a complete matrix are of its analysis of variance, as in :class:`TwoWay` but negative
+    ones as estimated; those of a matrix with holes are by REML. The numbers are those of
+    ``vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())`` by these methods.
+
+    Parameters
+    ----------
+    matrix : scores, nan where there is none
+
+    Raises
+    ------
+    DataError
+        If all scores are equal, or the components cannot be told apart with these cells.
+
+    Warns
+    -----
+    VcompWarning
+        If REML did not converge.
+
+    Examples
+    --------
+    >>> from vcomp.ir import as_score_matrix
+    >>> matrix = as_score_matrix([[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]])
+    >>> two_way_components(matrix).values.round(4)
+    array([0.0128, 0.0017, 0.0094])
+    """
+    rows, columns = np.nonzero(~np.isnan(matrix.scores))
+    scores = matrix.scores[rows, columns]
+    if scores.size == 0 or np.ptp(scores) == 0.0:
+        what = "no system has a score" if scores.size == 0 else "all scores are equal"
+        raise DataError(f"{what}, so that there is no variance to share out")
+    complete = scores.size == matrix.scores.size
+    data = {"score": scores, SYSTEM: columns, TOPIC: rows}
+    environment = caller_environment(0, 0)
+    parsed = parse(f"score ~ (1|{SYSTEM}) + (1|{TOPIC})")
+    selected = select_rows(parsed, data, environment, "raise")
+    try:
+        design = learn(parsed, selected, environment)
+        stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
+        check_terms(stats, (SYSTEM, TOPIC))
+        estimator = get_estimator("anova" if complete else "reml")
+        estimate = estimator.estimate(stats, (SYSTEM, TOPIC, RESIDUAL))
+    except (DesignError, EstimationError) as error:
+        raise DataError(
+            f"variance components cannot be estimated from the scores that are there: {error}"
+        ) from error
+    if not estimate.converged:
+        warn(estimate.status)
+    return VarianceComponents(
+        names=estimate.names,
+        facets=(frozenset({SYSTEM}), frozenset({TOPIC}), frozenset({SYSTEM, TOPIC})),
+        values=estimate.values,
+        cov=next(iter(estimate.covariances.values())),
+        sizes={SYSTEM: float(matrix.n_systems), TOPIC: float(matrix.n_topics)},
+        mean_squares=_mean_squares(matrix) if complete else None,
+        without_bounds=estimate.without_bounds,
+    )
+
+
+def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
+    ms_s, ms_t, ms_e = mean_squares(matrix.scores)
+    return TwoWayMeanSquares(SYSTEM, TOPIC, matrix.n_systems, matrix.n_topics, ms_s, ms_t, ms_e)
+
 
 EstimatorChoice: TypeAlias = Literal["best", "split_half"]
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]
@@ -98,7 +175,7 @@ def accuracy(
         :meth:`ScoreMatrix.drop_worst`
     alpha : intervals have confidence 1 − alpha
     negative : how D-studies take negative components, ``"zero"`` or ``"keep"``
-    method : of the intervals of D-studies, see :func:`vcomp.dstudy.dstudy`
+    method : of the intervals of D-studies, see :func:`vcomp.gtheory.dstudy`
     model, trials : of :func:`vcomp.ir.split_half`: the curve, ``"logit"`` if None, and the pairs
         of halves of each size, as published if None
     rng : seed of the halves and of what intervals of τ and τ_AP are drawn from, or a generator
@@ -131,7 +208,7 @@ def accuracy(
     -----
     The best estimators are those of Urbano (2016):
 
-    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`, as they
+    * τ and τ_AP by :func:`vcomp.ir.rank.expected_tau` and :func:`vcomp.ir.rank.expected_tau_ap`, as they
       are without options; intervals are of the correlation of one such test;
     * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
     * F by the power of the test, whose interval comes from that of its error variance;

@@ -9,24 +9,21 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy import DStudy
 from vcomp.exceptions import PlanError
-from vcomp.ir import tau
+from vcomp.gtheory.study import DStudy
 from vcomp.ir.curve import Model
-from vcomp.ir.measures import (
-    RMSE,
-    DependabilityIndex,
-    FTest,
-    GeneralizabilityCoefficient,
-    Measure,
-    Tau,
-    TauAP,
-)
+from vcomp.ir.measures.base import Measure
+from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
+from vcomp.ir.measures.f_test import FTest
+from vcomp.ir.measures.phi import DependabilityIndex
+from vcomp.ir.measures.rmse import RMSE
+from vcomp.ir.measures.tau import Tau
+from vcomp.ir.measures.tau_ap import TauAP
+from vcomp.ir.rank import of_scores as tau
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.split_half_result import SplitHalfStudy
 
 __all__ = [
-    "PLANNED",
     "ByDStudy",
     "ByHalves",
     "ByItself",
@@ -34,8 +31,10 @@ __all__ = [
     "ByPower",
     "Estimated",
     "Estimator",
+    "PLANNED",
     "estimator_of",
 ]
+
 
 PLANNED: Mapping[type[Measure], str] = {
     GeneralizabilityCoefficient: "Erho2",
@@ -91,7 +90,7 @@ class ByPairs:
         return f"E{self.measure.symbol}"
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """Return those of new tests; see :func:`vcomp.ir.expected_tau`."""
+        """Return those of new tests; see :func:`vcomp.ir.rank.expected_tau`."""
         return self._of(n_topics, alpha)
 
     def at_hand(self, alpha: float) -> Estimated:

@@ -23,18 +23,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "AccuracyCurve",
     "COLUMNS",
     "MODELS",
+    "Model",
     "NO_ERROR",
     "SCALES",
-    "AccuracyCurve",
-    "Model",
     "Scale",
     "axis",
     "choice",
     "to_error",
     "whole",
 ]
+
 
 Model = Literal["exp1", "exp2", "logit"]
 Scale = Literal["correlation", "share", "error"]

@@ -18,15 +18,21 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, warn
 from vcomp.ir.measures.tau_ap import TauAP
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
-from vcomp.linalg.memory import slices
-from vcomp.simulate import CollectionSimulator, SimulatedCollections
-from vcomp.simulate.bandwidth import cdf_bandwidth
-from vcomp.simulate.decompose import decompose
+from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
+from vcomp.ir.simulate.decomposition import decompose
+from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections
+from vcomp.numerics.memory import slices
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["INDICATORS", "Diagnosis", "Original", "diagnose"]
+__all__ = [
+    "Diagnosis",
+    "INDICATORS",
+    "Original",
+    "diagnose",
+]
+
 
 INDICATORS = {
     "mu_s": "mean of simulated less mean of original scores",
@@ -256,7 +262,7 @@ class _Distribution:
 
     def distances(self, effects: FloatArray) -> FloatArray:
         """Return ω² of samples, one a row."""
-        from vcomp.kernels.margins import distances
+        from vcomp.ir.kernels.quantile_tables import distances
 
         values = np.ascontiguousarray(np.sort(effects, axis=1))
         found: FloatArray = distances(values, self.points, self.table, self.low, self.high)

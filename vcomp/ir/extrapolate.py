@@ -28,9 +28,12 @@ from vcomp.ir.curve import (
     choice,
     to_error,
 )
-from vcomp.kernels.binomial import fit_binomial_line
+from vcomp.ir.kernels.binomial import fit_binomial_line
 
-__all__ = ["fit_curve", "fit_curves"]
+__all__ = [
+    "fit_curve",
+    "fit_curves",
+]
 
 
 def fit_curve(

@@ -17,13 +17,20 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.dstudy import DStudy
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
+from vcomp.gtheory.study import DStudy
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PUBLISHED", "Coefficient", "ReliabilityMap", "map_dstudy", "map_reliability"]
+__all__ = [
+    "Coefficient",
+    "PUBLISHED",
+    "ReliabilityMap",
+    "map_dstudy",
+    "map_reliability",
+]
+
 
 Coefficient = Literal["Erho2", "Phi"]
 

@@ -20,19 +20,22 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
 from vcomp.ir.mapping_study import MappingStudy
-from vcomp.ir.measures import Measure
-from vcomp.ir.measures.anova import mean_squares
-from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.base import Measure, complete
 from vcomp.ir.measures.registry import several
+from vcomp.ir.measures.two_way_anova import mean_squares
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
-from vcomp.resampling.run import run
-from vcomp.resampling.streams import check_count, seed_from
+from vcomp.numerics.parallel import run
+from vcomp.numerics.randomness import check_count, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["fit_exponent", "fit_mapping"]
+__all__ = [
+    "fit_exponent",
+    "fit_mapping",
+]
+
 
 _STEP = 10
 """Topics of the smallest halves, and from one size to the next, in the paper."""

@@ -11,12 +11,15 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
-from vcomp.ir.measures import Measure
+from vcomp.ir.measures.base import Measure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MappingStudy"]
+__all__ = [
+    "MappingStudy",
+]
+
 
 _SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 _EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError
+from vcomp.ir.kernels.topic_sets import disjoint_sets, means_of_sets
+from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure, Measure
-from vcomp.ir.measures.rows import MeanRows
-from vcomp.kernels.halves import disjoint_sets, means_of_sets
 
 __all__ = [
     "Halves",
@@ -29,6 +29,7 @@ __all__ = [
     "published_sizes",
     "published_trials",
 ]
+
 
 FEWEST = 2
 """Topics of the smallest halves, in the paper and here."""

@@ -10,8 +10,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import MeanMeasure, Measure
-from vcomp.ir.measures.base import complete
+from vcomp.ir.measures.base import MeanMeasure, Measure, complete
 from vcomp.ir.measures.base import sizes as check_sizes
 from vcomp.ir.measures.registry import several
 from vcomp.ir.scores import ScoresLike, as_score_matrix
@@ -25,10 +24,13 @@ from vcomp.ir.splits import (
     published_sizes,
     published_trials,
 )
-from vcomp.resampling.run import run
-from vcomp.resampling.streams import check_count, seed_from
+from vcomp.numerics.parallel import run
+from vcomp.numerics.randomness import check_count, seed_from
 
-__all__ = ["split_half"]
+__all__ = [
+    "split_half",
+]
+
 
 _BLOCK = 50
 """Splits of one size that are looked at together, alone or beside those of other sizes."""
@@ -99,7 +101,7 @@ def split_half(
     **Extrapolations are biased**, and the three models disagree (Urbano, 2016, sec. 6 to 8):
     halves are compared with halves, whose means are not the true ones. Nor do the intervals hold
     that: see :meth:`vcomp.ir.AccuracyCurve.predict` for what they hold in a simulation. For τ and
-    τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
+    τ_AP the estimators :func:`vcomp.ir.rank.expected_tau` and :func:`vcomp.ir.rank.expected_tau_ap` are
     better.
 
     References

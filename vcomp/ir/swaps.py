@@ -12,12 +12,15 @@ from vcomp.exceptions import DataError, PlanError, check_alpha
 from vcomp.ir.measures.base import complete
 from vcomp.ir.measures.significance import paired_tests, signs
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.resampling.streams import check_count, seed_from
+from vcomp.numerics.randomness import check_count, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["swap_rates"]
+__all__ = [
+    "swap_rates",
+]
+
 
 _BINS = (*(k / 100 for k in range(21)), np.inf)
 """Voorhees and Buckley's: twenty bins of one point, and one for the rest."""

@@ -20,19 +20,23 @@ from collections.abc import Callable
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.anova import henderson1
-from vcomp.estimators.henderson3 import adjusted
-from vcomp.estimators.orthogonal import orthogonal_table
-from vcomp.estimators.quadratic_forms import TooLargeError
-from vcomp.estimators.reductions import Adjustment, Reductions
+from vcomp.estimators.quadratic.anova import henderson1
+from vcomp.estimators.quadratic.closed_form import adjusted, orthogonal_table
+from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
+from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
+from vcomp.estimators.quadratic.sampling import exact_sampling
 from vcomp.estimators.registry import get_estimator
-from vcomp.estimators.sampling import exact_sampling
-from vcomp.linalg.dense import covariance_of_solution
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.layout import Layout
-from vcomp.statistics import Statistics
+from vcomp.multivariate.variable_layout import Layout
+from vcomp.numerics.dense import covariance_of_solution
+from vcomp.statistics.statistics import Statistics
 
-__all__ = ["columns_of", "polarised_components", "polarised_covariance"]
+__all__ = [
+    "columns_of",
+    "polarised_components",
+    "polarised_covariance",
+]
+
 
 Quadratic = Callable[[FloatArray], FloatArray]
 

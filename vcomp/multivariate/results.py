@@ -9,22 +9,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy.sizes import all_sizes
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
-from vcomp.multivariate import profiles
-from vcomp.multivariate.composite import Composite, check_shared, composite_of, read_weights
-from vcomp.multivariate.covariance_components import CovarianceComponents
-from vcomp.multivariate.plans import MultivariateDStudy, own_matrices, plan_studies
-from vcomp.multivariate.record import FacetLink, MultivariateRecord
-from vcomp.multivariate.tables import component_table, correlation_table, correlations_of
-from vcomp.results.storage import read_stored
+from vcomp.gtheory.universe import all_sizes
+from vcomp.model.storage import read_stored
+from vcomp.multivariate import dstudies as profiles
+from vcomp.multivariate.covariance_components import (
+    Composite,
+    CovarianceComponents,
+    check_shared,
+    composite_of,
+    read_weights,
+)
+from vcomp.multivariate.dstudies import MultivariateDStudy, own_matrices, plan_studies
+from vcomp.multivariate.estimate_record import FacetLink, MultivariateRecord
+from vcomp.multivariate.summary import component_table, correlation_table, correlations_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.multivariate.layout import Layout
+    from vcomp.multivariate.variable_layout import Layout
 
-__all__ = ["MultivariateResults"]
+__all__ = [
+    "MultivariateResults",
+]
 
 
 class MultivariateResults:

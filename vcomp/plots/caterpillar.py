@@ -22,7 +22,10 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["effects"]
+__all__ = [
+    "effects",
+]
+
 
 _LABELLED = 40
 """More levels than this are not named."""

@@ -15,7 +15,10 @@ from vcomp.plots.canvas import whiskers as draw_whiskers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["components"]
+__all__ = [
+    "components",
+]
+
 
 _LOG_FROM = 30.0
 """Components this many times apart need a logarithmic axis."""

@@ -9,19 +9,16 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.plots.canvas import (
-    GREY,
-    colours,
-    escaped,
-    new_axes,
-    require_columns,
-    tidy_axes,
-)
+from vcomp.plots.canvas import GREY, colours, escaped, new_axes, require_columns, tidy_axes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Kind", "subsets"]
+__all__ = [
+    "Kind",
+    "subsets",
+]
+
 
 Kind = Literal["span", "values"]
 

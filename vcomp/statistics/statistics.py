@@ -6,24 +6,25 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from vcomp._typing import FloatArray
-from vcomp.design import Chunk
+from vcomp.design.design import Chunk
 from vcomp.design.grid import Grid, PartialGrid
 from vcomp.exceptions import DataError
-from vcomp.statistics.accumulate import accumulate, resum
-from vcomp.statistics.completed import CompletedGrid, complete, refill
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.group_sums import (
+from vcomp.statistics.completed_grid import CompletedGrid, complete, refill
+from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum
+from vcomp.statistics.groupings import (
+    Groupings,
     GroupSums,
+    find_groupings,
     group_sums,
     resum_strata,
     stratum_group_sums,
 )
-from vcomp.statistics.groupings import Groupings, find_groupings
-from vcomp.statistics.rollup import RollUp
 from vcomp.statistics.strata import StratumStatistics
-from vcomp.statistics.stratify import stratify
+from vcomp.statistics.stratification import stratify
 
-__all__ = ["Statistics"]
+__all__ = [
+    "Statistics",
+]
 
 
 class Statistics:

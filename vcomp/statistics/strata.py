@@ -19,12 +19,18 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design import TermDesign
-from vcomp.design.combine import find_combinations, number_combinations
-from vcomp.design.grid import Grid
+from vcomp.design.design import TermDesign
+from vcomp.design.grid import Grid, find_combinations, number_combinations
 from vcomp.statistics.cross_products import CrossProducts
 
-__all__ = ["Cells", "GroupedColumns", "Layout", "Remainder", "Stratum", "StratumStatistics"]
+__all__ = [
+    "Cells",
+    "GroupedColumns",
+    "Layout",
+    "Remainder",
+    "Stratum",
+    "StratumStatistics",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,18 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.components import REPLICATE, VarianceComponents
-from vcomp.design import Chunk, Design
-from vcomp.linalg.dense import solve
-from vcomp.resampling.levels import Levels, Sample
-from vcomp.statistics.split import split_axes
+from vcomp.design.design import Chunk, Design
+from vcomp.inference.components import REPLICATE, VarianceComponents
+from vcomp.inference.resampling.resampled_levels import Levels, Sample
+from vcomp.numerics.dense import solve
+from vcomp.statistics.stratification import split_axes
 
-__all__ = ["BalancedEstimator", "BalancedTable", "is_closed", "stratum_squares"]
+__all__ = [
+    "BalancedEstimator",
+    "BalancedTable",
+    "is_closed",
+    "stratum_squares",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from vcomp.dstudy import DStudy
+import numpy as np
+
+from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.results.results import VarianceComponentsResults
-from vcomp.studies.differences import MeasureDifferences
-from vcomp.studies.tables import components_table, side_by_side
+from vcomp.gtheory.projection import quantities, weights
+from vcomp.gtheory.requirement import SYMBOLS
+from vcomp.gtheory.study import DStudy
+from vcomp.inference.components import REPLICATE
+from vcomp.inference.quantities import take_components
+from vcomp.model.results import VarianceComponentsResults
+from vcomp.plots.canvas import escaped
+from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-__all__ = ["MeasureComparison"]
+__all__ = [
+    "KINDS",
+    "MeasureComparison",
+    "best_for_each",
+    "draw",
+    "summary",
+]
+
 
 _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
@@ -236,7 +250,6 @@ class MeasureComparison:
         0  keywords    300  600.0  0.966
         1  sentence    120  600.0  0.950
         """
-        from vcomp.studies.budget import best_for_each
 
         return best_for_each(self, cost, budget, target, coefficient, options)
 
@@ -247,7 +260,6 @@ class MeasureComparison:
         -------
         statsmodels.iolib.summary.Summary
         """
-        from vcomp.studies.comparison_summary import summary
 
         return summary(self)
 
@@ -283,7 +295,6 @@ class MeasureComparison:
         VcompError
             If matplotlib is not installed.
         """
-        from vcomp.studies.comparison_picture import draw
 
         return draw(self, kind, coefficient, x, plan, ax)
 
@@ -295,3 +306,282 @@ class MeasureComparison:
 
     def _repr_html_(self) -> str:
         return str(self.summary().as_html())
+
+
+_MOST_ACROSS = 9
+"""Columns beside the names of the measures; more of them go down, with the measures across."""
+
+
+def summary(compared: MeasureComparison) -> Any:
+    """Return a summary: what every measure's variance is made of, and what a test is worth.
+
+    Parameters
+    ----------
+    compared : the measures
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    table = compared.table
+    tables = [_components(compared, table), _coefficients(compared, table)]
+    if "n_Erho2" in table:
+        tables.append(_required(compared, table))
+    return display.summary(tables, _notes(compared, table))
+
+
+def _components(compared: MeasureComparison, table: pd.DataFrame) -> Any:
+    once = table.drop_duplicates("measure")
+    cells = {"scores": [display.count(n) for n in once["nobs"]]}
+    columns = sorted(
+        (c for c in table.columns if c.startswith("share(")), key="share(Residual)".__eq__
+    )
+    for column in columns:
+        name = column.removeprefix("share(").removesuffix(")")
+        cells[name] = [display.percent(share) for share in once[column]]
+    by = ", ".join(dict.fromkeys(r.method.upper() for r in compared.results.values()))
+    number = "1 measure" if len(once) == 1 else f"{len(once)} measures"
+    title = f"{number} by {by}: shares of variance"
+    if len(cells) > _MOST_ACROSS:
+        down = list(cells.values())
+        return display.simple_table(down, list(once["measure"]), title=title, stubs=list(cells))
+    across = list(zip(*cells.values(), strict=True))
+    return display.simple_table(across, list(cells), title=title, stubs=list(once["measure"]))
+
+
+def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:
+    confidence = display.level(compared.alpha)
+    cells: dict[str, list[str]] = {}
+    for facet in _facets(compared):
+        cells[facet] = [display.count(n) for n in table[facet]]
+    for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
+        cells[symbol] = [display.coefficient(c) for c in table[name]]
+        # Headers are keys here: a space more keeps those of Eρ² and Φ apart.
+        ends = zip(table[f"{name}_low"], table[f"{name}_high"], strict=True)
+        cells[f"{confidence} interval" + " " * blanks] = [
+            display.coefficient_interval(low, high) for low, high in ends
+        ]
+    return display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title="What a test would be worth",
+        stubs=list(table["measure"]),
+    )
+
+
+def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
+    confidence, target = display.level(compared.alpha), display.number(compared.target)
+    held = [c for c in _facets(compared) if c not in set(table["facet"])]
+    once = table.drop_duplicates(["measure", *held])
+    cells = {facet: [display.count(n) for n in once[facet]] for facet in held}
+    for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
+        cells[f"{symbol} = {target}"] = [display.count(n) for n in once[f"n_{name}"]]
+        ends = zip(once[f"n_{name}_low"], once[f"n_{name}_high"], strict=True)
+        cells[f"{confidence} interval" + " " * blanks] = [_range(*pair) for pair in ends]
+    return display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"Levels of {' or '.join(table['facet'].dropna().unique())} needed",
+        stubs=list(once["measure"]),
+    )
+
+
+def _range(low: float, high: float) -> str:
+    unknown = low != low or high != high
+    return display.MISSING if unknown else f"{display.count(low)} to {display.count(high)}"
+
+
+def _facets(compared: MeasureComparison) -> list[str]:
+    return list(dict.fromkeys(f for s in compared.studies.values() for f in s.plan.facets))
+
+
+def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
+    objects = dict.fromkeys(s.plan.object for s in compared.studies.values())
+    what = ", ".join(objects)
+    notes = [f"Eρ²: how reliable differences between {what} are; Φ: absolute scores of {what}."]
+    if "n_Erho2" in table:
+        notes += [_fewest(table, name, symbol) for name, symbol in SYMBOLS.items()]
+    methods = dict.fromkeys(
+        f"{symbol} {study.interval_methods[name]}"
+        for study in compared.studies.values()
+        for name, symbol in SYMBOLS.items()
+        if name in study.interval_methods
+    )
+    if methods:
+        notes.append(f"Intervals: {'; '.join(methods)}.")
+    notes.append(
+        "Measures that share levels are compared by .differences() and .required_ratios(), not by "
+        "whether intervals overlap."
+    )
+    for name, study in compared.studies.items():
+        notes += [f"{name}: {note}" for note in study.notes]
+    notes += [f"{name} could not be fitted: {why}" for name, why in compared.failures.items()]
+    unsure = [name for name, res in compared.results.items() if not res.converged]
+    notes += [f"{name} is not converged: {compared.results[name].status}" for name in unsure]
+    return notes
+
+
+def _fewest(table: pd.DataFrame, name: str, symbol: str) -> str:
+    """Return which measures need fewest, in order."""
+    column = f"n_{name}"
+    once = table.drop_duplicates("measure").dropna(subset=column)
+    ordered = once.sort_values(column, kind="stable")
+    pairs = zip(ordered["measure"], ordered[column], strict=True)
+    words = [f"{measure} ({display.count(n)})" for measure, n in pairs]
+    shown = ", ".join(words[:5]) + (", …" if len(words) > 5 else "")
+    return f"Fewest for {symbol}: {shown}."
+
+
+KINDS = ("dots", "curves")
+_POINTS = 100
+"""Points of a curve: more cannot be seen."""
+
+
+def draw(
+    compared: MeasureComparison,
+    kind: str,
+    coefficient: str | Sequence[str],
+    x: str | None,
+    plan: int,
+    ax: Any | None,
+) -> Any:
+    """Return the axes on which measures are drawn; see :meth:`MeasureComparison.plot`."""
+    chosen = (coefficient,) if isinstance(coefficient, str) else tuple(coefficient)
+    unknown = [c for c in chosen if c not in SYMBOLS]
+    if unknown or not chosen:
+        given = repr(unknown[0]) if unknown else "none"
+        raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
+    if kind == "dots":
+        return _dots(compared, chosen, plan, ax)
+    if kind == "curves":
+        return _curves(compared, chosen[0], x, ax)
+    raise PlanError(f"kind is 'dots' or 'curves', not {kind!r}{did_you_mean(kind, KINDS)}")
+
+
+def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any | None) -> Any:
+    fewest = min(len(study.plan) for study in compared.studies.values())
+    if not isinstance(plan, Integral) or isinstance(plan, bool) or not 0 <= plan < fewest:
+        raise PlanError(f"plan= is the number of a row, from 0 to {fewest - 1}, not {plan!r}")
+    rows = compared.table.groupby("measure", sort=False).nth(int(plan))
+    sizes = [
+        tuple(zip(s.plan.facets, s.plan.sizes[plan].tolist(), strict=True))
+        for s in compared.studies.values()
+    ]
+    same = ", ".join(f"{escaped(f)} = {display.count(n)}" for f, n in sizes[0])
+    where = f"coefficient with {same}" if same and len(set(sizes)) == 1 else "coefficient"
+    return plots.measures(
+        rows, chosen, target=compared.target, alpha=compared.alpha, xlabel=where, ax=ax
+    )
+
+
+def _curves(compared: MeasureComparison, coefficient: str, x: str | None, ax: Any | None) -> Any:
+    import pandas as pd
+
+    studies = compared.studies
+    facet = _horizontal(list(studies.values()), x)
+    table = compared.table
+    sizes = [table[facet].min(), table[facet].max()]
+    low, high = sizes if sizes[0] < sizes[1] else (max(1.0, sizes[0] / 4.0), 2.0 * sizes[1])
+    fine = np.geomspace(low, high, _POINTS)
+    lines = [
+        pd.DataFrame({"measure": name, facet: fine, coefficient: _line(study, facet, fine,
+                                                                       coefficient)})
+        for name, study in studies.items()
+    ]  # fmt: skip
+    plan = next(iter(studies.values())).plan
+    others = {f: n for f, n in zip(plan.facets, plan.sizes[0].tolist(), strict=True) if f != facet}
+    held = ", ".join(f"{escaped(f)} = {display.count(n)}" for f, n in others.items())
+    return plots.measure_curves(
+        _with_first(table, others),
+        facet,
+        coefficient,
+        curves=pd.concat(lines, ignore_index=True),
+        target=compared.target,
+        alpha=compared.alpha,
+        xlabel=f"levels of {escaped(facet)}" + (f"  (with {held})" if held else ""),
+        ax=ax,
+    )
+
+
+def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
+    """Return the coefficient at many sizes of a facet, the others as in the first plan."""
+    plan = study.plan
+    sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
+    sizes[:, plan.facets.index(facet)] = fine
+    dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
+    made = quantities(weights(study.components, dense))[coefficient]
+    return made.values(take_components(study.components, study.negative).values)
+
+
+def _with_first(table: pd.DataFrame, others: dict[str, float]) -> pd.DataFrame:
+    """Return the rows whose other sizes are those of the first plan."""
+    chosen = table
+    for facet, n in others.items():
+        chosen = chosen[chosen[facet] == n]
+    return chosen
+
+
+def _horizontal(studies: list[DStudy], x: str | None) -> str:
+    common = [f for f in studies[0].plan.facets if all(f in s.plan.facets for s in studies)]
+    named = [f for f in common if f != REPLICATE] or common
+    if x is None and len(named) == 1:
+        return named[0]
+    if x is None:
+        raise PlanError(f"which facet is on the horizontal axis? pass x=, one of {named}")
+    if x not in common:
+        raise PlanError(
+            f"{x!r} has no size in all measures{did_you_mean(x, common)}; x= is one of {common}"
+        )
+    return x
+
+
+def best_for_each(
+    compared: MeasureComparison,
+    cost: Any,
+    budget: float | None,
+    target: float | None,
+    coefficient: str,
+    options: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Return the best design of every measure; see :meth:`MeasureComparison.best`."""
+    import pandas as pd
+
+    costs = _costs(compared, cost)
+    rows, reasons = [], {}
+    for name, study in compared.studies.items():
+        try:
+            found = study.optimize(
+                costs[name], budget=budget, target=target, coefficient=coefficient, **options
+            )
+        except PlanError as error:
+            reasons[name] = str(error)
+            continue
+        first = found.table.iloc[[0]].reset_index(drop=True)
+        first.insert(0, "measure", name)
+        rows.append(first)
+    if not rows:
+        name, reason = next(iter(reasons.items()))
+        raise PlanError(f"measure {name!r}: {reason}")
+    table = pd.concat(rows, ignore_index=True)
+    by_cost = target is not None
+    column = "cost" if by_cost else coefficient
+    up = by_cost or coefficient.endswith("_var")
+    table = table.sort_values(column, ascending=up, kind="stable")
+    if reasons:
+        none = pd.DataFrame({"measure": list(reasons), "reason": list(reasons.values())})
+        table = pd.concat([table, none])
+    return table.reset_index(drop=True)
+
+
+def _costs(compared: MeasureComparison, cost: Any) -> dict[str, Any]:
+    """Return the cost of every measure: the same for all, or each its own."""
+    names = list(compared.studies)
+    if not isinstance(cost, Mapping) or not any(name in cost for name in names):
+        return dict.fromkeys(names, cost)
+    missing = [name for name in names if name not in cost]
+    if missing:
+        raise PlanError(
+            f"cost has no entry for measure {missing[0]!r}{did_you_mean(missing[0], cost)}; with "
+            "costs by measure each needs one"
+        )
+    return {name: cost[name] for name in names}

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.components import REPLICATE, TwoWayMeanSquares
-from vcomp.dstudy.two_way import two_way_plans, two_way_table
-from vcomp.uncertainty.two_way import arteaga_interval, erho2_of, feldt_interval, phi_of
+from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
+from vcomp.inference.components import REPLICATE, TwoWayMeanSquares
+from vcomp.inference.intervals.two_way import arteaga_interval, erho2_of, feldt_interval, phi_of
 
 if TYPE_CHECKING:
     from vcomp.studies.subsample_result import SubsampleStudy
 
-__all__ = ["covered"]
+__all__ = [
+    "covered",
+]
+
 
 _OF_ANOVA = ("anova", "type1", "henderson3")
 _INTERVALS = {"Erho2": (feldt_interval, erho2_of), "Phi": (arteaga_interval, phi_of)}

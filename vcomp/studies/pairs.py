@@ -2,32 +2,190 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
-from vcomp.dstudy import DStudy
-from vcomp.dstudy.project import quantities, weights
-from vcomp.dstudy.requirement import SYMBOLS, requirement_ratio
-from vcomp.dstudy.two_way import two_way_plans, two_way_table
-from vcomp.exceptions import EstimationError, PlanError, did_you_mean
-from vcomp.resampling.levels import check_facets
-from vcomp.results.refitting import fitted_again
-from vcomp.studies.differences import Known, MeasureDifferences, pairs_table
-from vcomp.studies.joint import LeftOut, correlations, influences, left_out
-from vcomp.studies.plans import required_facet
-from vcomp.uncertainty import Quantities
-from vcomp.uncertainty.taken import take_components
-from vcomp.uncertainty.two_way import arteaga_interval, feldt_interval
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean
+from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
+from vcomp.gtheory.projection import quantities, weights
+from vcomp.gtheory.requirement import SYMBOLS, requirement_ratio
+from vcomp.gtheory.study import DStudy
+from vcomp.inference.intervals.two_way import arteaga_interval, feldt_interval
+from vcomp.inference.quantities import Quantities, take_components
+from vcomp.inference.resampling.resampled_levels import check_facets
+from vcomp.model.results import VarianceComponentsResults
+from vcomp.model.row_access import fitted_again
+from vcomp.numerics.randomness import check_count, seed_from
+from vcomp.studies.difference_tables import Known, MeasureDifferences, pairs_table
+from vcomp.studies.planned import required_facet
+from vcomp.studies.subsample import Subsets
 
 if TYPE_CHECKING:
     from vcomp.studies.comparison import MeasureComparison
 
-__all__ = ["differences", "required_ratios"]
+__all__ = [
+    "Influences",
+    "LeftOut",
+    "bootstrap_differences",
+    "correlations",
+    "differences",
+    "influences",
+    "left_out",
+    "required_ratios",
+]
+
+
+_FEWEST = 3
+"""Without one of two levels there is one, and no variance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut:
+    """The components of one measure without each level of a facet.
+
+    Attributes
+    ----------
+    levels : (J,) that were left out, by name
+    groups : (J,) the combination of what the facet is nested in
+    values : (J, k + 1) components without them
+    """
+
+    levels: tuple[str, ...]
+    groups: LongArray
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Influences:
+    """Influences of the levels of facets on m estimates of one measure.
+
+    Attributes
+    ----------
+    of : facet and level → (m,)
+    """
+
+    of: Mapping[tuple[str, str], FloatArray]
+
+
+def left_out(
+    res: VarianceComponentsResults,
+    study: DStudy,
+    *,
+    workers: int = 1,
+    progress: bool | None = None,
+) -> tuple[dict[str, LeftOut], list[str]]:
+    """Return the components without each level of every facet that is a sample.
+
+    Levels of fixed facets are all that there are. A facet that is nested in another is left out as
+    well: its levels go with those that they are nested in.
+
+    Parameters
+    ----------
+    res : the fit of one measure
+    study : its D-study, which says what is fixed
+    workers : threads
+    progress : whether to show a bar
+
+    Returns
+    -------
+    By facet the components, and half sentences on facets whose levels cannot be left out.
+    """
+    found: dict[str, LeftOut] = {}
+    notes = []
+    design = res.design
+    for facet in design.facets:
+        if facet in study.plan.universe.fixed or design.nested_in[facet]:
+            continue
+        fast = _in_closed_form(res, facet)
+        if fast is not None:
+            found[facet] = fast
+            continue
+        try:
+            with warnings.catch_warnings():
+                # What a few levels left out do to the estimation is said once, in the note below.
+                warnings.simplefilter("ignore", VcompWarning)
+                made = res.jackknife(facet, workers=workers, progress=progress)
+        except EstimationError as error:
+            notes.append(f"levels of {facet} cannot be left out in turn ({error})")
+            continue
+        usable = made.replicates.converged
+        if not usable.all():
+            notes.append(
+                f"without some levels of {facet} ({int((~usable).sum())}) there is no estimate"
+            )
+            continue
+        found[facet] = LeftOut(made.levels, made.groups, made.replicates.values)
+    return found, notes
+
+
+def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | None:
+    """Return the same from a balanced table, if there is one; None where something fails."""
+    fit, design = fitted_again(res)
+    subsets = Subsets.of(fit, design, res.components, (facet,))
+    n = subsets.most(facet)
+    if subsets.table is None or n < _FEWEST:
+        return None
+    made = [subsets.without(facet, level).found for level in range(n)]
+    if not all(found.converged for found in made):
+        return None
+    levels = design.facets[design.structure.facets.index(facet)].levels.astype(str)
+    values = np.array([found.values for found in made])
+    return LeftOut(tuple(levels), np.zeros(n, dtype=np.int64), values)
+
+
+def influences(
+    parts: Mapping[str, LeftOut], whole: FloatArray, quantities: Quantities, *, zero: bool
+) -> Influences:
+    """Return the influences of levels on quantities of one measure.
+
+    Parameters
+    ----------
+    parts : by facet
+    whole : (k + 1,) components from all data
+    quantities : m of them
+    zero : whether negative components are taken as zero
+    """
+    of: dict[tuple[str, str], FloatArray] = {}
+    theta = quantities.values(_taken(whole, zero))
+    for facet, part in parts.items():
+        values = quantities.values(_taken(part.values, zero))
+        for group in np.unique(part.groups):
+            own = np.flatnonzero(part.groups == group)
+            n = own.size
+            pseudo = n * theta - (n - 1) * values[own]
+            scaled = (pseudo - pseudo.mean(axis=0)) / np.sqrt(n * (n - 1.0))
+            of |= {(facet, part.levels[j]): scaled[i] for i, j in enumerate(own)}
+    return Influences(of)
+
+
+def correlations(first: Influences, second: Influences, shared: Sequence[str]) -> FloatArray:
+    """Return the correlations of m estimates of two measures, (m,).
+
+    nan where an estimate does not vary, or is not defined without some level.
+
+    Parameters
+    ----------
+    first, second : of the two measures
+    shared : facets whose levels of one name are the same in both
+    """
+    variances = [np.sum([np.square(i) for i in x.of.values()], axis=0) for x in (first, second)]
+    both = [key for key in first.of if key in second.of and key[0] in shared]
+    covariance = np.sum([first.of[key] * second.of[key] for key in both], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r: FloatArray = covariance / np.sqrt(variances[0] * variances[1])
+    return np.clip(r, -1.0, 1.0)
+
+
+def _taken(values: FloatArray, zero: bool) -> FloatArray:
+    return np.maximum(values, 0.0) if zero else values
+
 
 _MOVER = "MOVER (Zou 2007) from those of the measures"
 
@@ -56,8 +214,6 @@ def differences(
     what = f"Differences of {SYMBOLS[coefficient]}"
     made = {name: _coefficients(study, coefficient) for name, study in studies.items()}
     if method == "bootstrap":
-        from vcomp.studies.joint_bootstrap import bootstrap_differences
-
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
         )
@@ -273,3 +429,98 @@ def check_same_levels(compared: MeasureComparison, facets: Sequence[str]) -> Non
                     "which a joint bootstrap draws; method='mover' does without, and shared= says "
                     "which facets are the same"
                 )
+
+
+def bootstrap_differences(
+    compared: MeasureComparison,
+    made: dict[str, Quantities],
+    what: str,
+    sizes: dict[str, FloatArray],
+    notes: tuple[str, ...],
+    shared: str | Sequence[str],
+    n: int,
+    rng: int | np.random.Generator | None,
+    workers: int,
+    progress: bool | None,
+) -> MeasureDifferences:
+    """Return differences with percentile intervals from levels that are drawn jointly.
+
+    A replicate of one number draws the same levels of the facets in all measures, as its random
+    numbers are the same and so are the levels.
+
+    Raises
+    ------
+    EstimationError
+        If the measures do not have the same levels, complete in every combination.
+    """
+    n, seed = check_count(n, "n"), seed_from(rng)
+    facets = _drawn(compared, shared)
+    check_same_levels(compared, facets)
+    values: dict[str, FloatArray] = {}
+    usable: BoolArray = np.ones(n, dtype=bool)
+    for name, res in compared.results.items():
+        found = res.resample(facets, n, rng=seed, workers=workers, progress=progress)
+        assert found.adjusted is not None
+        zero = compared.studies[name].negative == "zero"
+        taken = np.maximum(found.adjusted, 0.0) if zero else found.adjusted
+        values[name] = made[name].values(taken)
+        usable &= found.converged
+    estimates = {name: s.columns for name, s in compared.studies.items()}
+    coefficient = "Erho2" if what.endswith("Eρ²") else "Phi"
+    table = _table(
+        list(values), {k: e[coefficient] for k, e in estimates.items()}, values, usable, sizes,
+        compared.alpha,
+    )  # fmt: skip
+    drawn = " and ".join(facets)
+    words = f"percentiles of {int(usable.sum()):,} joint bootstrap replicates over {drawn}"
+    return MeasureDifferences(table, what, compared.alpha, words, notes)
+
+
+def _drawn(compared: MeasureComparison, shared: str | Sequence[str]) -> list[str]:
+    """Return the facets that are drawn: all that are a sample, and nested in no other."""
+    given = shared_facets(compared, shared)
+    name, res = next(iter(compared.results.items()))
+    nested = fitted_again(res)[1].structure.nested_in
+    fixed = compared.studies[name].plan.universe.fixed
+    facets = [f for f, above in nested.items() if not above and f not in fixed]
+    facets = [f for f in facets if given is None or f in given]
+    if not facets:
+        raise EstimationError("the measures share no facet whose levels could be drawn jointly")
+    for other, res in compared.results.items():
+        missing = [f for f in facets if f not in res.design.facets]
+        if missing:
+            raise EstimationError(
+                f"measure {other!r} has no facet {missing[0]!r}, which a joint bootstrap draws; "
+                "shared= says which facets are the same"
+            )
+        partly = [pair for pair in res.design.partly_crossed if set(pair) & set(facets)]
+        if partly and len(facets) > 1:
+            raise EstimationError(
+                f"in measure {other!r} {' and '.join(partly[0])} are not fully crossed, so that "
+                "levels of several facets cannot be drawn alike in all measures; "
+                "method='mover' does without"
+            )
+    return facets
+
+
+def _table(
+    names: list[str],
+    estimates: dict[str, FloatArray],
+    values: dict[str, FloatArray],
+    usable: BoolArray,
+    sizes: dict[str, FloatArray],
+    alpha: float,
+) -> Any:
+    import pandas as pd
+
+    rows = []
+    for a, b in combinations(names, 2):
+        left, right = values[a][usable], values[b][usable]
+        known = ~(np.isnan(left) | np.isnan(right)).any(axis=1)
+        left, right = left[known], right[known]
+        low, high = np.quantile(left - right, [alpha / 2.0, 1.0 - alpha / 2.0], axis=0)
+        r = [np.corrcoef(x, y)[0, 1] for x, y in zip(left.T, right.T, strict=True)]
+        columns = {"difference": estimates[a] - estimates[b], "low": low, "high": high}
+        pair = {"first": a, "second": b, **sizes, **columns, "correlation": r}
+        rows.append(pd.DataFrame(pair, index=range(len(r))))
+    return pd.concat(rows, ignore_index=True)

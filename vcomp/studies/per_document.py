@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from vcomp.dstudy import DStudy
 from vcomp.exceptions import (
     DataError,
     EstimationError,
@@ -17,17 +16,22 @@ from vcomp.exceptions import (
     check_alpha,
     did_you_mean,
 )
-from vcomp.ir.documents import DocumentUniverse, check_universe
-from vcomp.ir.perdoc_sets import NORMALIZED, SET_MEASURES, measured_sets, set_measures
-from vcomp.model import VarianceComponentsModel
-from vcomp.results.results import VarianceComponentsResults
+from vcomp.gtheory.study import DStudy
+from vcomp.ir.documents.document_universe import DocumentUniverse, check_universe
+from vcomp.ir.documents.perdoc import NORMALIZED, SET_MEASURES, measured_sets, set_measures
+from vcomp.model.model import VarianceComponentsModel
+from vcomp.model.results import VarianceComponentsResults
 from vcomp.studies.comparison import MeasureComparison
-from vcomp.studies.plans import options_of_fit, required_facet
+from vcomp.studies.planned import options_of_fit, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PER_DOCUMENT", "per_document_study"]
+__all__ = [
+    "PER_DOCUMENT",
+    "per_document_study",
+]
+
 
 PER_DOCUMENT = "per document"
 """The name of the measure that has a score for every document."""
@@ -76,9 +80,9 @@ def per_document_study(
 
     Parameters
     ----------
-    universe : of :func:`vcomp.ir.document_universe`
-    measures : of the set, columns of :func:`vcomp.ir.set_measures`
-    scores : what the four cases of a document are worth, see :func:`vcomp.ir.score_table`
+    universe : of :func:`vcomp.ir.documents.document_universe`
+    measures : of the set, columns of :func:`vcomp.ir.documents.set_measures`
+    scores : what the four cases of a document are worth, see :func:`vcomp.ir.documents.score_table`
     beta : of F
     assessors : ``"crossed"``: one of them judged several topics, and is the same in all;
         ``"nested"``: those of different topics are different ones, or taken to be; ``"none"``:
@@ -110,7 +114,7 @@ def per_document_study(
     Warns
     -----
     VcompWarning
-        As :func:`vcomp.ir.set_measures` and :func:`vcomp.fit` do.
+        As :func:`vcomp.ir.documents.set_measures` and :func:`vcomp.fit` do.
 
     Notes
     -----
@@ -129,8 +133,8 @@ def per_document_study(
     Examples
     --------
     >>> import vcomp
-    >>> track = vcomp.ir.novelty_like_track(n_systems=20, n_topics=10, n_documents=30, rng=1)
-    >>> universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
+    >>> track = vcomp.ir.documents.novelty_like_track(n_systems=20, n_topics=10, n_documents=30, rng=1)
+    >>> universe = vcomp.ir.documents.document_universe(track.retrieved, track.judgements)
     >>> compared = vcomp.per_document_study(
     ...     universe, measures="utility", topic=50, assessor=[1, 2], document=30
     ... )
@@ -244,7 +248,7 @@ def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> A
         raise PlanError(
             "assessors='none' needs one assessor a topic, and there are up to "
             f"{int(of_a_topic.max())}: every document has as many scores. Choose one for each "
-            "topic, as vcomp.ir.assessor_layouts() does"
+            "topic, as vcomp.ir.documents.assessor_layouts() does"
         )
     if given != "none" and alone:
         raise PlanError(

@@ -2,27 +2,161 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
-from vcomp.dstudy import DStudy
-from vcomp.dstudy.project import quantities, weights
-from vcomp.dstudy.requirement import requirement_ratio
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.resampling import Replicates
-from vcomp.results.results import VarianceComponentsResults
+from vcomp.gtheory.projection import quantities, weights
+from vcomp.gtheory.requirement import SYMBOLS, requirement_ratio
+from vcomp.gtheory.study import DStudy
+from vcomp.inference.resampling.replicates import Replicates
+from vcomp.model.results import VarianceComponentsResults
+from vcomp.plots.subsampling import Kind
 from vcomp.studies.coverage import covered
-from vcomp.studies.plans import COEFFICIENTS, required_facet
-from vcomp.studies.spans import Span, span_of
+from vcomp.studies.planned import COEFFICIENTS, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SubsampleStudy", "planned", "required_sizes"]
+__all__ = [
+    "Span",
+    "SubsampleStudy",
+    "draw",
+    "planned",
+    "quantile",
+    "required_sizes",
+    "span_of",
+    "summary",
+]
+
+
+def draw(study: SubsampleStudy, quantity: str, x: str | None, kind: str, ax: Any | None) -> Any:
+    """Return the axes on which a study is drawn; see :meth:`SubsampleStudy.plot`.
+
+    Parameters
+    ----------
+    study : to draw
+    quantity : one of its quantities
+    x : facet on the horizontal axis, or None
+    kind : ``"span"`` or ``"values"``
+    ax : matplotlib axes, or None
+    """
+    if kind not in get_args(Kind):
+        known = " or ".join(map(repr, get_args(Kind)))
+        raise PlanError(f"kind is {known}, not {kind!r}{did_you_mean(kind, get_args(Kind))}")
+    full = study.full(quantity)
+    facet = _horizontal(study, x)
+    table = study.table
+    table = table[table["quantity"] == quantity]
+    label = _symbol(study, quantity)
+    return plots.subsets(
+        table,
+        facet,
+        [f for f in study.facets if f != facet],
+        full=full,
+        kind="span" if kind == "span" else "values",
+        label=label,
+        alpha=study.dstudy.alpha,
+        ax=ax,
+    )
+
+
+def _horizontal(study: SubsampleStudy, x: str | None) -> str:
+    if x is None:
+        several = [len(np.unique(column)) for column in study.cells.T]
+        return study.facets[int(np.argmax(several))]
+    if x not in study.facets:
+        raise PlanError(
+            f"levels of {x!r} were not drawn{did_you_mean(x, study.facets)}; x= is one of "
+            f"{list(study.facets)}"
+        )
+    return x
+
+
+def _symbol(study: SubsampleStudy, quantity: str) -> str:
+    if quantity in SYMBOLS:
+        return SYMBOLS[quantity]
+    if quantity in study.replicates.names:
+        return f"σ²({quantity})"
+    symbol = SYMBOLS[quantity.removeprefix("n_")]
+    return f"{study.required_facet} needed for {symbol} = {display.number(study.target)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Mean, spread and quantiles of values; nan where there are none.
+
+    Attributes
+    ----------
+    mean, sd : infinite and nan where a value is infinite
+    low, median, high : quantiles
+    endless : the share of values that are infinite
+    """
+
+    mean: float
+    sd: float
+    low: float
+    median: float
+    high: float
+    endless: float
+
+    @property
+    def length(self) -> float:
+        """From low to high; 0 where both are the same, infinity included."""
+        return 0.0 if self.low == self.high else self.high - self.low
+
+    def columns(self) -> dict[str, float]:
+        """Return what a table has of it."""
+        columns = asdict(self) | {"span": self.length}
+        del columns["endless"]
+        return columns
+
+
+def span_of(values: FloatArray, alpha: float) -> Span:
+    """Return how values lie, those that are nan left out.
+
+    Parameters
+    ----------
+    values : (n,)
+    alpha : a share of 1 − alpha lies between the outer quantiles
+
+    Examples
+    --------
+    >>> span = span_of(np.array([1.0, 2.0, 3.0, np.inf]), 0.5)
+    >>> span.mean, span.median, span.endless
+    (inf, 2.5, 0.25)
+    """
+    known = np.sort(values[~np.isnan(values)])
+    if not known.size:
+        return Span(*[math.nan] * 6)
+    endless = float(np.mean(np.isinf(known)))
+    mean = math.inf if endless else float(known.mean())
+    sd = float(known.std(ddof=1)) if known.size > 1 and not endless else math.nan
+    low, median, high = (quantile(known, q) for q in (alpha / 2.0, 0.5, 1.0 - alpha / 2.0))
+    return Span(mean, sd, low, median, high, endless)
+
+
+def quantile(ordered: FloatArray, q: float) -> float:
+    """Return the quantile of sorted values, between two of which it is on a straight line.
+
+    It is that of R's type 7 and of numpy, which gives nan between infinite values.
+
+    Examples
+    --------
+    >>> quantile(np.array([1.0, 2.0, np.inf, np.inf]), 0.9)
+    inf
+    """
+    place = q * (ordered.size - 1)
+    below = math.floor(place)
+    a, b = float(ordered[below]), float(ordered[min(below + 1, ordered.size - 1)])
+    return a if a == b or place == below else a + (place - below) * (b - a)
+
 
 _NEAR = 0.05
 """Coefficients this near to that of all the data are within 0.1 of each other."""
@@ -195,7 +329,6 @@ class SubsampleStudy:
         -------
         statsmodels.iolib.summary.Summary
         """
-        from vcomp.studies.subsample_summary import summary
 
         return summary(self)
 
@@ -242,7 +375,6 @@ class SubsampleStudy:
         Eρ²
         length of the 95 % span
         """
-        from vcomp.studies.subsample_picture import draw
 
         return draw(self, quantity, x, kind, ax)
 
@@ -318,3 +450,93 @@ def planned(
             f"{len(study.plan)}; with_plan() gives those of others without fitting again"
         )
     return study
+
+
+_ENOUGH = 0.1
+"""The span that Urbano et al. (2013, sec. 3) ask for."""
+
+
+def summary(study: SubsampleStudy) -> Any:
+    """Return a summary: of every size the medians and spans of Eρ², Φ and required sizes.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    alpha, facet = study.dstudy.alpha, study.required_facet
+    cells: dict[str, list[str]] = {}
+    for name, sizes in zip(study.facets, study.cells.T, strict=True):
+        cells[name] = [display.count(n) for n in sizes]
+    for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
+        spans = _spans(study, name)
+        cells[symbol] = [display.coefficient(s.median) for s in spans]
+        # Headers are keys here: a space more keeps those of Eρ² and Φ apart.
+        header = f"{display.level(alpha)} of subsets" + " " * blanks
+        cells[header] = [display.coefficient_interval(s.low, s.high) for s in spans]
+        if facet is not None:
+            cells[f"n for {symbol}"] = [_sizes(s) for s in _spans(study, f"n_{name}")]
+    table = display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"{study.trials:,} random subsets of each size: what their G-studies say",
+    )
+    return display.summary([table], _notes(study))
+
+
+def _spans(study: SubsampleStudy, quantity: str) -> list[Span]:
+    values = study.values(quantity)
+    return [study.span(quantity, place, values) for place in range(len(study.cells))]
+
+
+def _sizes(span: Span) -> str:
+    if np.isnan(span.median):
+        return display.MISSING
+    return f"{display.count(np.floor(span.low))} to {display.count(np.ceil(span.high))}"
+
+
+def _notes(study: SubsampleStudy) -> list[str]:
+    plan, facet = study.dstudy.plan, study.required_facet
+    sizes = ", ".join(
+        f"{f} = {display.count(n)}" for f, n in zip(plan.facets, plan.sizes[0], strict=True)
+    )
+    full = [f"{s} = {display.coefficient(study.full(c))}" for c, s in SYMBOLS.items()]
+    test = f"of a test with {sizes}" if sizes else "of one score"
+    notes = [f"Eρ² and Φ: medians, {test}; all the data say {' and '.join(full)}."]
+    if facet is not None:
+        needs = [f"{display.count(study.full(f'n_{c}'))} for {s}" for c, s in SYMBOLS.items()]
+        notes.append(
+            f"n: levels of {facet} needed for {display.number(study.target)} in "
+            f"{display.level(study.dstudy.alpha)} of subsets; all the data say "
+            f"{' and '.join(needs)}."
+        )
+    notes += [_enough(study, name) for name in SYMBOLS]
+    missing = study.cells.shape[0] * study.trials - int(study.replicates.converged.sum())
+    if missing:
+        notes.append(f"{missing:,} subsets have no estimates and are left out.")
+    return notes
+
+
+def _enough(study: SubsampleStudy, name: str) -> str:
+    """Return which sizes have all but a few subsets within a tenth of each other."""
+    symbol, inside = SYMBOLS[name], display.level(study.dstudy.alpha)
+    lengths = np.array([s.length for s in _spans(study, name)])
+    enough = np.flatnonzero(lengths <= _ENOUGH)
+    if not enough.size:
+        return f"At none of these sizes does {symbol} of {inside} of subsets lie within 0.1."
+    # Those without a smaller one that is enough as well.
+    smallest = [
+        p for p in enough
+        if not any(
+            (study.cells[q] <= study.cells[p]).all() and (study.cells[q] != study.cells[p]).any()
+            for q in enough
+        )
+    ]  # fmt: skip
+    words = [
+        " × ".join(f"{display.count(n)} {f}" for f, n in zip(study.facets, row, strict=True))
+        for row in study.cells[smallest]
+    ]
+    return f"{symbol} of {inside} of subsets lies within 0.1 from {' or '.join(words)} on."

@@ -12,8 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.dstudy import Cost, dstudy, from_components
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.allocation.cost import Cost
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.published import from_components
 
 TREC5 = from_components(BODOFF_LI)
 KINDS = ["p x i x a", "p x (a:i)"]

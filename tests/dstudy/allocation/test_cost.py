@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.dstudy import parse_design
-from vcomp.dstudy.allocation.cost import Cost, CostFunction, read_cost
 from vcomp.exceptions import PlanError
+from vcomp.formula.brennan import parse_design
+from vcomp.gtheory.allocation.cost import Cost, CostFunction, read_cost
 
 FACETS = ["topic", "judge", "doc", "exam item", "2nd"]
 prices = st.one_of(

@@ -6,8 +6,8 @@ from dstudy_cases import BODOFF_LI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy import from_components
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.published import from_components
 
 KINDS = ["p x i x a", "p x (a:i)"]
 

@@ -8,10 +8,13 @@ from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, gstudy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy import dstudy, from_components, make_plans, project
-from vcomp.dstudy.allocation.cost import Cost, read_cost
-from vcomp.dstudy.allocation.problem import evaluate, make_problem, read_bounds
 from vcomp.exceptions import PlanError
+from vcomp.gtheory import projection as project
+from vcomp.gtheory.allocation.cost import Cost, read_cost
+from vcomp.gtheory.allocation.problem import evaluate, make_problem, read_bounds
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.plan import make_plans
+from vcomp.gtheory.published import from_components
 
 TREC5 = from_components(BODOFF_LI).components
 COMPOSITE = gstudy(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy.allocation.problem import evaluate
-from vcomp.dstudy.allocation.solve import ROOM, Goal, continuous_sizes, solve
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.allocation.problem import evaluate
+from vcomp.gtheory.allocation.solve import ROOM, Goal, continuous_sizes, solve
 
 coefficient = st.one_of(st.just(0.0), st.floats(-2, 2).map(lambda x: 10.0**x))
 WIDEST = {1: 300, 2: 50, 3: 12}
@@ -194,7 +194,7 @@ def test_large_numbers():
 
 
 def test_a_hopeless_search_is_refused(monkeypatch):
-    monkeypatch.setattr("vcomp.dstudy.allocation.solve._MOST_WORK", 3000)
+    monkeypatch.setattr("vcomp.gtheory.allocation.solve._MOST_WORK", 3000)
     error, cost = np.zeros(16), np.zeros(16)
     error[[8, 4, 2, 1]], cost[[8, 4, 2, 1]] = [1, 0.5, 0.3, 0.2], [1.2, 2.7, 3.3, 5.1]
     with pytest.raises(PlanError, match=r"best sizes of 4 facets are not found .* give bounds="):

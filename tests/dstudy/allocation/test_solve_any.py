@@ -9,12 +9,12 @@ from dstudy_cases import BODOFF_LI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.dstudy import from_components, make_plans
-from vcomp.dstudy.allocation.cost import Cost, read_cost
-from vcomp.dstudy.allocation.problem import make_problem
-from vcomp.dstudy.allocation.solve import Goal, solve
-from vcomp.dstudy.allocation.solve_any import solve_any
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.allocation.cost import Cost, read_cost
+from vcomp.gtheory.allocation.problem import make_problem
+from vcomp.gtheory.allocation.solve import Goal, solve, solve_any
+from vcomp.gtheory.plan import make_plans
+from vcomp.gtheory.published import from_components
 
 TREC5 = from_components(BODOFF_LI).components
 PLAN = make_plans(TREC5, None, "p", {"i": 1, "a": 1})
@@ -105,7 +105,7 @@ def test_costs_that_do_not_rise(function, message):
 
 def test_too_many_combinations_are_refused(monkeypatch):
     problem, error = problem_of(lambda i, a: i + a)
-    monkeypatch.setattr("vcomp.dstudy.allocation.solve_any._MOST_ROWS", 100)
+    monkeypatch.setattr("vcomp.gtheory.allocation.solve._MOST_ROWS", 100)
     with pytest.raises(PlanError, match=r"combinations of sizes of i, a .* bounds="):
         solve_any(problem, error, Goal(500.0))
 

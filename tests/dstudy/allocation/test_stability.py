@@ -7,10 +7,11 @@ import pytest
 from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
-from vcomp.dstudy import dstudy, from_components
-from vcomp.dstudy.allocation.alternative import shown
-from vcomp.dstudy.allocation.stability import draw_components
 from vcomp.exceptions import EstimationError, PlanError
+from vcomp.gtheory.allocation.alternative import shown
+from vcomp.gtheory.allocation.stability import draw_components
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.published import from_components
 
 KINDS = ["p x i x a", "p x (a:i)"]
 VALUES = {**BODOFF_LI, "a": 0.0006, "pa": 0.0004}

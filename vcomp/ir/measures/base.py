@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
-from vcomp.ir.measures.rows import MeanRows, rounding
+from vcomp.ir.measures.agreement import MeanRows, rounding
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "rounding",
     "sizes",
 ]
+
 
 TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
 """Scores of the same systems on other topics, or a true mean of each system."""

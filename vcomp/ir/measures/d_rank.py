@@ -11,10 +11,13 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.measures.base import TopicMeasure, rounding
+from vcomp.ir.measures.agreement import rounding
+from vcomp.ir.measures.base import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 
-__all__ = ["RankDistance"]
+__all__ = [
+    "RankDistance",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError
-from vcomp.ir.measures.anova import TwoWay
-from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
+from vcomp.ir.measures.agreement import rounding
+from vcomp.ir.measures.base import MeanMeasure, sizes
+from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike
 
-__all__ = ["GeneralizabilityCoefficient"]
+__all__ = [
+    "GeneralizabilityCoefficient",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,15 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.ir.measures.anova import TwoWay, mean_squares
-from vcomp.ir.measures.base import TopicMeasure, rounding, sizes
+from vcomp.ir.measures.agreement import rounding
+from vcomp.ir.measures.base import TopicMeasure, sizes
+from vcomp.ir.measures.two_way_anova import TwoWay, mean_squares
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = ["FTest"]
+__all__ = [
+    "FTest",
+]
+
 
 _CERTAIN = 1e10
 """With a larger noncentrality the power is one, and scipy has no number for it."""

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.anova import TwoWay
-from vcomp.ir.measures.base import MeanMeasure, rounding, sizes
+from vcomp.ir.measures.agreement import rounding
+from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
+from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike
 
-__all__ = ["DependabilityIndex"]
+__all__ = [
+    "DependabilityIndex",
+]
 
 
 @dataclass(frozen=True, slots=True)

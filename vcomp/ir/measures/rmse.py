@@ -9,11 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.anova import TwoWay
 from vcomp.ir.measures.base import MeanMeasure, sizes
+from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike
 
-__all__ = ["RMSE"]
+__all__ = [
+    "RMSE",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,15 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.rows import MeanRows
-from vcomp.kernels.sensitivity import smallest_safe_difference
 
-__all__ = ["AbsoluteSensitivity", "RelativeSensitivity"]
+__all__ = [
+    "AbsoluteSensitivity",
+    "RelativeSensitivity",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,18 @@ from functools import lru_cache
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.dstudy.paired import difference_variances
 from vcomp.exceptions import PlanError
-from vcomp.ir.measures.base import rounding
+from vcomp.ir.measures.agreement import rounding
+from vcomp.ir.rank.paired import difference_variances
 
-__all__ = ["PairedTests", "between", "check_bin", "paired_tests", "pairs_of", "signs"]
+__all__ = [
+    "PairedTests",
+    "between",
+    "check_bin",
+    "paired_tests",
+    "pairs_of",
+    "signs",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

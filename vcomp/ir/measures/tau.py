@@ -9,15 +9,17 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy import rank_accuracy
 from vcomp.exceptions import PlanError
-from vcomp.ir.differences import paired_differences
+from vcomp.ir.kernels.rank_agreement import pair_agreement
+from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.measures.rows import MeanRows
+from vcomp.ir.rank import rank_accuracy
+from vcomp.ir.rank.of_scores import paired_differences
 from vcomp.ir.scores import ScoresLike
-from vcomp.kernels.rank_agreement import pair_agreement
 
-__all__ = ["Tau"]
+__all__ = [
+    "Tau",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Tau(MeanMeasure):
         return tau_b
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Return Eτ, by the default method of :func:`vcomp.ir.expected_tau`, which has it in full.
+        """Return Eτ, by the default method of :func:`vcomp.ir.rank.expected_tau`, which has it in full.
 
         Raises
         ------

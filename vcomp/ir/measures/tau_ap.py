@@ -9,15 +9,17 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.dstudy import rank_accuracy
 from vcomp.exceptions import PlanError
-from vcomp.ir.differences import paired_differences
+from vcomp.ir.kernels.rank_agreement import above_in_both, mean_share_above, ordinal_ranks
+from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.measures.rows import MeanRows
+from vcomp.ir.rank import rank_accuracy
+from vcomp.ir.rank.of_scores import paired_differences
 from vcomp.ir.scores import ScoresLike
-from vcomp.kernels.rank_agreement import above_in_both, mean_share_above, ordinal_ranks
 
-__all__ = ["TauAP"]
+__all__ = [
+    "TauAP",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class TauAP(MeanMeasure):
         return tau_ap
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Return Eτ_AP, by the default method of :func:`vcomp.ir.expected_tau_ap`.
+        """Return Eτ_AP, by the default method of :func:`vcomp.ir.rank.expected_tau_ap`.
 
         Raises
         ------

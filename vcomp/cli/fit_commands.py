@@ -1,0 +1,214 @@
+"""What ``vcomp fit`` and ``vcomp gstudy`` have in common: their options, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcomp.cli import output
+from vcomp.cli.arguments import options_given, sizes_argument
+from vcomp.cli.output import check_picture, draw
+from vcomp.cli.planning_commands import plan_of, plan_options
+
+__all__ = [
+    "data_of_paths",
+    "fit_options",
+    "fit_report",
+    "progress_option",
+    "row_options",
+]
+
+
+progress_option = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
+)
+
+_OF_ROWS = (
+    click.option(
+        "--stream/--no-stream",
+        default=None,
+        help="Read rows in batches and keep none, or keep all.  [default: by their size]",
+    ),
+    progress_option,
+    click.option(
+        "--augment",
+        "augmented",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write fitted values and residuals of all rows to FILE.parquet.",
+    ),
+)
+
+_OPTIONS = (
+    click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp."),
+    click.option(
+        "--method",
+        default="reml",
+        show_default=True,
+        metavar="NAME",
+        help="reml, ml, anova (Henderson's Method I), type1, henderson3 or minque.",
+    ),
+    click.option(
+        "--missing",
+        default="drop",
+        show_default=True,
+        type=click.Choice(["drop", "raise"]),
+        help="What to do with rows that have a missing value.",
+    ),
+    click.option("--max-iter", type=int, metavar="N", help="REML, ML: steps at most."),
+    click.option(
+        "--tol", type=float, metavar="X", help="REML, ML: end this near, in standard errors."
+    ),
+    click.option(
+        "--hold", multiple=True, metavar="NAME=X", help="REML, ML: a component that is known."
+    ),
+    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: where to start."),
+    click.option(
+        "--engine",
+        metavar="NAME",
+        help="REML, ML: auto, strata, blocked or iterative.  [default: auto]",
+    ),
+    click.option(
+        "--probes",
+        "n_probes",
+        type=int,
+        metavar="N",
+        help="Random probes of the iterative engine.",
+    ),
+    click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes."),
+    click.option(
+        "--weight",
+        "weights",
+        multiple=True,
+        metavar="NAME=X",
+        help="MINQUE: prior weight of a component; all are needed.",
+    ),
+    click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations."),
+    click.option(
+        "--negative",
+        metavar="NAME",
+        help="Closed forms: keep negative estimates, or refit without their terms.  "
+        "[default: keep]",
+    ),
+    click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study."),
+    click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP."),
+    click.option(
+        "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
+    ),
+    click.option(
+        "--intervals",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help="Method of the intervals: auto, mls, f, satterthwaite, log, wald, profile, "
+        "bootstrap.",
+    ),
+    click.option(
+        "--json", "json_file", metavar="FILE", help="Store the result; - for the screen."
+    ),
+    click.option(
+        "--plot",
+        "picture",
+        metavar="FILE",
+        help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
+    ),
+)
+
+
+def fit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a fit, in their order."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return plan_options(command)
+
+
+def row_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how rows are read, and what is written of each."""
+    for option in reversed(_OF_ROWS):
+        command = option(command)
+    return command
+
+
+def data_of_paths(paths: Sequence[str]) -> Any:
+    """Return one path by itself, several as a list, None of none."""
+    return None if not paths else paths[0] if len(paths) == 1 else list(paths)
+
+
+def fit_report(
+    fitted: Callable[..., Any],
+    data: Any,
+    design: str | None,
+    *,
+    dataset: str | None,
+    method: str,
+    missing: str,
+    sizes: tuple[str, ...],
+    object_: str | None,
+    fixed: tuple[str, ...],
+    universe: tuple[str, ...],
+    within: tuple[str, ...],
+    tau: bool,
+    alpha: float,
+    intervals: str,
+    json_file: str | None,
+    picture: str | None,
+    augmented: Path | None = None,
+    **of_method: Any,
+) -> None:
+    """Fit, and print, draw and store what is asked for.
+
+    Parameters
+    ----------
+    fitted : takes the data and options of the fit, and returns its result
+    data : what `fitted` takes, or None
+    design : of the D-study, or None
+    dataset : name of a data set that comes with vcomp, if there is no file
+    sizes : of the D-study, as they were written
+    object_, fixed, universe, within : what is measured, and generalized to what
+    augmented : file for fitted values and residuals, or None
+    of_method : options of the method
+    """
+    import vcomp
+
+    if (data is None) == (dataset is None):
+        raise click.UsageError("give one of DATA and --dataset")
+    if picture is not None:
+        check_picture(picture)
+    source = data if dataset is None else vcomp.datasets.load(dataset)
+    if augmented is not None:
+        _check_augmented(augmented, data)
+    n, plan = sizes_argument(sizes), plan_of(object_, fixed, universe, within)
+    options = options_given(**of_method)
+    res = fitted(source, method=method, missing=missing, **options)
+    if augmented is not None:
+        res.augment(to=augmented)
+    # Replicates are made once for all tables.
+    how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
+    study = None
+    if n or design or plan:
+        # Satterthwaite's intervals are of components alone.
+        coefficients = "auto" if intervals == "satterthwaite" else how
+        study = res.dstudy(design, sizes=n, alpha=alpha, method=coefficients, **plan)
+    ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
+    if picture is not None:
+        draw(res, study, picture, alpha, how)
+    if json_file is not None:
+        output.write(output.as_json(res, study, ranks), json_file)
+    if json_file != "-":
+        click.echo(output.fit_text(res, study, ranks, alpha, how))
+
+
+def _check_augmented(target: Path, data: Any) -> None:
+    """Refuse a file that cannot be written, or that is one of the data, before these are read."""
+    from vcomp.data.paths import refuse_to_replace
+    from vcomp.data.source import open_source
+    from vcomp.data.spooling import parquet_path
+
+    parquet_path(target, "--augment")
+    if data is not None:
+        refuse_to_replace(target, open_source(data).files)

@@ -1,0 +1,95 @@
+"""``vcomp items``: reliability and item analysis of a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcomp.cli import output
+from vcomp.cli.output import check_picture, save
+
+__all__ = [
+    "items",
+]
+
+
+_EXAMPLES = """
+\b
+Examples:
+  vcomp items answers.csv
+  vcomp items runs.csv --object sys --item topic --response score
+  vcomp items topic_by_system.csv --transpose --show 10
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("data", required=False, type=click.Path(path_type=Path))
+@click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp.")
+@click.option("--object", "object_", metavar="COLUMN", help="Long data: who is measured.")
+@click.option("--item", metavar="COLUMN", help="Long data: the items.")
+@click.option("--response", metavar="COLUMN", help="Long data: the scores.")
+@click.option("--transpose", is_flag=True, help="A matrix with items in rows.")
+@click.option(
+    "--missing",
+    type=click.Choice(["all", "listwise", "raise"]),
+    default="all",
+    show_default=True,
+    help="Use all cells that are there, or leave objects out, or stop.",
+)
+@click.option("--low", default=0.2, show_default=True, help="Flag lower item-rest correlations.")
+@click.option(
+    "--show",
+    type=click.IntRange(min=1),
+    default=25,
+    show_default=True,
+    help="Items to show at most.",
+)
+@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - for the screen.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw items as FILE.png, .svg or .pdf.")
+def items(
+    data: Path | None,
+    dataset: str | None,
+    object_: str | None,
+    item: str | None,
+    response: str | None,
+    transpose: bool,
+    missing: str,
+    low: float,
+    show: int,
+    alpha: float,
+    csv_file: str | None,
+    picture: str | None,
+) -> None:
+    """Reliability of a test, and its items with those to look at first.
+
+    DATA is a CSV or Parquet file: a row an object (person, system) and a column an item, or long
+    data, a row a score, with --object, --item and --response.
+    """
+    import vcomp
+
+    if (data is None) == (dataset is None):
+        raise click.UsageError("give one of DATA and --dataset")
+    if picture is not None:
+        check_picture(picture)
+    names: dict[str, Any] = {"object": object_, "item": item, "response": response}
+    scores: Any = data if dataset is None else vcomp.datasets.load(dataset)
+    if not any(names.values()):
+        if data is None:
+            raise click.UsageError("a data set is long: give --object, --item and --response")
+        scores = output.read_matrix(data)
+        scores = scores.T if transpose else scores
+    elif transpose:
+        raise click.UsageError("--transpose is of a matrix; long data name their columns")
+    how: dict[str, Any] = {} if missing == "all" else {"missing": missing}
+    analysis = vcomp.item_analysis(scores, low=low, **names, **how)
+    if csv_file != "-":
+        click.echo(str(vcomp.reliability(scores, alpha=alpha, **names, **how).summary()))
+        click.echo()
+        click.echo(str(analysis.summary(show)))
+    if csv_file is not None:
+        output.write(analysis.table.to_csv().rstrip("\n"), csv_file)
+    if picture is not None:
+        save(analysis.plot(), picture)

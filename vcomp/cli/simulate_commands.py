@@ -1,0 +1,201 @@
+"""``vcomp simulate``: collections like one there is, with the true means known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from vcomp import display
+from vcomp.cli.accuracy_commands import read_scores, score_options
+from vcomp.cli.output import write
+from vcomp.exceptions import DataError, PlanError
+
+__all__ = [
+    "simulate_command",
+]
+
+
+_EXAMPLES = """
+\b
+Examples:
+  vcomp simulate matrix.csv --topics 50 --collections 100 --seed 1 --out new.parquet
+  vcomp simulate matrix.csv --topics 50 --margins normal --homoscedastic --out new.csv
+  vcomp simulate scores.csv --system run --margins discrete_kernel --support P@20 \\
+      --topics 100 --out new.parquet --diagnose
+"""
+
+
+@click.command("simulate", epilog=_EXAMPLES)
+@score_options
+@click.option(
+    "--topics",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="N",
+    help="Topics of each collection.",
+)
+@click.option(
+    "--collections",
+    "size",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many of them.",
+)
+@click.option(
+    "--margins",
+    default="kernel",
+    show_default=True,
+    metavar="NAME",
+    help="kernel or normal, of topic effects and residuals; without effects truncated_normal, "
+    "beta, truncated_kernel, beta_kernel, auto or, with --support, beta_binomial, "
+    "discrete_kernel.",
+)
+@click.option("--homoscedastic", is_flag=True, help="Residuals of all systems have one variance.")
+@click.option("--uncorrelated", is_flag=True, help="Residuals and topic effects are independent.")
+@click.option(
+    "--non-random-sampling",
+    is_flag=True,
+    help="Topics are mostly hard, easy or middling ones, not a random sample.",
+)
+@click.option(
+    "--means",
+    default="observed",
+    show_default=True,
+    metavar="NAME",
+    help="True means are those observed, or as fitted by the algorithm.",
+)
+@click.option(
+    "--copula",
+    default="gaussian",
+    show_default=True,
+    metavar="NAME",
+    help="gaussian, or t, under which extremes come together.",
+)
+@click.option(
+    "--copula-df",
+    "df",
+    type=float,
+    metavar="NU",
+    help="Degrees of freedom of the t copula.  [default: fitted]",
+)
+@click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
+@click.option("--seed", "rng", default=0, show_default=True, metavar="N", help="Of the draws.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Threads.",
+)
+@click.option(
+    "--out", required=True, metavar="FILE", help="Where the scores go, FILE.parquet or .csv."
+)
+@click.option(
+    "--true-means",
+    metavar="FILE",
+    help="Where the true mean of each system goes; - for the screen.  "
+    "[default: OUT with .means.csv]",
+)
+@click.option("--diagnose", is_flag=True, help="Say how like the original the collections are.")
+def simulate_command(
+    scores: Path | None,
+    dataset: str | None,
+    system: str | None,
+    topic: str | None,
+    score: str | None,
+    drop_worst: float,
+    topics: int,
+    size: int,
+    non_random_sampling: bool,
+    support: str | None,
+    rng: int,
+    workers: int,
+    out: str,
+    true_means: str | None,
+    diagnose: bool,
+    **assumptions: Any,
+) -> None:
+    """Simulate collections with the same systems and new topics.
+
+    SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
+    score. What is written is long: collection, topic, system and score. The true mean score of
+    every system is known, and goes to a file of its own.
+    """
+    from vcomp.ir.simulate.simulation import fit_collection
+    from vcomp.ir.simulate.write import check_path, write_collections
+
+    target = check_path(out)
+    means_file = str(target.with_suffix(".means.csv")) if true_means is None else true_means
+    _check_means(means_file, target)
+    if diagnose and topics < 2:
+        raise PlanError(f"--diagnose needs two topics or more, not {topics}")
+    matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
+    simulator = fit_collection(
+        matrix,
+        drop_worst=drop_worst,
+        random_sampling=not non_random_sampling,
+        support=_support(support),
+        **assumptions,
+    )
+    indicators = _Indicators(simulator) if diagnose else None
+    n_rows = write_collections(
+        simulator, target, topics, size, rng=rng, workers=workers, progress=None, each=indicators
+    )
+    write(str(simulator.true_means.to_csv()).rstrip("\n"), means_file)
+    parts = [str(simulator.summary())]
+    if indicators is not None:
+        parts.append(str(indicators.diagnosis(topics).summary()))
+    what = "collection" if size == 1 else "collections"
+    parts.append(
+        f"{display.count(size)} {what} of {display.count(topics)} topics × "
+        f"{display.count(simulator.n_systems)} systems: {display.count(n_rows)} rows in {out}; "
+        f"true means in {means_file}."
+    )
+    click.echo("\n\n".join(parts))
+
+
+def _check_means(file: str, scores: Path) -> None:
+    """Refuse a file for true means that cannot be, before anything is computed."""
+    path = Path(file)
+    if path == scores:
+        raise PlanError(f"scores and true means go to two files, not both to {file!r}")
+    if file != "-" and not path.parent.is_dir():
+        raise DataError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+
+
+class _Indicators:
+    """Measures collections as they are written; they need not be in memory together."""
+
+    def __init__(self, simulator: Any) -> None:
+        from vcomp.ir.diagnosis import Original
+
+        self.original = Original(simulator.scores)
+        self.n_topics = len(simulator.scores)
+        self.parts: list[Any] = []
+
+    def __call__(self, some: Any) -> None:
+        self.parts.append(self.original.indicators(some.scores))
+
+    def diagnosis(self, n_topics: int) -> Any:
+        """Return the diagnosis of all that was seen."""
+        from vcomp.ir.diagnosis import Diagnosis
+
+        return Diagnosis(np.concatenate(self.parts), n_topics, self.n_topics)
+
+
+def _support(text: str | None) -> Any:
+    """Return the name of a support, or its values."""
+    if text is None or "," not in text:
+        return text
+    try:
+        return [float(value) for value in text.split(",")]
+    except ValueError:
+        raise PlanError(
+            f"--support {text!r} is no list of scores; write 0,0.5,1 or a name such as P@20"
+        ) from None

@@ -1,0 +1,472 @@
+"""Tables in memory and queries that make them, as parts that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from os.path import commonpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.data.parts import Part, ReadTable, arrow_part, from_list, guarded, one_column, reason
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "arrow_table",
+    "dataset",
+    "lazy_polars",
+    "mapping",
+    "pandas_frame",
+    "record_batches",
+    "relation",
+    "unite_categories",
+    "unite_frames",
+]
+
+
+def pandas_frame(data: pd.DataFrame) -> Part:
+    """Return a frame as a part; rows are selected before columns, which copies no more of them."""
+    columns = {str(column): column for column in data.columns}
+
+    def select(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+        selected = frame[[columns[name] for name in names]]
+        return selected.set_axis(names, axis=1).reset_index(drop=True)
+
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
+        for first in range(0, len(data), rows):
+            yield select(data.iloc[first : first + rows], names), None
+
+    return Part(
+        name=None,
+        columns=tuple(map(str, data.columns)),
+        read=lambda names: select(data, names),
+        slices=slices,
+        n_rows=len(data),
+    )
+
+
+def mapping(data: Mapping[Any, Any]) -> Part:
+    """Return arrays by name as a part; one is looked up only when it is asked for."""
+    keys = {str(key): key for key in data}
+
+    def arrays(names: list[str]) -> dict[str, Any]:
+        columns = {name: one_column(name, data[keys[name]]) for name in names}
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(
+                "the columns differ in length: "
+                + ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+            )
+        return columns
+
+    def read(names: list[str]) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(arrays(names), copy=False)
+
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
+        import pandas as pd
+
+        columns = arrays(names)
+        for first in range(0, len(next(iter(columns.values()), ())), rows):
+            part = {name: values[first : first + rows] for name, values in columns.items()}
+            yield pd.DataFrame(part, copy=False), None
+
+    return Part(None, tuple(map(str, data)), read, slices)
+
+
+def arrow_table(data: Any) -> Part:
+    """Return anything with an Arrow stream as a part: a table, or a frame of another library.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If it is a column and no table.
+    """
+    import pyarrow as pa
+
+    if type(data).__module__.startswith("polars") and hasattr(data, "select"):
+        return _table(data.columns, lambda names: _of_polars(data.select(names)), len(data))
+    table = data if isinstance(data, pa.Table) else pa.table(data)
+    return _table(table.column_names, table.select, table.num_rows, table.schema)
+
+
+def _table(columns: Iterable[str], select: ReadTable, n_rows: int, schema: Any = None) -> Part:
+    def batches(names: list[str], rows: int) -> Iterable[Any]:
+        batches: Iterable[Any] = select(names).to_batches(max_chunksize=rows)
+        return batches
+
+    return arrow_part(None, columns, select, batches, n_rows=n_rows, schema=schema)
+
+
+def _of_polars(frame: Any) -> Any:
+    """Return the table of a polars frame.
+
+    Raises
+    ------
+    DataError
+        If Arrow has no such type; of Python's objects polars gives the addresses.
+    """
+    import polars
+    import pyarrow as pa
+
+    for name, kind in frame.schema.items():
+        try:
+            if kind == polars.Object:
+                raise pa.ArrowInvalid
+            pa.table(frame.select(name).head(0))
+        except pa.ArrowException:
+            raise DataError(
+                f"column {name!r} is of the type {kind} of polars, which Arrow has not; cast it "
+                "to numbers or text"
+            ) from None
+    return pa.table(frame)
+
+
+def lazy_polars(data: Any) -> Part:
+    """Return a LazyFrame of polars as a part: only the columns asked for are collected.
+
+    Raises
+    ------
+    DataError
+        If polars cannot say what its columns are; when rows are read, if the query fails.
+    """
+    import polars
+
+    errors = polars.exceptions.PolarsError
+    refuse = _refusing("the query of polars")
+
+    def frames(names: list[str], rows: int) -> Iterator[Any]:
+        query = data.select(names)
+        if not hasattr(query, "collect_batches"):  # before polars 1.34
+            yield query.collect()
+            return
+        yield from query.collect_batches(chunk_size=rows, maintain_order=True)
+
+    def batches(names: list[str], rows: int) -> Iterator[Any]:
+        for frame in guarded(frames(names, rows), refuse, errors):
+            yield from _of_polars(frame).to_batches()
+
+    def read(names: list[str]) -> Any:
+        with _said(refuse, errors):
+            frame = data.select(names).collect()
+        return _of_polars(frame)
+
+    def count() -> float:
+        with _said(refuse, errors):
+            return float(data.select(polars.len()).collect().item())
+
+    with _said(refuse, errors):
+        columns = data.collect_schema().names()
+    return arrow_part(None, columns, read, batches, rows_to_come=count)
+
+
+def relation(data: Any) -> Part:
+    """Return a relation of DuckDB as a part: a query for the columns runs when they are read.
+
+    Raises
+    ------
+    DataError
+        If its connection is closed; when rows are read, if the query fails.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    refuse = _refusing("the query of DuckDB")
+
+    def stream(names: list[str]) -> Any:
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        return pa.RecordBatchReader.from_stream(data.project(quoted))
+
+    def read(names: list[str]) -> Any:
+        with _said(refuse, duckdb.Error):
+            return stream(names).read_all()
+
+    def batches(names: list[str], rows: int) -> Iterator[Any]:
+        with _said(refuse, duckdb.Error):
+            found = stream(names)
+        yield from guarded(found, refuse, duckdb.Error)
+
+    def count() -> float:
+        with _said(refuse, duckdb.Error):
+            return float(data.count("*").fetchone()[0])
+
+    with _said(refuse, duckdb.Error):
+        columns = data.columns
+    return arrow_part(None, columns, read, batches, rows_to_come=count)
+
+
+def dataset(data: Any) -> Part:
+    """Return a Dataset of pyarrow as a part; few of its batches are read ahead."""
+    files = list(getattr(data, "files", ()))
+    above = f"{commonpath(files)}/" if len(files) > 1 else ""
+
+    def name_of(fragment: Any) -> str | None:
+        path = getattr(fragment, "path", None)
+        return None if path is None else str(path).removeprefix(above)
+
+    def tagged(names: list[str], rows: int) -> Iterator[Any]:
+        scanner = data.scanner(
+            columns=names, batch_size=rows, batch_readahead=2, fragment_readahead=1
+        )
+        for found in scanner.scan_batches():
+            yield found.record_batch, name_of(found.fragment)
+
+    def refusing(names: list[str]) -> Callable[[BaseException], DataError]:
+        def refuse(error: BaseException) -> DataError:
+            damaged = (f for f in data.get_fragments() if not _is_readable(f, names, data.schema))
+            name = next(map(name_of, damaged), None)
+            which = "the Dataset" if name is None else repr(name)
+            return DataError(f"{which} cannot be read: {reason(error)}; it may be damaged")
+
+        return refuse
+
+    def read(names: list[str]) -> Any:
+        with _said(refusing(names)):
+            return data.to_table(columns=names)
+
+    def count() -> float:
+        with _said(refusing([])):
+            return float(data.count_rows())
+
+    return arrow_part(
+        None,
+        data.schema.names,
+        read,
+        lambda names, rows: guarded(tagged(names, rows), refusing(names)),
+        schema=data.schema,
+        rows_to_come=count,
+        files=[Path(file) for file in files],
+    )
+
+
+def _is_readable(fragment: Any, names: list[str], schema: Any) -> bool:
+    """Read a file of a Dataset, of which some file is damaged and none was named."""
+    import pyarrow as pa
+
+    try:
+        for _ in fragment.to_batches(columns=names, schema=schema):
+            pass
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _refusing(what: str) -> Callable[[BaseException], DataError]:
+    def refuse(error: BaseException) -> DataError:
+        return DataError(f"{what} failed: {reason(error)}")
+
+    return refuse
+
+
+@contextmanager
+def _said(
+    refuse: Callable[[BaseException], DataError], *others: type[Exception]
+) -> Iterator[None]:
+    """Say an error of Arrow's, or one of others, in our words."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, *others) as error:
+        raise refuse(error) from None
+
+
+def record_batches(data: Any) -> Part:
+    """Return a RecordBatchReader as a part, of which only one pass can be made."""
+
+    def batches(names: list[str], rows: int) -> Iterator[Any]:
+        positions = [data.schema.get_field_index(name) for name in names]
+        n_read = 0
+        for batch in data:
+            n_read += batch.num_rows
+            yield batch.select(positions)
+        if not n_read:
+            raise DataError("the stream gave no rows: it is empty, or was read before")
+
+    def read(names: list[str]) -> Any:
+        import pyarrow as pa
+
+        schema = pa.schema([data.schema.field(name) for name in names])
+        return pa.Table.from_batches(list(batches(names, 0)), schema=schema)
+
+    return arrow_part(None, data.schema.names, read, batches, schema=data.schema)
+
+
+_EXACT = 2**53
+"""Whole numbers from here on are not all floats."""
+
+
+def unite_categories(several: Sequence[pd.Index]) -> pd.Index:
+    """Return all categories, each once.
+
+    They are sorted if they were so everywhere; otherwise they keep the order in which they came.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> unite_categories([pd.Index(["a", "c"]), pd.Index(["b", "c"])]).tolist()
+    ['a', 'b', 'c']
+    >>> unite_categories([pd.Index(["low", "high"]), pd.Index(["low", "top"])]).tolist()
+    ['low', 'high', 'top']
+    """
+    first = several[0]
+    if all(other is first or other.equals(first) for other in several):
+        return first
+    found = first
+    for other in several[1:]:
+        found = found.append(other[found.get_indexer(other) < 0])
+    if all(_is_sorted(index) for index in several):
+        try:
+            return found.sort_values()
+        except TypeError:  # values of several types have no order
+            return found
+    return found
+
+
+def _is_sorted(index: pd.Index) -> bool:
+    return bool(index.is_monotonic_increasing)
+
+
+def unite_frames(frames: list[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of all frames, which are let go of column by column.
+
+    Raises
+    ------
+    DataError
+        If whole numbers of one part would be rounded beside fractions of another.
+    """
+    import pandas as pd
+
+    if len(frames) == 1:
+        return frames[0]
+    columns = {}
+    for name in names:
+        columns[name] = _united(name, [frame.pop(name) for frame in frames])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _united(name: str, columns: list[pd.Series]) -> Any:
+    import pandas as pd
+
+    there = [column for column in columns if len(column)]
+    if not there:
+        return columns[0].array
+    if any(isinstance(column.dtype, pd.CategoricalDtype) for column in there):
+        return _united_categories(there)
+    dtypes = {column.dtype for column in there}
+    if len(dtypes) == 1:
+        return pd.concat(there, ignore_index=True).array
+    if all(_is_number(c.dtype) or c.isna().all() for c in there):
+        return _united_numbers(name, there)
+    if all(_is_number(c.dtype) or _are_decimals(c) for c in there):
+        return _united_decimals(name, there)
+    return _united_objects(there)
+
+
+def _united_categories(columns: list[pd.Series]) -> pd.Categorical:
+    import pandas as pd
+
+    coded = [_as_category(column) for column in columns]
+    known = [c.categories for c in coded if len(c.categories)]
+    categories = unite_categories(known) if known else coded[0].categories
+    codes = np.empty(sum(map(len, coded)), np.min_scalar_type(-max(len(categories), 1)))
+    first = 0
+    for column in coded:
+        place = np.append(categories.get_indexer(column.categories), -1).astype(codes.dtype)
+        codes[first : first + len(column)] = place[column.codes]
+        first += len(column)
+    ordered = all(c.ordered for c in coded)
+    dtype = pd.CategoricalDtype(categories, ordered=ordered)
+    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+
+
+def _as_category(column: pd.Series) -> pd.Categorical:
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        categorical: pd.Categorical = column.array
+        return categorical
+    return pd.Categorical(column.astype(object) if column.isna().all() else column)
+
+
+def _is_number(dtype: Any) -> bool:
+    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+    odd = is_bool_dtype(dtype) or is_complex_dtype(dtype)
+    return bool(is_numeric_dtype(dtype)) and not odd
+
+
+def _are_decimals(column: pd.Series) -> bool:
+    from pandas.api.types import infer_dtype
+
+    return column.dtype == object and infer_dtype(column, skipna=True) in ("decimal", "empty")
+
+
+def _united_numbers(name: str, columns: list[pd.Series]) -> Any:
+    """Return whole numbers as such if all are, a gap among them included; otherwise floats."""
+    import pandas as pd
+
+    whole = [c for c in columns if c.dtype.kind in "iu"]
+    rest = [c for c in columns if c.dtype.kind not in "iu" and not c.isna().all()]
+    if rest:
+        return _as_floats(name, columns, whole)
+    signed = all(_largest(column) < 2**63 for column in whole)
+    plain = all(isinstance(c.dtype, np.dtype) for c in whole) and len(whole) == len(columns)
+    if plain and signed:
+        return np.concatenate([c.to_numpy(dtype=np.int64) for c in columns])
+    kind = pd.Int64Dtype() if signed else object
+    arrays = [
+        pd.Series(c, dtype=kind)
+        if c.dtype.kind in "iu"
+        else pd.Series([pd.NA] * len(c), dtype=kind)
+        for c in columns
+    ]
+    return pd.concat(arrays, ignore_index=True).array
+
+
+def _united_decimals(name: str, columns: list[pd.Series]) -> Any:
+    """Return floats if there are any; otherwise decimals, which are exact.
+
+    Python's arithmetic has no sum of a decimal and a float.
+    """
+    exact = [column for column in columns if column.dtype.kind != "f"]
+    if len(exact) < len(columns):
+        return _as_floats(name, columns, exact)
+    from pandas import isna
+
+    return from_list([v if isna(v) else Decimal(v) for c in columns for v in c.tolist()]).array
+
+
+def _as_floats(name: str, columns: list[pd.Series], exact: list[pd.Series]) -> FloatArray:
+    if any(_largest(column) >= _EXACT for column in exact):
+        raise DataError(
+            f"column {name!r} holds whole numbers beyond 2**53 in one part and fractions in "
+            "another; as one type they would be rounded: write them the same way in all parts"
+        )
+    return np.concatenate([c.to_numpy(dtype=float, na_value=np.nan) for c in columns])
+
+
+def _largest(column: pd.Series) -> int:
+    present = column.dropna()
+    return max(abs(int(present.max())), abs(int(present.min()))) if len(present) else 0
+
+
+def _united_objects(columns: list[pd.Series]) -> Any:
+    """Return Python's objects; a column without any value has no type to keep."""
+    import pandas as pd
+
+    there = [c for c in columns if not c.isna().all()]
+    if len({c.dtype for c in there}) == 1 and not isinstance(there[0].dtype, np.dtype):
+        kind = there[0].dtype
+        gaps = [c if c.dtype == kind else pd.Series([None] * len(c), dtype=kind) for c in columns]
+        return pd.concat(gaps, ignore_index=True).array
+    values = np.concatenate([c.to_numpy(dtype=object) for c in columns])
+    return from_list(values).array

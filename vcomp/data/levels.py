@@ -1,0 +1,221 @@
+"""A grouping column → categories: its distinct values, found once and put in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import IntArray, LongArray
+from vcomp.exceptions import DataError
+from vcomp.numerics.kernels.codes import count_values, renumber
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "WholeNumbers",
+    "as_categories",
+    "as_levels",
+    "united_levels",
+    "whole_numbers",
+]
+
+
+_DIRECT = 65_536
+"""A table of this many possible levels is made whatever the number of rows."""
+
+
+def as_levels(name: str, column: pd.Series) -> pd.Series:
+    """Return the column as categories that all occur, in an order that does not depend on rows.
+
+    Categories keep the order that they have; other values are sorted.
+
+    Raises
+    ------
+    DataError
+        If the column holds what cannot be a level (lists, dicts).
+    """
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return _without_unused(column)
+    return pd.Series(as_categories(name, column), column.index, name=name, copy=False)
+
+
+def as_categories(name: str, column: pd.Series) -> Any:
+    """Return the column as a ``pandas.Categorical``; of categories it keeps those not used.
+
+    Raises
+    ------
+    DataError
+        If the column holds what cannot be a level (lists, dicts).
+    """
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array
+    counted = whole_numbers(column)
+    if counted is not None:
+        return counted.as_categories()
+    # Not the column itself, whose tuples would become a MultiIndex.
+    values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+    try:
+        codes, distinct = pd.factorize(values)
+    except TypeError as error:  # unhashable
+        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
+    # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
+    found: Any = pd.Index(distinct, tupleize_cols=False)
+    levels, order = _sorted(found)
+    position = np.empty(len(levels), dtype=np.int64)
+    position[order] = np.arange(len(levels))
+    return pd.Categorical.from_codes(position[codes], categories=levels)
+
+
+def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
+    """Return the levels of two parts of the data in order, and where those of each part are.
+
+    They are sorted, but for categories with an order of their own, which keep it; those that only
+    the second part has come last then.
+
+    Raises
+    ------
+    DataError
+        If whole numbers of one part would be rounded beside the numbers of the other.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> united, in_a, in_b = united_levels(pd.Index(["b", "d"]), pd.Index(["a", "b"]))
+    >>> united.tolist(), in_a.tolist(), in_b.tolist()
+    (['a', 'b', 'd'], [1, 2], [0, 1])
+    >>> united_levels(pd.Index(["low", "high"]), pd.Index(["mid", "low"]))[0].tolist()
+    ['low', 'high', 'mid']
+    """
+    if a.equals(b) and a.dtype == b.dtype:
+        same = np.arange(len(a), dtype=np.int32)
+        return a, same, same
+    are_numbers = isinstance(a.dtype, np.dtype) and a.dtype == b.dtype and a.dtype.kind in "iu"
+    if are_numbers and not (_has_own_order(a) or _has_own_order(b)):
+        return _united_numbers(a, b)
+    known = a.get_indexer(b)
+    is_new = known < 0
+    both = a.append(b[is_new])
+    if a.dtype != b.dtype and not both.is_unique:
+        raise DataError(
+            "levels are whole numbers beyond 2**53 in some parts of the data, and numbers of "
+            f"another type in others ({a.tolist()[0]!r} and {b.tolist()[0]!r}); as one type they "
+            "would be rounded: write them the same way in all parts"
+        )
+    if _has_own_order(a) or _has_own_order(b):
+        levels, order = both, np.arange(len(both))
+    else:
+        levels, order = _sorted(both)
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    of_b = np.where(is_new, len(a) - 1 + np.cumsum(is_new), known)
+    return levels, place[: len(a)], place[of_b]
+
+
+def _has_own_order(levels: pd.Index) -> bool:
+    """Return whether levels are not sorted; those of several types cannot be."""
+    try:
+        return not bool((levels[:-1] <= levels[1:]).all())
+    except TypeError:
+        return False
+
+
+def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
+    """Do the same for whole numbers, which are sorted many times as fast as they are hashed."""
+    import pandas as pd
+
+    parts = [part.to_numpy() for part in (a, b)]
+    both = np.sort(np.concatenate(parts), kind="stable")
+    levels = both[np.append(True, both[1:] != both[:-1])]
+    return pd.Index(levels), *(np.searchsorted(levels, p).astype(np.int32) for p in parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeNumbers:
+    """A column of whole numbers that are close together.
+
+    Attributes
+    ----------
+    low : the smallest
+    codes : (n,) what each is above it
+    counts : how often each of ``low, low + 1, …`` occurs, up to the largest
+    dtype : of the column
+    """
+
+    low: int
+    codes: IntArray
+    counts: LongArray
+    dtype: Any
+
+    def levels(self) -> tuple[pd.Index, LongArray]:
+        """Return the numbers that occur, and the code of each."""
+        import pandas as pd
+
+        occurring = np.flatnonzero(self.counts)
+        return pd.Index((occurring + self.low).astype(self.dtype)), occurring
+
+    def as_categories(self) -> Any:
+        """Return the column as a ``pandas.Categorical``; the codes are used up."""
+        import pandas as pd
+
+        levels, occurring = self.levels()
+        if occurring.size < self.counts.size:
+            renumber(self.codes, np.cumsum(self.counts > 0, dtype=np.int32) - np.int32(1))
+        return pd.Categorical.from_codes(self.codes, categories=levels, validate=False)
+
+
+def whole_numbers(column: pd.Series) -> WholeNumbers | None:
+    """Return a column of whole numbers, counted; None of others, and of those far from each other.
+
+    A table of the values is several times faster than a hash of the rows.
+    """
+    if not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu" and len(column)):
+        return None
+    values = column.to_numpy()
+    low, high = int(values.min()), int(values.max())
+    width = high - low + 1
+    if width > max(_DIRECT, 4 * values.size) or high >= 2**63:
+        return None
+    plain = values.view(np.int64) if values.dtype == np.uint64 else values
+    codes, counts = count_values(plain, np.int64(low), width)
+    return WholeNumbers(low, codes, counts, values.dtype)
+
+
+def _without_unused(column: pd.Series) -> pd.Series:
+    import pandas as pd
+
+    codes, categories = column.cat.codes.to_numpy(), column.cat.categories
+    used = np.bincount(codes, minlength=len(categories)) > 0
+    if used.all():
+        return column
+    position = np.cumsum(used) - 1
+    coded = pd.Categorical.from_codes(position[codes], categories=categories[used])
+    return pd.Series(coded, column.index, name=column.name)
+
+
+def _sorted(found: Any) -> tuple[Any, Any]:
+    """Return the levels in order, and the place in `found` that each of them had."""
+    import pandas as pd
+
+    if _are_whole(found):
+        # Whole numbers that a missing value elsewhere in the column had turned into floats.
+        found = found.astype(np.int64)
+    try:
+        order = found.argsort()
+    except TypeError:
+        # Values of several types have no order among them; their names do.
+        names = [(type(v).__name__, str(v)) for v in found]
+        order = np.array(sorted(range(len(names)), key=names.__getitem__))
+    return pd.Index(found.take(order), tupleize_cols=False), order
+
+
+def _are_whole(levels: Any) -> bool:
+    if levels.dtype.kind != "f":
+        return False
+    return bool((levels == np.floor(levels)).all() and np.abs(levels).max() < 2.0**53)

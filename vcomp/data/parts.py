@@ -1,0 +1,553 @@
+"""Parts that data come in: files, frames, or one table; what they have to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from vcomp.exceptions import DataError
+from vcomp.numerics.memory import MANY_ROWS, THREADS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Agreement",
+    "KnownDictionaries",
+    "Part",
+    "ReadSlices",
+    "ReadTable",
+    "arrow_part",
+    "declared_kinds",
+    "from_arrow",
+    "from_list",
+    "guarded",
+    "kind_of",
+    "native",
+    "one_column",
+    "reason",
+]
+
+
+def one_column(name: str, values: Any) -> Any:
+    """Return an array without an index; of a list what pandas makes of its values."""
+    import pandas as pd
+
+    array = _as_array(values)
+    if array.ndim != 1:
+        what = f"has {array.ndim} dimensions" if array.ndim else f"is a {_kind(array)}"
+        raise DataError(f"column {name!r} {what}; it needs one value a row, in a list or an array")
+    if array.dtype.kind == "S":
+        array = array.astype(object)
+    return array.array if isinstance(array, pd.Series | pd.Index) else array
+
+
+def _as_array(values: Any) -> Any:
+    """Return something with dimensions and a type, in which nothing missing is lost."""
+    import pandas as pd
+
+    if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        present = values.data.astype(object)
+        present[np.ma.getmaskarray(values)] = None
+        return from_list(present) if values.ndim == 1 else present
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        return _from_arrow_column(values)
+    is_list = isinstance(values, list | tuple | range) and len(values)
+    if is_list and not isinstance(values[0], list | np.ndarray):
+        return from_list(values)
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists of different lengths
+        return np.empty((0, 0))
+
+
+def _from_arrow_column(values: Any) -> Any:
+    import pyarrow as pa
+
+    streams = hasattr(values, "__arrow_c_stream__")
+    column = pa.chunked_array(values) if streams else pa.array(values)
+    if pa.types.is_struct(column.type):  # a table in the place of a column
+        return np.empty((0, 0))
+    return from_arrow(pa.table({"column": column}))["column"]
+
+
+def from_list(values: Any) -> pd.Series:
+    """Return the values in the type they have; numpy makes text of [1, "a"] and ["a", nan]."""
+    import pandas as pd
+    from pandas.api.types import infer_dtype
+
+    objects = pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
+    column = objects.infer_objects()
+    # As floats, long integers beside a missing value would become equal.
+    rounded = column.dtype.kind == "f" and infer_dtype(objects, skipna=True) == "integer"
+    return objects if rounded else column
+
+
+def _kind(scalar: Any) -> str:
+    return type(scalar.item()).__name__
+
+
+def native(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with the machine's byte order, which pandas cannot group without."""
+    swapped = {
+        name: dtype.newbyteorder("=")
+        for name, dtype in frame.dtypes.items()
+        if isinstance(dtype, np.dtype) and not dtype.isnative
+    }
+    return frame.astype(swapped) if swapped else frame
+
+
+def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFrame:
+    """Convert; text becomes categories inside Arrow, which is far cheaper than in Python.
+
+    Parameters
+    ----------
+    table : a pyarrow Table
+    known : what was made of dictionaries before, for batches that share them; it is added to
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    if all(_is_plain(column) for column in table.columns):
+        plain: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True)
+        return plain
+    table = _without_runs(table)
+    kept = _with_own_order(table.schema)
+    known = {} if known is None else known
+    encoded = dict(zip(table.column_names, map(_encoded, table.columns), strict=True))
+    coded = {name: column for name, column in encoded.items() if column is not None}
+    found = _all_categorical(coded, kept, known)
+    rest = table.select([name for name in encoded if name not in coded])
+    # Integers with a null would become floats, and long ones among them equal.
+    gaps = any(pa.types.is_integer(c.type) and c.null_count for c in rest.columns)
+    # A column that was an index of pandas is a column like any other: no metadata.
+    frame: pd.DataFrame = rest.to_pandas(
+        ignore_metadata=True, split_blocks=True, types_mapper=_nullable_integer if gaps else None
+    )
+    if not coded:
+        return frame
+    columns = {name: found[name] if name in coded else frame[name] for name in encoded}
+    return pd.DataFrame(columns, copy=False)
+
+
+def _is_plain(column: Any) -> bool:
+    """Whether a column is of numbers that nothing has to be done to."""
+    from pyarrow import types
+
+    is_whole = types.is_integer(column.type) and not column.null_count
+    return is_whole or types.is_floating(column.type)
+
+
+def _all_categorical(
+    columns: dict[str, Any], kept: set[str], known: KnownDictionaries
+) -> dict[str, pd.Series]:
+    """Return the columns as categories; of many rows two columns at a time."""
+
+    def convert(name: str) -> pd.Series:
+        return _categorical(name, columns[name], kept, known)
+
+    if len(columns) < 2 or len(next(iter(columns.values()))) < MANY_ROWS:
+        return {name: convert(name) for name in columns}
+    with ThreadPoolExecutor(THREADS) as pool:
+        return dict(zip(columns, pool.map(convert, columns), strict=True))
+
+
+def _without_runs(table: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for position, field in enumerate(table.schema):
+        if pa.types.is_run_end_encoded(field.type):
+            decoded = [pc.run_end_decode(chunk) for chunk in table.column(position).chunks]
+            values = pa.chunked_array(decoded, type=field.type.value_type)
+            table = table.set_column(position, field.name, values)
+    return table
+
+
+def _with_own_order(schema: Any) -> set[str]:
+    """Return the dictionaries whose order means something: declared so, or pandas categories.
+
+    Others, polars' Categorical among them, have their values in the order of the rows.
+    """
+    import pyarrow as pa
+
+    metadata = schema.pandas_metadata or {"columns": []}
+    of_pandas = {c["name"] for c in metadata["columns"] if c["pandas_type"] == "categorical"}
+    declared = {f.name for f in schema if pa.types.is_dictionary(f.type) and f.type.ordered}
+    return of_pandas | declared
+
+
+def _encoded(column: Any) -> Any:
+    """Return text and dictionaries as dictionaries; None of what else there is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.type == pa.string_view():
+        return pc.dictionary_encode(column.cast(pa.large_string()))
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.dictionary_encode(column)
+    if not pa.types.is_dictionary(column.type):
+        return None
+    if column.type.value_type == pa.string_view():
+        return column.cast(pa.dictionary(column.type.index_type, pa.large_string()))
+    return column
+
+
+def _categorical(name: str, column: Any, kept: set[str], known: KnownDictionaries) -> pd.Series:
+    """Return categories: those of all chunks, in order of value unless they have their own."""
+    import pandas as pd
+
+    dictionaries: list[Any] = []
+    for chunk in column.chunks:
+        if not dictionaries or not chunk.dictionary.equals(dictionaries[-1]):
+            dictionaries.append(chunk.dictionary)
+    before = known.get(name)
+    one = dictionaries[0] if len(dictionaries) == 1 else None
+    if before is None or one is None or not one.equals(before.dictionary):
+        # A dictionary with the values of the last, in another order, needs no sorting again.
+        again = None if before is None or one is None else before.placing(one)
+        before = again or _Known.of(column.type, dictionaries, in_order=name not in kept)
+    if one is not None:
+        known[name] = before
+    codes = np.empty(len(column), dtype=before.places[0].dtype if dictionaries else np.int8)
+    first, which = 0, 0
+    for chunk in column.chunks:
+        if not chunk.dictionary.equals(dictionaries[which]):
+            which += 1
+        part = codes[first : first + len(chunk)]
+        _place(chunk.indices, before.places[which], part)
+        first += len(chunk)
+    coded = pd.Categorical.from_codes(codes, dtype=before.dtype, validate=False)
+    return pd.Series(coded, copy=False)
+
+
+def _place(indices: Any, places: Any, codes: Any) -> None:
+    """Write the code of every index; the last of the places is that of what is missing."""
+    if indices.null_count:
+        indices = indices.cast("int64").fill_null(len(places) - 1)
+    np.take(places, indices.to_numpy(zero_copy_only=False), out=codes, mode="clip")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Dictionaries, their values as Arrow and pandas have them, and the code of each value."""
+
+    dictionary: Any
+    values: Any
+    dtype: pd.CategoricalDtype
+    places: list[Any]
+
+    @classmethod
+    def of(cls, kind: Any, dictionaries: list[Any], *, in_order: bool) -> _Known:
+        """Unite the dictionaries, in which values may be missing, or stand twice."""
+        import pandas as pd
+        import pyarrow as pa
+
+        values = pa.chunked_array(dictionaries, type=kind.value_type).unique().drop_null()
+        categories = pd.Index(values.to_pandas(), tupleize_cols=False)
+        if in_order:
+            try:
+                order = categories.argsort()
+            except TypeError:  # values of several types have no order
+                order = np.arange(len(categories))
+            values, categories = values.take(pa.array(order)), categories.take(order)
+        dtype = pd.CategoricalDtype(categories, ordered=kind.ordered)
+        places = [_places(dictionary, values) for dictionary in dictionaries]
+        return cls(dictionaries[0] if dictionaries else None, values, dtype, places)
+
+    def placing(self, dictionary: Any) -> _Known | None:
+        """Return the same categories for another dictionary; None if it has other values."""
+        if dictionary.type != self.values.type or dictionary.null_count:
+            return None
+        places = _places(dictionary, self.values)
+        if (places[:-1] < 0).any():
+            return None
+        return replace(self, dictionary=dictionary, places=[places])
+
+
+def _places(dictionary: Any, values: Any) -> Any:
+    """Return the code of every value of the dictionary, and last that of what is missing."""
+    import pyarrow.compute as pc
+
+    found = pc.index_in(dictionary, value_set=values).fill_null(-1).to_numpy()
+    return np.append(found, -1).astype(np.min_scalar_type(-max(len(values), 1)))
+
+
+KnownDictionaries: TypeAlias = "dict[str, _Known]"
+"""By column, the dictionary that came last, and what was made of it."""
+
+
+def _nullable_integer(kind: Any) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
+    if not pa.types.is_integer(kind):
+        return None
+    return pd.api.types.pandas_dtype(str(kind).replace("uint", "UInt").replace("int", "Int"))
+
+
+ReadTable: TypeAlias = "Callable[[list[str]], Any]"
+"""Columns → a pyarrow Table."""
+
+ReadBatches: TypeAlias = "Callable[[list[str], int], Iterable[Any]]"
+"""Columns and a number of rows → Arrow record batches, of about so many rows."""
+
+ReadSlices: TypeAlias = "Callable[[list[str], int], Iterator[tuple[pd.DataFrame, str | None]]]"
+"""Columns and a number of rows → pandas frames, each with the name of its file if it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is read by itself: a file, a frame, or all of the data.
+
+    Attributes
+    ----------
+    name : what messages call it; None if the data are one piece without a name
+    columns : their names
+    read : reads some of the columns into a pandas frame
+    slices : reads them a number of rows at a time, each with the name of the file that it is from
+        where that is not the part itself
+    n_rows : None if it is not known before reading
+    kinds : what the columns hold, of those whose type is declared
+    rows_to_come : about how many rows reading would bring into memory; None of those that are
+        there already
+    files : that it is read from
+    """
+
+    name: str | None
+    columns: tuple[str, ...]
+    read: Callable[[list[str]], pd.DataFrame]
+    slices: ReadSlices
+    n_rows: int | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    rows_to_come: Callable[[], float] | None = None
+    files: tuple[Path, ...] = ()
+
+
+def arrow_part(
+    name: str | None,
+    columns: Iterable[str],
+    read: ReadTable,
+    batches: ReadBatches,
+    *,
+    n_rows: int | None = None,
+    schema: Any = None,
+    rows_to_come: Callable[[], float] | None = None,
+    files: Iterable[Path] = (),
+) -> Part:
+    """Return a part that comes in Arrow's form.
+
+    Parameters
+    ----------
+    schema : declares its types, if it is known
+    batches : of a Dataset pairs of a batch and the name of its file
+    """
+
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, str | None]]:
+        known: KnownDictionaries = {}
+        for file, of_file in groupby(map(_with_file, batches(names, rows)), itemgetter(1)):
+            for table in _regrouped((batch for batch, _ in of_file), rows):
+                yield from_arrow(table, known), file
+
+    return Part(
+        name=name,
+        columns=tuple(columns),
+        read=lambda names: from_arrow(read(names)),
+        slices=slices,
+        n_rows=n_rows,
+        kinds={} if schema is None else declared_kinds(schema),
+        rows_to_come=rows_to_come,
+        files=tuple(files),
+    )
+
+
+def _with_file(batch: Any) -> tuple[Any, str | None]:
+    return batch if isinstance(batch, tuple) else (batch, None)
+
+
+def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
+    """Yield tables of `rows` rows, but for the last, whatever the batches have."""
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    n_waiting = 0
+    for batch in batches:
+        first = 0
+        while first < batch.num_rows:
+            piece = batch.slice(first, rows - n_waiting)
+            waiting.append(piece)
+            first += piece.num_rows
+            n_waiting += piece.num_rows
+            if n_waiting == rows:
+                yield pa.Table.from_batches(waiting)
+                waiting, n_waiting = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def guarded(
+    batches: Iterable[Any],
+    refuse: Callable[[BaseException], DataError],
+    *others: type[Exception],
+) -> Iterator[Any]:
+    """Yield the batches; an error on the way is said in words of the file's.
+
+    Parameters
+    ----------
+    refuse : says it
+    *others : errors that are of the file besides those of Arrow and of the machine
+    """
+    import pyarrow as pa
+
+    iterator = iter(batches)
+    while True:
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        except DataError:
+            raise
+        except (pa.ArrowException, ValueError, OSError, *others) as error:
+            raise refuse(error) from None
+        yield batch
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# Kinds of columns ------------------------------------------------------------------------------
+
+
+def declared_kinds(schema: Any) -> dict[str, str]:
+    """Return what the columns of an Arrow schema hold, in the words of messages."""
+    kinds = {f.name: _declared_kind(f.type) for f in schema}
+    return {name: kind for name, kind in kinds.items() if kind}
+
+
+def _declared_kind(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _declared_kind(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numbers"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_boolean(kind):
+        return "truth values"
+    if types.is_timestamp(kind):
+        return _TIMES if kind.tz is None else _ZONED
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "bytes"
+    named = {"date": "dates", "time": "times of day", "dura": "durations"}
+    return named.get(str(kind)[:4], "")
+
+
+_TIMES, _ZONED = "times without a zone", "times with a zone"
+
+
+def kind_of(column: Any) -> str:
+    """Return what a pandas column or index holds; nothing if all is missing, or several kinds."""
+    import pandas as pd
+    from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype
+
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return kind_of(dtype.categories) if len(dtype.categories) else ""
+    if is_bool_dtype(dtype):
+        return "truth values"
+    if is_numeric_dtype(dtype):
+        floats = isinstance(dtype, np.dtype) and dtype.kind == "f"
+        return "" if floats and np.isnan(column.to_numpy()).all() else "numbers"
+    found = infer_dtype(column, skipna=True)
+    if found not in ("datetime", "datetime64"):
+        return _KINDS.get(found, "")
+    there = column.notna()
+    if not there.any():
+        return ""
+    return _TIMES if column[there.argmax()].tzinfo is None else _ZONED
+
+
+_KINDS = {
+    "string": "text",
+    "bytes": "bytes",
+    "integer": "numbers",
+    "floating": "numbers",
+    "decimal": "numbers",
+    "mixed-integer-float": "numbers",
+    "boolean": "truth values",
+    "date": "dates",
+    "time": "times of day",
+    "timedelta": "durations",
+    "timedelta64": "durations",
+}
+"""What pandas calls values, in the words of messages."""
+
+
+class Agreement:
+    """What the parts so far had in their columns, to refuse a part that has something else."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._first: Part | None = None
+        self._seen: dict[str, tuple[str, str | None]] = {}
+
+    def check_part(self, part: Part) -> None:
+        """Refuse a part whose columns are not those of the first.
+
+        Raises
+        ------
+        DataError
+            If a column is not there, stands twice, or is declared as another kind.
+        """
+        for name in self._names:
+            count = part.columns.count(name)
+            if count > 1:
+                where = "the data have" if part.name is None else f"{part.name!r} has"
+                raise DataError(f"{where} {count} columns named {name!r}")
+            if not count:
+                raise self._lacks(part, name)
+            self._check_kind(name, part.kinds.get(name, ""), part.name)
+        self._first = self._first or part
+
+    def check_frame(self, frame: pd.DataFrame, part: Part) -> None:
+        """Refuse rows of one kind where those before were of another.
+
+        Data in one piece may hold values of several types in a column.
+
+        Raises
+        ------
+        DataError
+            If a column holds text in one part and numbers in another, or the like.
+        """
+        if part.name is None or len(frame) == 0:
+            return
+        for name in self._names:
+            if name not in part.kinds:  # which were compared before the first row
+                self._check_kind(name, kind_of(frame[name]), part.name)
+
+    def _check_kind(self, name: str, kind: str, part: str | None) -> None:
+        if not kind:
+            return
+        before, where = self._seen.setdefault(name, (kind, part))
+        if kind != before:
+            raise DataError(
+                f"column {name!r} holds {kind} in {part!r} and {before} in {where!r}; "
+                "a column is of one kind in all parts of the data"
+            )
+
+    def _lacks(self, part: Part, name: str) -> DataError:
+        other = self._first if self._first is not None and name in self._first.columns else None
+        has = "others have" if other is None else f"{other.name!r} has"
+        return DataError(f"{part.name!r} has no column {name!r}, which {has}")

@@ -1,0 +1,513 @@
+"""The rows that a model uses: columns found, the response evaluated, missing values dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.data.levels import as_levels
+from vcomp.data.source import Source, open_source
+from vcomp.exceptions import DataError, warn
+from vcomp.formula.fixed import evaluate, names_in
+from vcomp.formula.parser import Formula
+from vcomp.numerics.memory import MANY_ROWS, THREADS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CompleteRows",
+    "Missing",
+    "Rows",
+    "Tally",
+    "complete_rows",
+    "fixed_names",
+    "plain_columns",
+    "recoded",
+    "select_predictors",
+    "select_rows",
+    "source_of",
+    "used_columns",
+]
+
+
+Missing = Literal["drop", "raise"]
+
+_SHOWN = 5
+"""Parts of the data that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many rows were read, and what was missing in them; those of parts add up.
+
+    Attributes
+    ----------
+    n : number of rows
+    incomplete : of them with a missing value
+    missing : of them for each column, and for the response under ``None``
+    infinite : of the complete rows those with an infinite response
+    parts : incomplete and infinite rows of the files or frames that have any
+    """
+
+    n: int
+    incomplete: int
+    missing: Mapping[str | None, int]
+    infinite: int
+    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def named(self, part: str | None) -> Tally:
+        """Return the tally of a part of this name."""
+        if part is None or not (self.incomplete or self.infinite):
+            return self
+        return replace(self, parts={part: (self.incomplete, self.infinite)})
+
+    def by_part(
+        self, keep: BoolArray, y: FloatArray, sizes: Sequence[tuple[str | None, int]]
+    ) -> Tally:
+        """Return the tally with what is missing or infinite in each file or frame.
+
+        Parameters
+        ----------
+        keep : which of all rows are complete
+        y : the response of these
+        sizes : name of each part, and its number of rows
+        """
+        if len(sizes) < 2 or not (self.incomplete or self.infinite):
+            return self  # of one file there is no need to say which
+        infinite = np.zeros(keep.size, dtype=bool)
+        infinite[keep] = np.isinf(y)
+        parts, end = {}, 0
+        for name, size in sizes:
+            rows = slice(end, end := end + size)
+            found = int((~keep[rows]).sum()), int(infinite[rows].sum())
+            if name is not None and any(found):
+                parts[name] = found
+        return replace(self, parts=parts)
+
+    def __add__(self, other: Tally) -> Tally:
+        names = dict.fromkeys([*self.missing, *other.missing])
+        return Tally(
+            self.n + other.n,
+            self.incomplete + other.incomplete,
+            {name: self.missing.get(name, 0) + other.missing.get(name, 0) for name in names},
+            self.infinite + other.infinite,
+            _added(self.parts, other.parts),
+        )
+
+    def check(self, formula: Formula, missing: Missing) -> None:
+        """Warn of rows that were left out, and refuse data that cannot be used.
+
+        Raises
+        ------
+        DataError
+            If there is no row, or none is complete; if the response is infinite somewhere; if
+            rows are incomplete and ``missing="raise"``; or if `missing` is something else.
+        """
+        if missing not in ("drop", "raise"):
+            raise DataError(f"missing={missing!r} is not known; it is 'drop' or 'raise'")
+        if self.n == 0:
+            raise DataError("the data have no rows")
+        if self.missing[None] == self.n:
+            raise DataError(f"the response {formula.response!r} is missing in every row")
+        if self.incomplete:
+            self._report(formula, missing)
+        if self.infinite:
+            parts = self._by_part(1)
+            which = f" ({parts})" if parts else ""
+            raise DataError(
+                f"the response {formula.response!r} is infinite in {self.infinite} of "
+                f"{self.n - self.incomplete} rows{which}"
+            )
+
+    def _report(self, formula: Formula, missing: Missing) -> None:
+        # What is missing in the column that the response is needs no saying twice.
+        named = [
+            (f"response {formula.response}" if name is None else name, count)
+            for name, count in self.missing.items()
+            if count and (name is not None or formula.response not in self.missing)
+        ]
+        per_column = ", ".join(f"{name} {count}" for name, count in named)
+        parts = self._by_part(0)
+        which = f" ({parts})" if parts else ""
+        where = f"{self.incomplete} of {self.n} rows{which} have a missing value ({per_column})"
+        if missing == "raise":
+            raise DataError(f"{where}; missing='drop' leaves them out")
+        if self.incomplete == self.n:
+            raise DataError(f"no row is complete: {where}")
+        warn(f"{where} and were left out")
+
+    def _by_part(self, which: int) -> str:
+        """Return in which parts rows are incomplete (0) or infinite (1), and how many."""
+        found = {part: counts[which] for part, counts in self.parts.items() if counts[which]}
+        shown = [f"{count} in {part!r}" for part, count in islice(found.items(), _SHOWN)]
+        more = [f"and in {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        return ", ".join([*shown, *more])
+
+
+def _added(
+    one: Mapping[str, tuple[int, int]], other: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    found = dict(one)
+    for part, (incomplete, infinite) in other.items():
+        before = found.get(part, (0, 0))
+        found[part] = before[0] + incomplete, before[1] + infinite
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Complete rows of the columns that a formula uses.
+
+    Attributes
+    ----------
+    y : (n,) response, as given
+    facets : the grouping columns, as categories in the order of the levels
+    fixed : the columns of the fixed part, in a form that patsy reads
+    labels : (n,) index of the rows, of a pandas frame its own
+    files : that they were read from
+    """
+
+    y: FloatArray
+    facets: Mapping[str, pd.Series]
+    fixed: Mapping[str, Any]
+    labels: pd.Index
+    files: tuple[Path, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.y.size)
+
+
+def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing) -> Rows:
+    """Read what the formula names, evaluate the response and drop incomplete rows.
+
+    Parameters
+    ----------
+    data : any container that :func:`vcomp.io.open_source` opens, or None: the names are then
+        variables of `environment`
+    environment : patsy's ``EvalEnvironment`` of the caller
+    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+
+    Raises
+    ------
+    DataError
+        If a column is not there, the response is not numeric, infinite or missing throughout, a
+        facet holds what cannot be a level, a value is missing and ``missing="raise"``, or no row
+        is left.
+    """
+    source = source_of(formula, data, environment)
+    names = used_columns(formula, source, environment)
+    frame, sizes = source.read_parts(names)
+    part = complete_rows(formula, frame, environment)
+    part.tally.by_part(part.keep, part.y, sizes).check(formula, missing)
+    labels = _labels(source, part.tally.n)
+    return Rows(
+        # What the user has may change; what comes from files nobody else has.
+        y=part.y if source.files else part.y.copy(),
+        facets=_all_levels({f: part.frame[f] for f in formula.facets}),
+        fixed=plain_columns(part.frame, fixed_names(formula)),
+        labels=labels if part.keep.all() else labels[part.keep],
+        files=source.files,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRows:
+    """The rows of a frame that have all that the formula needs.
+
+    Attributes
+    ----------
+    y : (n,) response, which may be a column of the frame itself
+    frame : their columns
+    keep : which rows of the frame they were
+    tally : what was missing
+    """
+
+    y: FloatArray
+    frame: pd.DataFrame
+    keep: BoolArray
+    tally: Tally
+
+
+def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
+    """Evaluate the response of the rows of a frame, and drop those with a missing value.
+
+    Raises
+    ------
+    DataError
+        If the response is not numeric, or not one number a row.
+    """
+    columns = plain_columns(frame, names_in(formula.response))
+    y = _response(formula.response, columns, environment, len(frame))
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = bool(np.isfinite(y.sum()))  # in one pass; what is missing or infinite stays so
+    # A column that the response is has been looked at then.
+    looked_at = formula.response if is_finite else None
+    missing_in: dict[str | None, BoolArray] = {
+        str(name): column.isna().to_numpy()
+        for name, column in frame.items()
+        if name != looked_at and _may_be_missing(column)
+    }
+    if not is_finite:
+        missing_in[None] = np.isnan(y)
+    counts: dict[str | None, int] = {None: 0}
+    if looked_at in frame:
+        counts[looked_at] = 0
+    counts |= {name: int(mask.sum()) for name, mask in missing_in.items()}
+    keep = np.ones(y.size, dtype=bool)
+    if any(counts.values()):
+        keep = ~np.logical_or.reduce(list(missing_in.values()))
+        frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
+    infinite = 0 if is_finite else int(np.isinf(y).sum())
+    tally = Tally(keep.size, keep.size - y.size, counts, infinite)
+    return CompleteRows(y, frame, keep, tally)
+
+
+def _may_be_missing(column: pd.Series) -> bool:
+    return not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
+
+
+def source_of(formula: Formula, data: Any, environment: Any) -> Source:
+    """Open the data, or where there are none the variables of the calling scope.
+
+    Raises
+    ------
+    DataError
+        If `data` cannot be read, or a variable is not there.
+    """
+    return _caller_source(formula, environment) if data is None else open_source(data)
+
+
+def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:
+    """Return the columns as categories; of many rows two columns at a time."""
+    if len(next(iter(columns.values()))) < MANY_ROWS:
+        return {name: as_levels(name, column) for name, column in columns.items()}
+    with ThreadPoolExecutor(THREADS) as pool:
+        levels = pool.map(as_levels, columns, columns.values())
+        return dict(zip(columns, levels, strict=True))
+
+
+def select_predictors(
+    formula: Formula, data: Any, environment: Any, learned: Mapping[str, Any]
+) -> tuple[dict[str, pd.Series], dict[str, Any], pd.Index]:
+    """Read facets and columns of the fixed part for a prediction, and the labels of the rows.
+
+    The response may be absent.
+
+    Parameters
+    ----------
+    learned : the columns of the fixed part that the model was fitted to, for their categories
+
+    Raises
+    ------
+    DataError
+        If a column is not there, a value is missing, or a category was not there before.
+    """
+    source = open_source(data)
+    names = used_columns(formula, source, environment, response=False)
+    frame = source.read(names)
+    missing = frame.isna().any()
+    if missing.any():
+        raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
+    plain = plain_columns(frame, fixed_names(formula))
+    fixed = {name: recoded(name, column, learned.get(name)) for name, column in plain.items()}
+    return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
+
+
+def recoded(name: str, column: Any, learned: Any) -> Any:
+    """Return categories as the model knows them: patsy takes no others, nor another order."""
+    import pandas as pd
+
+    if not isinstance(learned, pd.Categorical):
+        return column
+    values = np.asarray(column)
+    codes = learned.categories.get_indexer(pd.Index(values))
+    if (codes < 0).any():
+        unknown = values[codes < 0].tolist()[0]
+        levels = ", ".join(map(repr, learned.categories[:10].tolist()))
+        raise DataError(f"column {name!r} has {unknown!r}, which the fit has not; it has {levels}")
+    return pd.Categorical.from_codes(codes, categories=learned.categories)
+
+
+def _labels(source: Source, n_rows: int) -> pd.Index:
+    import pandas as pd
+
+    return pd.RangeIndex(n_rows) if source.row_labels is None else source.row_labels
+
+
+def _caller_source(formula: Formula, environment: Any) -> Source:
+    """Return the variables of the calling scope that the formula may name."""
+    variables = {}
+    for name in _all_names(formula):
+        try:
+            variables[name] = environment.namespace[name]
+        except KeyError:
+            continue
+    wanted = (*formula.facets, *names_in(formula.response))
+    absent = [name for name in wanted if name not in variables]
+    if absent:
+        raise DataError(
+            f"no data were given, and there is no variable {absent[0]!r} where fit was called"
+        )
+    arrays = {k: v for k, v in variables.items() if _is_column(v)}
+    for name in (*formula.facets, formula.response):
+        if name in variables and name not in arrays:
+            raise DataError(
+                f"no data were given, and the variable {name!r} where fit was called is "
+                f"{type(variables[name]).__name__}, not a column of values"
+            )
+    return open_source(arrays)
+
+
+def _is_column(value: Any) -> bool:
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_sequence or (hasattr(value, "__len__") and getattr(value, "ndim", 0) == 1)
+
+
+def fixed_names(formula: Formula) -> set[str]:
+    """Return the names in the fixed part, of columns and of whatever else."""
+    codes = [code for term in formula.fixed if term != "Intercept" for code in _factors(term)]
+    return {name for code in codes for name in names_in(code)}
+
+
+def _factors(term: str) -> list[str]:
+    """Split ``"C(a, x):b"`` at the colons that are outside brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
+    for position, letter in enumerate(term):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == ":" and depth == 0:
+            parts.append(term[start:position])
+            start = position + 1
+    return [*parts, term[start:]]
+
+
+def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
+    left = names_in(formula.response) if response else ()
+    return list(dict.fromkeys([*formula.facets, *left, *sorted(fixed_names(formula))]))
+
+
+def used_columns(
+    formula: Formula, source: Source, environment: Any, *, response: bool = True
+) -> list[str]:
+    """Return the columns to read; what is no column must be a name of the caller."""
+    used = list(formula.facets)
+    alone = {formula.response, *formula.fixed}
+    for name in _all_names(formula, response=response):
+        if name in used:
+            continue
+        if name in source.columns:
+            used.append(name)
+        elif not _is_known(name, environment, as_column=name in alone):
+            raise source.no_column(name)
+    return used
+
+
+def _is_known(name: str, environment: Any, *, as_column: bool) -> bool:
+    """Return whether the caller has something of this name; as a term of its own, a column."""
+    import builtins
+
+    from patsy import builtins as patsy_builtins
+
+    here = name in environment.namespace
+    if as_column:
+        return here and _is_column(environment.namespace[name])
+    return here or name in patsy_builtins.__all__ or hasattr(builtins, name)
+
+
+def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]:
+    """Return numpy columns and categories: what patsy reads fast and in order.
+
+    Parameters
+    ----------
+    frame : of the rows
+    names : of the columns that are wanted; others are no columns
+
+    Raises
+    ------
+    DataError
+        If a column holds neither numbers nor levels.
+    """
+    if not names:
+        return {}
+    # One by one: of a list of names pandas makes another frame, which for few rows takes longest.
+    return {name: _plain(name, frame[name]) for name in frame.columns.tolist() if name in names}
+
+
+def _plain(name: str, column: pd.Series) -> Any:
+    import pandas as pd
+
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
+        return column.to_numpy(dtype=float)
+    if column.isna().all():
+        return np.full(len(column), np.nan)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array.remove_unused_categories()
+    if pd.api.types.is_complex_dtype(column.dtype):
+        raise DataError(f"column {name!r} holds complex numbers")
+    if pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
+        return column.to_numpy(dtype=bool)
+    if pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
+        return column.to_numpy(dtype=float, na_value=np.nan)
+    try:
+        return pd.Categorical(column)
+    except TypeError as error:  # unhashable
+        raise DataError(f"column {name!r} holds neither numbers nor levels: {error}") from None
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    """Return whether a column of Python objects has numbers only, such as ``Decimal``."""
+    from pandas.api.types import infer_dtype
+
+    numbers = ("floating", "integer", "mixed-integer-float", "decimal", "integer-na")
+    return column.dtype == object and infer_dtype(column, skipna=True) in numbers
+
+
+def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:
+    import pandas as pd
+
+    value = evaluate(code, columns, environment)
+    if isinstance(value, pd.Categorical | pd.Series | pd.Index):
+        value = np.asarray(value)
+    array = np.asarray(value)
+    if array.shape != (n,):
+        raise DataError(
+            f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})"
+        )
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"the response {code!r} is not numeric: it holds {_sample(array)}")
+    return array.astype(float, copy=False)
+
+
+def _sample(array: Any) -> str:
+    """Return a value that is not a number, in words; the first text that is none, if there is."""
+    texts = [value for value in array if isinstance(value, str)]
+    if not texts:
+        return str(array.dtype)
+    words = [text for text in texts if not _is_number(text)]
+    if not words:
+        return f"text, such as {texts[0]!r}; convert it with pandas.to_numeric"
+    if _is_number(words[0].replace(",", ".", 1)):
+        return f"{words[0]!r}; read it with pandas.read_csv(path, decimal=',') and give the frame"
+    return repr(words[0])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,375 @@
+"""One interface over the containers that hold data: column names, and columns by name."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import IOBase
+from itertools import chain, islice
+from numbers import Number
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.data import containers
+from vcomp.data.containers import unite_frames
+from vcomp.data.files import CONTAINERS, open_paths
+from vcomp.data.parts import Agreement, Part, native
+from vcomp.exceptions import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Source",
+    "open_source",
+]
+
+
+_ROWS = 262_144
+"""Of a batch: the columns of a model then fit into the processor's caches, or nearly so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Data that were opened, not yet read.
+
+    Attributes
+    ----------
+    columns : their names; where parts differ, of all of them
+    open_parts : returns what is read one after another: files, frames, or all of the data
+    part_names : of files and of frames in a list; None for data in one piece. Empty for an
+        iterator, of which nobody knows what it will give
+    n_rows : None if it is not known without reading
+    is_repeatable : whether a second pass can be made
+    row_labels : of a pandas frame, for what is given back row by row; None where rows are just
+        numbered
+    files : that are read, as far as they are known
+    """
+
+    columns: tuple[str, ...]
+    open_parts: Callable[[], Iterable[Part]]
+    part_names: tuple[str | None, ...] = ()
+    n_rows: int | None = None
+    is_repeatable: bool = True
+    row_labels: pd.Index | None = None
+    files: tuple[Path, ...] = ()
+
+    @property
+    def is_one_piece(self) -> bool:
+        """Whether there is no need to say which file or frame something is in."""
+        return len(self.part_names) == 1 and len(self.files) < 2
+
+    def read(self, names: Sequence[str]) -> pd.DataFrame:
+        """Read the columns `names` of all parts into one pandas frame; nothing else is read.
+
+        Categories of several parts are united: sorted if each part's are, otherwise in the order
+        in which they come.
+
+        Raises
+        ------
+        DataError
+            If a column is not there (the message names the nearest), its name stands twice, parts
+            do not agree on it, a file cannot be read, or the data could be read once and were.
+        """
+        return self.read_parts(names)[0]
+
+    def read_parts(
+        self, names: Sequence[str]
+    ) -> tuple[pd.DataFrame, list[tuple[str | None, int]]]:
+        """Do as :meth:`read` does, and return also the name of each part and its number of rows.
+
+        Raises
+        ------
+        DataError
+            As :meth:`read` does.
+        """
+        agreement, parts = self._agreed(names)
+        frames, sizes = [], []
+        for part in parts:
+            agreement.check_part(part)
+            frame = native(part.read(list(names)))
+            agreement.check_frame(frame, part)
+            frames.append(frame)
+            sizes.append((part.name, len(frame)))
+        return unite_frames(frames, names), sizes
+
+    def batches(
+        self, names: Sequence[str], rows: int = _ROWS
+    ) -> Iterator[tuple[pd.DataFrame, str | None]]:
+        """Read the columns `names` a number of rows at a time, part by part.
+
+        A column is of one kind in all batches, numbers or text. Whole numbers may still come as
+        floats in the next part, and categories are those of the batch:
+        :func:`vcomp.io.unite_categories` has the rule by which :meth:`read` puts them together.
+
+        Parameters
+        ----------
+        names : columns to read; nothing else is read
+        rows : of a batch at most; a batch is of one part
+
+        Returns
+        -------
+        iterator of pairs: a pandas frame, and the name of the file or frame that it is from (None
+        for data in one piece)
+
+        Raises
+        ------
+        DataError
+            As :meth:`read` does, on the way for what shows in the rows only; and if `rows` is not
+            a whole number from 1 on.
+
+        Examples
+        --------
+        >>> source = open_source({"sys": ["a", "b", "b"], "score": [0.1, 0.2, 0.3]})
+        >>> [(len(frame), part) for frame, part in source.batches(["score"], rows=2)]
+        [(2, None), (1, None)]
+        """
+        whole = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
+        if not whole or rows < 1:
+            raise DataError(
+                f"rows={rows!r} is not a number of rows; it is a whole number from 1 on"
+            )
+        agreement, parts = self._agreed(names)
+        return _batches(self, list(names), int(rows), agreement, parts)
+
+    def _agreed(self, names: Sequence[str]) -> tuple[Agreement, Iterable[Part]]:
+        """Open the parts, and look at what they declare before the first row is read."""
+        for name in names:
+            if name not in self.columns:
+                raise self.no_column(name)
+        parts = self.open_parts()
+        agreement = Agreement(names)
+        for part in parts if isinstance(parts, tuple) else ():
+            agreement.check_part(part)
+        return agreement, parts
+
+    def rows_to_come(self) -> float:
+        """Return about how many rows reading would bring into memory.
+
+        Those that are there already do not count, nor those of an iterator, of which nobody knows.
+        A query is run to count its rows.
+        """
+        if not self.is_repeatable:
+            return 0.0
+        parts = (part.rows_to_come for part in self.open_parts())
+        return sum(count() for count in parts if count is not None)
+
+    def one_pass_only(self) -> DataError:
+        """Return the error that says that a second pass cannot be made, and what to do."""
+        return DataError(f"the data can be read only once, and two passes are needed; {_INSTEAD}")
+
+    def no_column(self, name: str) -> DataError:
+        """Return the error that says that a column is not there, and which are."""
+        if not self.columns:
+            return DataError(f"there is no column {name!r} in the data, which have no columns")
+        shown = ", ".join(map(repr, self.columns[:20])) + (" …" if len(self.columns) > 20 else "")
+        return DataError(
+            f"there is no column {name!r} in the data{did_you_mean(name, self.columns)}; "
+            f"the columns are {shown}"
+        )
+
+
+def _batches(
+    source: Source, names: list[str], rows: int, agreement: Agreement, parts: Iterable[Part]
+) -> Iterator[tuple[pd.DataFrame, str | None]]:
+    """Read part by part; the source is held, and with it a temporary file."""
+    for part in parts:
+        agreement.check_part(part)
+        for piece, file in part.slices(names, rows):
+            frame = native(piece)
+            agreement.check_frame(frame, part)
+            yield frame, file or part.name
+
+
+def open_source(data: Any) -> Source:
+    """Open `data` whatever container it comes in; rows are read later.
+
+    Parameters
+    ----------
+    data : pandas frame; mapping of names to one-dimensional arrays; polars DataFrame or LazyFrame;
+        pyarrow Table, Dataset or RecordBatchReader; relation of DuckDB; anything else with an
+        Arrow stream; a list or iterator of these; or the path of a ``.csv``, ``.tsv`` (also
+        ``.csv.gz``) or ``.parquet`` file, of a folder of CSV or Parquet files, at any depth and
+        with columns in the names of its folders (``day=3``), a pattern (``runs/*.parquet``), or
+        several paths. What was opened before stays as it is. In a folder, files whose name starts
+        with a dot or an underscore, or ends otherwise, are left out
+
+    Raises
+    ------
+    DataError
+        If it is none of these, or a file cannot be read as what its name says.
+
+    Examples
+    --------
+    >>> source = open_source({"sys": ["a", "b"], "score": [0.25, 0.5]})
+    >>> source.columns
+    ('sys', 'score')
+    >>> source.read(["score"])["score"].tolist()
+    [0.25, 0.5]
+    """
+    import pandas as pd
+
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, pd.DataFrame):
+        return replace(_of_parts((containers.pandas_frame(data),)), row_labels=data.index)
+    if isinstance(data, str | bytes | os.PathLike):
+        return _of_parts(open_paths([data]))
+    if isinstance(data, Mapping):
+        return _of_parts((containers.mapping(data),))
+    if hasattr(data, "__dask_graph__"):
+        raise DataError(
+            "a Dask collection is taken by vcomp.fit and vcomp.gstudy, and by vcomp.accumulate; "
+            "here call .compute() first, or write it to Parquet and give the folder"
+        )
+    if isinstance(data, pd.Series):
+        raise _not_a_table(data)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema"):
+        return _open_table(data)
+    if hasattr(data, "get_fragments"):
+        return _of_parts((containers.dataset(data),))
+    if isinstance(data, IOBase):
+        raise DataError(f"data are an open file, a {type(data).__name__}; give its path")
+    if isinstance(data, list | tuple):
+        return _open_list(data)
+    if isinstance(data, Iterable) and not isinstance(data, set | frozenset | np.ndarray):
+        return _open_iterable(data)
+    raise DataError(f"data of type {type(data).__name__} cannot be read; give {CONTAINERS}")
+
+
+def _of_parts(parts: tuple[Part, ...]) -> Source:
+    counts = [part.n_rows for part in parts]
+    return Source(
+        columns=_columns(parts),
+        open_parts=lambda: parts,
+        part_names=tuple(part.name for part in parts),
+        n_rows=None if None in counts else sum(n for n in counts if n is not None),
+        files=tuple(file for part in parts for file in part.files),
+    )
+
+
+def _columns(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Return the columns of the first part, then those that only others have."""
+    first = parts[0].columns
+    return (
+        *first,
+        *dict.fromkeys(n for part in parts[1:] for n in part.columns if n not in first),
+    )
+
+
+def _not_a_table(data: Any) -> DataError:
+    name = type(data).__name__
+    return DataError(f"data of type {name} is one column, not a table; give {CONTAINERS}")
+
+
+def _open_table(data: Any) -> Source:
+    import pyarrow as pa
+
+    if isinstance(data, pa.RecordBatchReader):
+        part = containers.record_batches(data)
+        first = _Once((part,), "a stream of record batches")
+        return Source(part.columns, first, (None,), is_repeatable=False)
+    library = type(data).__module__.lstrip("_").partition(".")[0]
+    if library == "narwhals":
+        return open_source(data.to_native())
+    if library == "polars" and hasattr(data, "collect"):
+        return _of_parts((containers.lazy_polars(data),))
+    if library == "duckdb":
+        return _of_parts((containers.relation(data),))
+    try:
+        return _of_parts((containers.arrow_table(data),))
+    except pa.ArrowInvalid:
+        raise _not_a_table(data) from None
+
+
+# Several ---------------------------------------------------------------------------------------
+
+
+_INSTEAD = (
+    "give a list of frames, files, or vcomp.data.spooling(data), which writes the rows to a temporary "
+    "file"
+)
+_SEVERAL_PASSES = f"where more than one pass is needed {_INSTEAD}"
+
+
+class _Once:
+    """What can be gone through once, and says so when it is asked again."""
+
+    def __init__(self, parts: Iterable[Part], what: str) -> None:
+        self._parts: Iterable[Part] | None = parts
+        self._what = what
+
+    def __call__(self) -> Iterable[Part]:
+        parts, self._parts = self._parts, None
+        if parts is None:
+            raise DataError(f"{self._what} can be read only once, and was read; {_SEVERAL_PASSES}")
+        return iter(parts)
+
+
+def _open_list(data: Sequence[Any]) -> Source:
+    """Open frames and paths in a list, each a part of the data."""
+    if not data:
+        raise DataError(f"the {type(data).__name__} of data is empty; give {CONTAINERS}")
+    if all(_is_path(item) for item in data):
+        return _of_parts(open_paths(data))
+    return _of_parts(tuple(chain.from_iterable(_numbered(data, type(data).__name__))))
+
+
+def _open_iterable(data: Iterable[Any]) -> Source:
+    """Open frames that are made one after another; the first one says what the columns are."""
+    if inspect.isgenerator(data) and inspect.getgeneratorstate(data) != inspect.GEN_CREATED:
+        raise DataError(
+            "the generator was begun before, and what it gave is not given again; make a new one"
+        )
+    what = type(data).__name__
+    frames = iter(data)
+    start = list(islice(frames, 1))
+    if not start:
+        raise DataError(f"the {what} gives no frames: it is empty, or was gone through before")
+    if _is_path(start[0]):
+        return _open_list([*start, *frames])
+    opened = _numbered(chain(start, frames), what)
+    first = next(opened)
+    if frames is data:
+        parts = _Once(chain(first, chain.from_iterable(opened)), f"a {what} of frames")
+        return Source(_columns(first), parts, is_repeatable=False)
+    return Source(_columns(first), lambda: chain.from_iterable(_numbered(data, what)))
+
+
+def _numbered(data: Iterable[Any], what: str) -> Iterator[tuple[Part, ...]]:
+    """Open frames one after another, and name each by its number."""
+    for number, item in enumerate(data, start=1):
+        if _is_row(item):
+            raise DataError(
+                f"data of type {what} cannot be read: it gives {type(item).__name__}s, not "
+                f"frames; rows become a frame by pandas.DataFrame(data). Or give {CONTAINERS}"
+            )
+        try:
+            source = open_source(item)
+        except DataError as error:
+            raise DataError(f"frame {number}: {error}") from None
+        if not source.is_repeatable:
+            raise DataError(
+                f"frame {number} is a {type(item).__name__}, which can be read only once; "
+                "give its table, or the stream by itself"
+            )
+        yield tuple(
+            replace(part, name=part.name or f"frame {number}") for part in source.open_parts()
+        )
+
+
+def _is_row(item: Any) -> bool:
+    """Return whether an item of a list is a row, or a value: not what has columns."""
+    if isinstance(item, Mapping):
+        columns = [v for v in item.values() if hasattr(v, "__len__") and not _is_path(v)]
+        return bool(item) and not columns
+    return isinstance(item, list | tuple | Number | NoneType)
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, str | bytes | os.PathLike)

@@ -1,9 +1,0 @@
-"""Data to begin with: two evaluations made for vcomp, and the tables of the papers behind it.
-
-:func:`available` lists them, :func:`load` returns one. How each was made, from what and under
-which licence, is written in ``PROVENANCE.md`` beside this file.
-"""
-
-from vcomp.datasets.registry import Dataset, available, load
-
-__all__ = ["Dataset", "available", "load"]

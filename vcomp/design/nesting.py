@@ -1,0 +1,335 @@
+"""Finds out how facets are arranged: crossed, nested, balanced, connected, replicated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.grid import Grid, number_combinations
+from vcomp.design.structure import Part, Structure, held_effects
+from vcomp.formula.parser import Formula
+from vcomp.inference.components import REPLICATE, closure
+from vcomp.numerics.kernels.groups import group_counts
+from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
+
+__all__ = [
+    "describe_structure",
+]
+
+
+PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
+"""Compressed sparse rows: how often each pair occurs."""
+
+PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
+
+
+_MAX_PARTS = 5
+"""Parts of a design that are described."""
+
+_MAX_NAMES = 3
+"""Levels that are named of each facet in a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incidence:
+    """Which units of the facets meet.
+
+    Attributes
+    ----------
+    axes : facets that are fully crossed with everything, with their numbers of levels
+    units : for each other facet the unit of every row, and how many there are
+    pairs : pair tables of the others that were counted already
+    """
+
+    axes: Mapping[str, int]
+    units: Mapping[str, tuple[IntArray, int]]
+    pairs: PairTables
+
+    def size(self, facet: str) -> int:
+        """Return the number of units of a facet."""
+        return self.axes[facet] if facet in self.axes else self.units[facet][1]
+
+    def table(self, a: str, b: str) -> PairTable:
+        """Return how often each pair of units occurs, counted anew only where it has to be."""
+        if (a, b) in self.pairs:
+            return self.pairs[a, b]
+        (codes_a, n_a), (codes_b, n_b) = self.units[a], self.units[b]
+        counted: PairTable = pair_counts(codes_a, codes_b, n_a, n_b, ONCE)
+        return counted
+
+    def n_pairs(self, a: str, b: str) -> int:
+        """Return how many pairs of units occur."""
+        if a in self.axes or b in self.axes:
+            return self.size(a) * self.size(b)
+        return int(self.table(a, b)[1].size)
+
+    def met(self, a: str, b: str) -> FloatArray:
+        """Return how many units of b each unit of a occurs with."""
+        if a in self.axes or b in self.axes:
+            return np.full(self.size(a), float(self.size(b)))
+        if (b, a) in self.pairs:
+            return np.bincount(self.pairs[b, a][1], minlength=self.size(a)).astype(float)
+        return np.diff(self.table(a, b)[0]).astype(float)
+
+
+def describe_structure(
+    formula: Formula,
+    n_levels: Sequence[int],
+    codes: Sequence[IntArray],
+    n_rows: int,
+    grid: Grid | None = None,
+    labels: Sequence[Any] | None = None,
+    counts: FloatArray | None = None,
+) -> Structure:
+    """Find out how the facets of `formula` are arranged in the coded rows.
+
+    Parameters
+    ----------
+    n_levels : number of levels of each facet
+    codes : (n,) level of each row in each facet
+    grid : the complete grid of the rows, if they have one: its cells then say all, and no row is
+        looked at again
+    labels : names of the levels of each facet; without them levels are numbers from 0 on
+    counts : (n,) rows of each cell, where `codes` are those of cells
+    """
+    facets, by_formula = formula.facets, _nested_by_formula(formula)
+    axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
+    pairs = {
+        (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1], ONCE)
+        for a, b in combinations(columns, 2)
+    }
+    by_label = _nested_by_label(columns, pairs) | dict.fromkeys(axes, frozenset())
+    nested_in = _combined({f: by_label[f] for f in facets}, by_formula)
+    units = {f: _join(sorted({f, *nested_in[f]}), columns) for f in columns}
+    # A facet that is not nested is its own unit, and its tables are there already.
+    pairs = {pair: t for pair, t in pairs.items() if not any(nested_in[f] for f in pair)}
+    incidence = Incidence(axes, units, pairs)
+    crossed, partly = _crossings(nested_in, incidence)
+    if counts is not None:
+        cell_n, n_cells = counts, counts.size
+    elif grid is None:
+        cell_n, n_cells = _cell_sizes(facets, columns, pairs)
+    else:
+        cell_n, n_cells = grid.cell_n, grid.n_cells * grid.n_combinations
+    children = _children(nested_in, incidence)
+    n_possible = np.prod([n.mean() for n in children.values()])
+    equal = all(np.ptp(n) == 0 for n in children.values())
+    sizes = _sizes(nested_in, incidence, children)
+    names = labels if labels is not None else [range(n) for n in n_levels]
+    top = {f: names[k] for k, f in enumerate(facets) if not nested_in[f]}
+    n_parts, parts = _parts(top, incidence)
+    if cell_n.max() > 1 and REPLICATE not in facets:
+        sizes[REPLICATE] = _harmonic_mean(cell_n)
+    return Structure(
+        facets=facets,
+        n_levels=tuple(incidence.size(f) for f in facets),
+        nested_in=nested_in,
+        implicit=tuple(f for f in facets if by_label[f]),
+        fully_crossed=crossed,
+        partly_crossed=partly,
+        n_rows=n_rows,
+        n_cells=n_cells,
+        cell_min=int(cell_n.min()),
+        cell_max=int(cell_n.max()),
+        balanced=bool(equal and round(n_possible) == n_cells and np.ptp(cell_n) == 0),
+        sizes=sizes,
+        n_parts=n_parts,
+        terms=held_effects(
+            facets,
+            [term.facets for term in formula.random],
+            nested_in,
+            replicated=bool(cell_n.max() > 1),
+        ),
+        parts=parts,
+    )
+
+
+def _reduced(
+    facets: Sequence[str],
+    n_levels: Sequence[int],
+    codes: Sequence[IntArray],
+    grid: Grid | None,
+    by_formula: Mapping[str, frozenset[str]],
+) -> tuple[dict[str, int], dict[str, tuple[IntArray, int]]]:
+    """Return the axes that need no counting, and few rows that show how the others meet.
+
+    An axis that the formula nests in others, or others in it, takes part in the counting: its
+    units are combinations.
+    """
+    if grid is None:
+        return {}, {f: (codes[k], n_levels[k]) for k, f in enumerate(facets)}
+    nested = {f for f, above in by_formula.items() if above}
+    nested = nested.union(*by_formula.values())
+    free = {facets[k]: n for k, n in zip(grid.axes, grid.shape, strict=True)}
+    joined = [k for k in grid.axes if facets[k] in nested]
+    shape = (*(n_levels[k] for k in joined), grid.n_cells)
+    places = np.indices(shape, dtype=np.int32, sparse=True)
+    columns = {}
+    for k, place in zip(joined, places, strict=False):
+        columns[facets[k]] = np.broadcast_to(place, shape).ravel(), n_levels[k]
+    for k, levels in zip(grid.rest, grid.levels, strict=True):
+        columns[facets[k]] = np.broadcast_to(levels, shape).ravel(), n_levels[k]
+    axes = {f: n for f, n in free.items() if f not in nested}
+    return axes, {f: columns[f] for f in facets if f in columns}
+
+
+def _nested_by_label(
+    columns: Mapping[str, tuple[IntArray, int]], pairs: PairTables
+) -> dict[str, frozenset[str]]:
+    """Return for each facet the coarser ones that each of its levels occurs in once."""
+    above: dict[str, set[str]] = {f: set() for f in columns}
+    for (a, b), (_, indices, _) in pairs.items():
+        n_a, n_b = columns[a][1], columns[b][1]
+        if indices.size == n_a > n_b:
+            above[a].add(b)
+        elif indices.size == n_b > n_a:
+            above[b].add(a)
+    return {f: frozenset(s) for f, s in above.items()}
+
+
+def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
+    """Return for each facet those that stand in every term it is in, and in others besides.
+
+    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be told from
+    that of topic:doc, which is what being nested means for a D-study.
+    """
+    terms_of = {
+        f: frozenset(k for k, term in enumerate(formula.random) if f in term.facets)
+        for f in formula.facets
+    }
+    return {
+        f: frozenset(g for g in formula.facets if terms_of[f] < terms_of[g])
+        for f in formula.facets
+    }
+
+
+def _combined(
+    by_label: Mapping[str, frozenset[str]], by_formula: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """Return all that each facet is nested in; where the two contradict, labels are facts."""
+    nested_in = dict(by_label)
+    for facet, above in by_formula.items():
+        for other in sorted(above):
+            if facet not in closure(frozenset({other}), nested_in):
+                nested_in[facet] |= {other}
+    return {f: closure(frozenset({f}), nested_in) - {f} for f in nested_in}
+
+
+def _join(
+    names: Sequence[str], columns: Mapping[str, tuple[IntArray, int]]
+) -> tuple[IntArray, int]:
+    """Return the number of each row's combination of some facets, and how many there are."""
+    first, *others = names
+    groups, size = columns[first]
+    for name in others:
+        known, groups = number_combinations(groups, size, *columns[name])
+        size = known.size
+    return groups, size
+
+
+def _cell_sizes(
+    facets: Sequence[str], columns: Mapping[str, tuple[IntArray, int]], pairs: PairTables
+) -> tuple[FloatArray, int]:
+    """Return the number of rows of every cell that has any, and how many cells there are."""
+    if tuple(facets) in pairs:
+        counts = pairs[facets[0], facets[1]][2]
+        return counts, counts.size
+    cells, n_cells = _join(facets, columns)
+    sizes: FloatArray = group_counts(cells, n_cells)
+    return sizes, n_cells
+
+
+def _crossings(
+    nested_in: Mapping[str, frozenset[str]], incidence: Incidence
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Sort the pairs of facets without nesting into fully and partly crossed ones."""
+    fully: list[tuple[str, str]] = []
+    partly: list[tuple[str, str]] = []
+    for a, b in combinations(nested_in, 2):
+        if a in nested_in[b] or b in nested_in[a] or nested_in[a] & nested_in[b]:
+            continue
+        complete = incidence.n_pairs(a, b) == incidence.size(a) * incidence.size(b)
+        (fully if complete else partly).append((a, b))
+    return tuple(fully), tuple(partly)
+
+
+def _children(
+    nested_in: Mapping[str, frozenset[str]], incidence: Incidence
+) -> dict[str, FloatArray]:
+    """Return for each facet the number of its levels within each group that it is nested in."""
+    children = {}
+    for facet, parents in nested_in.items():
+        if parents:
+            codes, size = incidence.units[facet]
+            groups, n_groups = _join(sorted(parents), incidence.units)
+            starts = pair_counts(groups, codes, n_groups, size, ONCE)[0]
+            children[facet] = np.diff(starts).astype(float)
+        else:
+            children[facet] = np.array([float(incidence.size(facet))])
+    return children
+
+
+def _sizes(
+    nested_in: Mapping[str, frozenset[str]],
+    incidence: Incidence,
+    children: Mapping[str, FloatArray],
+) -> dict[str, float]:
+    """Return the sizes that a D-study takes where it is given none."""
+    sizes = {}
+    top = [f for f, above in nested_in.items() if not above]
+    for facet, counts in children.items():
+        other = next((f for f in top if f != facet), None)
+        if facet in top and other is not None:
+            counts = incidence.met(other, facet)
+        sizes[facet] = _harmonic_mean(counts)
+    return sizes
+
+
+def _harmonic_mean(counts: FloatArray) -> float:
+    # Of equal counts exactly that count, which rounding of the sum would move.
+    return float(counts[0] if np.ptp(counts) == 0 else counts.size / np.sum(1.0 / counts))
+
+
+def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Part, ...]]:
+    """Return how many connected parts the graph whose edges are the rows has, and the largest.
+
+    Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
+    one that it is nested in.
+
+    Parameters
+    ----------
+    top : these facets with the names of their levels
+    """
+    if len(top) < 2 or any(f in incidence.axes for f in top):
+        return 1, ()
+    hub, *others = top
+    offset = incidence.size(hub)
+    above = np.arange(sum(incidence.size(f) for f in top), dtype=np.int32)
+    for other in others:
+        indptr, indices, _ = incidence.table(hub, other)
+        join_pairs(above, indptr, indices, offset)
+        offset += incidence.size(other)
+    part_of = number_parts(above)
+    n_parts = int(part_of.max()) + 1
+    if n_parts == 1:
+        return 1, ()
+    starts = np.cumsum([incidence.size(f) for f in top])[:-1]
+    by_facet = dict(zip(top, np.split(part_of, starts), strict=True))
+    largest = np.argsort(-np.bincount(part_of), kind="stable")[:_MAX_PARTS]
+    return n_parts, tuple(_part(int(number), by_facet, top) for number in largest)
+
+
+def _part(number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]) -> Part:
+    """Return how many levels of each facet are in a part, and the first of them."""
+    levels = {f: np.flatnonzero(part_of == number) for f, part_of in by_facet.items()}
+    return Part(
+        sizes={f: int(found.size) for f, found in levels.items()},
+        examples={
+            f: tuple(str(names[f][k]) for k in found[:_MAX_NAMES]) for f, found in levels.items()
+        },
+    )

@@ -1,0 +1,326 @@
+"""The forms of one covariance matrix V = Σ c_l Z_l Z_l' + c_e I by blocked elimination.
+
+What an orthogonal stratum of any remaining design has to give (:mod:`vcomp.estimators.likelihood.engine`),
+from cross-products and without a matrix of the order of V: see :mod:`vcomp.estimators.likelihood.equations`.
+The residual's forms follow from those of the terms, as Σ c_l Z_l Z_l' + c_e I = V.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.engine import Columns, Forms
+from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.elimination import Plan
+from vcomp.numerics.memory import available_bytes, gib
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "BlockedCovariance",
+    "Eliminations",
+    "last_form",
+    "with_residual_forms",
+]
+
+
+_SHARE = 0.8
+"""Of the free memory, what a factor may take."""
+
+_SETS_KEPT = 4
+"""Sets of positive components whose equations another response takes over: each has a factor."""
+
+
+class Eliminations:
+    """Makes the equations of a set of positive components once, and the last point asked for.
+
+    Parameters
+    ----------
+    stats : cross-products
+    names : of the terms, for messages
+    advice : what a refusal ends with
+
+    Raises
+    ------
+    EstimationError
+        If the factor would not fit into memory: before anything of its size is allocated.
+    """
+
+    def __init__(
+        self,
+        stats: CrossProducts,
+        names: Sequence[str] | None = None,
+        advice: str = "use engine='iterative', or method='anova'",
+    ) -> None:
+        self._tables = Tables(stats)
+        self._advice = advice
+        self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
+        self._equations: dict[tuple[int, ...], Equations] = {}
+        # Value, derivatives and information are asked for one after the other at the same point.
+        self._last: tuple[bytes, Point] | None = None
+        self._plans: dict[tuple[int, ...], tuple[Any, Plan]] = {}
+        self._whole_plan: Plan = self._planned(self._ordered(range(stats.n_terms)))[1]
+
+    def at(self, v: FloatArray) -> Point:
+        """Return the equations factored at components `v`, the residual last."""
+        v = np.array(v, dtype=float)
+        key = v.tobytes()
+        if self._last is None or self._last[0] != key:
+            # The last ones are let go before the next are made.
+            self._last = None
+            terms = range(self._tables.stats.n_terms)
+            active = self._ordered(t for t in terms if v[t] > 0.0)
+            if active not in self._equations:
+                random, plan = self._planned(active)
+                del self._plans[active]
+                self._equations[active] = Equations.of(self._tables, active, random, plan)
+            self._last = key, Point(self._equations[active], v)
+        return self._last[1]
+
+    def with_response(self, stats: CrossProducts) -> Eliminations:
+        """Return the eliminations of the same rows with another response.
+
+        What was ordered and analysed is shared: of two of them one can be used at a time.
+
+        Parameters
+        ----------
+        stats : that differ in Zy, X'y and y'y only
+        """
+        made = copy(self)
+        made._tables, made._last = self._tables.with_response(stats), None
+        made._equations = {
+            active: equations.with_response(made._tables)
+            for active, equations in list(self._equations.items())[-_SETS_KEPT:]
+        }
+        return made
+
+    @property
+    def seconds(self) -> float:
+        """How long one factor and its inverse are expected to take."""
+        return self._whole_plan.seconds
+
+    def norms_fit(self) -> bool:
+        """Whether exact squared norms of the inverse's blocks fit into memory."""
+        return self._norms_fit
+
+    @cached_property
+    def _norms_fit(self) -> bool:
+        return self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
+
+    def check_norms(self, kind: str) -> None:
+        """Refuse an information that needs squared norms where these do not fit.
+
+        Raises
+        ------
+        EstimationError
+            With the size and what can be had.
+        """
+        if not self._norms_fit:
+            raise EstimationError(
+                f"the {kind} information needs {gib(self._whole_plan.bytes_for_norms)}, and "
+                f"{gib(available_bytes())} are free; kind='average' needs no more than the value"
+            )
+
+    def in_words(self) -> str:
+        """Return how it is done, such as "student and school peeled, 50 columns dense"."""
+        plan = self._whole_plan
+        if not self._names:
+            return "no random terms"
+        dense = f"{plan.n_dense:,} columns dense" if plan.n_dense else "nothing dense"
+        words = self._sparse_in_words(plan)
+        words = f"{words}, {dense}" if words else f"all {dense}"
+        if not self._norms_fit:
+            words += "; average information only, as exact squared norms do not fit into memory"
+        return words
+
+    def _sparse_in_words(self, plan: Plan) -> str:
+        if plan.order is not None:
+            return f"{plan.cut:,} columns sparse in order of minimum degree"
+        sizes, begin = self._tables.stats.sizes, 0
+        peeled: list[str] = []
+        for t in self._ordered(range(len(sizes))):
+            if begin + sizes[t] > plan.cut:
+                part = plan.cut - begin
+                return _listed([*peeled, f"{part:,} of {self._names[t]}"] if part else peeled)
+            peeled.append(self._names[t])
+            begin += sizes[t]
+        return _listed(peeled)
+
+    def _ordered(self, terms: Any) -> tuple[int, ...]:
+        sizes = self._tables.stats.sizes
+        return tuple(sorted(terms, key=lambda t: (-sizes[t], t)))
+
+    def _planned(self, active: tuple[int, ...]) -> tuple[Any, Plan]:
+        if active in self._plans:
+            return self._plans[active]
+        random, plan = random_part(self._tables, active)
+        free = available_bytes()
+        if plan is None or plan.bytes_for_traces > _SHARE * free:
+            needed = "tens of GiB" if plan is None else gib(plan.bytes_for_traces)
+            order = sum(self._tables.stats.sizes[t] for t in active)
+            raise EstimationError(
+                f"exact elimination of these {order:,} random effects needs {needed}, and "
+                f"{gib(free)} are free; {self._advice}"
+            )
+        self._plans[active] = random, plan
+        return random, plan
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{listed} peeled"
+
+
+class BlockedCovariance:
+    """Forms of V⁻¹ on the columns, at any components; see :class:`vcomp.estimators.likelihood.engine.Forms`.
+
+    Parameters
+    ----------
+    stats : cross-products of the terms; their y and X are not used
+    columns : sums of the columns within the groups of the same terms
+    names : of the terms, for messages
+
+    Raises
+    ------
+    EstimationError
+        If the factor would not fit into memory.
+    """
+
+    def __init__(
+        self, stats: CrossProducts, columns: Columns, names: Sequence[str] | None = None
+    ) -> None:
+        self._stats = _without_columns(stats)
+        self._columns = columns
+        self._sums = [ZB.reshape(ZB.shape[0], -1) for ZB in columns.ZB]
+        self._eliminations = Eliminations(self._stats, names)
+        self._solved: tuple[Point, FloatArray, FloatArray] | None = None
+
+    @property
+    def reason(self) -> str:
+        """How the equations are eliminated."""
+        return self._eliminations.in_words()
+
+    def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
+        """Return log|V| and B'V⁻¹B only."""
+        point = self._eliminations.at(c)
+        return point.log_determinants()[0], self._gram(point)
+
+    def forms(self, c: FloatArray) -> Forms:
+        """Return all forms at components `c`: the residual, the last, positive, others ≥ 0."""
+        point = self._eliminations.at(c)
+        total = float(self._stats.n)
+        traces = point.traces(with_fixed=False)
+        squares = point.squares(traces, with_fixed=False, positive_only=False)
+        gram = self._gram(point)
+        first, second = self._quadratics(point)
+        return Forms(
+            log_det=point.log_determinants()[0],
+            traces=np.append(traces, last_form(total, traces, point.v)),
+            squares=with_residual_forms(squares, traces, total, point.v),
+            gram=gram,
+            first=np.concatenate([first, [last_form(gram, first, point.v)]]),
+            second=with_residual_forms(second, first, gram, point.v),
+        )
+
+    def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
+        """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
+        rows = self._projected(self._eliminations.at(c))
+        return tuple(r.reshape(ZB.shape) for r, ZB in zip(rows, self._columns.ZB, strict=True))
+
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one term, (q_l,)."""
+        return 1.0 - own * self._eliminations.at(c).diagonal(grouping, with_fixed=False)
+
+    # At one point -------------------------------------------------------------------------
+
+    def _solution(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return û and B'B − û'Z'B, refined once in extended precision where that cancels."""
+        if self._solved is None or self._solved[0] is not point:
+            right = point.stacked(self._sums)
+            effects = point.solve(right)[0]
+            left = self._columns.BB - self._product(right, effects)
+            if (np.diagonal(left) < 1e-3 * np.diagonal(self._columns.BB)).any():
+                rest = point.random_rest(right, effects)
+                # Its error is of second order in that of û.
+                explained = self._product(right + rest, effects.astype(np.longdouble))
+                left = (self._columns.BB - explained).astype(float)
+                effects = effects + point.solve(rest.astype(float))[0]
+            self._solved = point, effects, 0.5 * (left + left.T)
+        return self._solved[1:]
+
+    def _gram(self, point: Point) -> FloatArray:
+        return self._solution(point)[1] / point.residual
+
+    def _projected(self, point: Point) -> list[FloatArray]:
+        effects = self._solution(point)[0]
+        return point.projected(self._sums, (effects, _no_fixed(self._sums)))
+
+    def _quadratics(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B of the terms."""
+        k, b = self._stats.n_terms, self._columns.BB.shape[0]
+        tables = point.equations.tables
+        rows = self._projected(point)
+        first = np.empty((k, b, b))
+        second = np.empty((k, k, b, b))
+        for m, r in enumerate(rows):
+            first[m] = self._product(r, r)
+            # Z_l'V⁻¹f for f = Z_m r, whose sums are the cross tables' times r.
+            sums = [tables.times(t, m, r) for t in range(k)]
+            solved = point.solve(point.stacked(sums))
+            for t, forms in enumerate(point.projected(sums, solved)):
+                second[t, m] = self._product(rows[t], forms)
+        # The two halves are the same numbers but for rounding.
+        return first, 0.5 * (second + second.transpose(1, 0, 3, 2))
+
+    def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return the (b, b) products of two sets of columns, summed over groups and replicates."""
+        b = self._columns.BB.shape[0]
+        shape = (left.shape[0], b, left.shape[1] // max(b, 1))
+        product: FloatArray = np.tensordot(
+            left.reshape(shape), right.reshape(shape), axes=([0, 2], [0, 2])
+        )
+        return product
+
+
+def _without_columns(stats: CrossProducts) -> CrossProducts:
+    return replace(
+        stats,
+        Zy=tuple(np.zeros(q) for q in stats.sizes),
+        ZX=tuple(np.zeros((q, 0)) for q in stats.sizes),
+        XX=np.zeros((0, 0)),
+        Xy=np.zeros(0),
+        yy=0.0,
+    )
+
+
+def _no_fixed(sums: list[FloatArray]) -> FloatArray:
+    return np.zeros((0, sums[0].shape[1] if sums else 0))
+
+
+def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
+    """Return the residual's form from those of the terms, which with it add up to `total`."""
+    last: FloatArray = (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
+    return last
+
+
+def with_residual_forms(
+    squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
+) -> FloatArray:
+    """Add the residual's row and column to forms with two K's; `traces` are those with one."""
+    k = traces.shape[0]
+    whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
+    whole[:k, :k] = squares
+    mixed = last_form(traces, squares.swapaxes(0, 1), c) if k else traces
+    whole[:k, k] = mixed
+    whole[k, :k] = mixed.swapaxes(-1, -2) if mixed.ndim == 3 else mixed
+    whole[k, k] = last_form(last_form(total, traces, c), mixed, c)
+    return whole

@@ -1,0 +1,177 @@
+"""Which engine serves which data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.exceptions import EstimationError
+from vcomp.statistics.completed_grid import CompletedGrid
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "blocked_for_variances",
+    "choose_engine",
+    "engine_for_decades",
+    "prediction_engine",
+]
+
+
+_SECONDS = 0.1
+"""An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
+
+_PLANNED = 30_000
+"""And with more effects than this none is planned there: the plan alone would take longer."""
+
+_MANY_SECONDS = 10.0
+"""One that takes it longer than this is left to iterative solves."""
+
+_FOR_VARIANCES = 60.0
+"""And this long it may take where variances of predicted effects are asked for."""
+
+_FEW_HOLES = 0.2
+"""Share of the cells of a grid."""
+
+_SECONDS_PER_CUBE = 3.5e-11
+"""Of a dense factor and inverse, for each cube of their order; one thread."""
+
+
+def choose_engine(
+    stats: Statistics,
+    engine: str = "auto",
+    *,
+    reml: bool,
+    names: Sequence[str] | None = None,
+    n_probes: int | None = None,
+    seed: int = 0,
+) -> LikelihoodEngine:
+    """Return the engine that was asked for, or the one that is best for the data.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    engine : ``"strata"`` where facets are fully crossed with everything or all terms are nested;
+        ``"blocked"``, exact for any data; ``"iterative"`` for what takes that too long or does not
+        fit into memory, with random probes. ``"auto"`` takes the first of them that can serve
+    reml : restricted likelihood, or the full one
+    names : of the terms, for messages
+    n_probes, seed : random probes of the iterative engine
+
+    Raises
+    ------
+    EstimationError
+        If the engine that was asked for cannot serve these data, or no engine fits into memory.
+    """
+    if engine == "auto":
+        return _best(stats, reml=reml, names=names, n_probes=n_probes, seed=seed)
+    if engine == "strata":
+        if stats.strata is not None:
+            return StrataLikelihood(stats.strata, reml=reml)
+        raise EstimationError(
+            "engine='strata' needs a facet that is fully crossed with all others, each cell "
+            "equally often, or terms that are all nested; use engine='auto'"
+        )
+    if engine == "blocked":
+        other = "iterative" if stats.strata is None else "strata"
+        advice = f"use engine={other!r}, or method='anova'"
+        return BlockedLikelihood(stats.cross_products, reml=reml, names=names, advice=advice)
+    return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> LikelihoodEngine | None:
+    """Return an engine that keeps digits which elimination loses, if there is one for these data.
+
+    A residual that is 1e-10 of the other components or less is a difference of large numbers in
+    the equations of all effects. In strata means are compared with means.
+    """
+    if tried.name != "blocked" or stats.completed is None:
+        return None
+    return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
+
+
+def prediction_engine(stats: Statistics) -> LikelihoodEngine:
+    """Return an engine that gives predicted effects, with their variances if there is one."""
+    strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
+    if strata is not None and strata.gives_effects:
+        return strata
+    return blocked_for_variances(stats) or _iterative(stats, reml=True)
+
+
+def blocked_for_variances(stats: Statistics) -> BlockedLikelihood | None:
+    """Return the blocked engine where it serves for variances of predicted effects, else None."""
+    return _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
+
+
+def _fills_up(sums: CrossProducts, seconds: float) -> bool:
+    """Whether eliminating the largest term leaves a full matrix that takes longer than that.
+
+    Cheap, and before any matrix is made: a level with d neighbours leaves d² entries. Where these
+    are half of all, no order of elimination keeps the rest sparse for long.
+    """
+    sizes = sums.sizes
+    lead = max(range(len(sizes)), key=lambda t: sizes[t])
+    rest = float(sum(sizes) - sizes[lead])
+    if _SECONDS_PER_CUBE * rest**3 <= seconds:
+        return False
+    degrees = np.zeros(sizes[lead])
+    for t in range(len(sizes)):
+        if t < lead:
+            degrees += np.bincount(sums.pairs[t, lead].indices, minlength=sizes[lead])
+        elif t > lead:
+            degrees += np.diff(sums.pairs[lead, t].indptr)
+    return bool(degrees @ degrees > 0.5 * rest**2)
+
+
+def _blocked_within(
+    stats: Statistics, seconds: float, *, reml: bool, names: Sequence[str] | None
+) -> BlockedLikelihood | None:
+    """Return the blocked engine if it fits and takes no longer an evaluation than that."""
+    sums = stats.cross_products
+    if _fills_up(sums, seconds):
+        return None
+    try:
+        blocked = BlockedLikelihood(sums, reml=reml, names=names)
+    except EstimationError:
+        return None
+    return blocked if blocked.seconds <= seconds else None
+
+
+def _best(
+    stats: Statistics, *, reml: bool, names: Sequence[str] | None, n_probes: int | None, seed: int
+) -> LikelihoodEngine:
+    if stats.strata is not None:
+        return StrataLikelihood(stats.strata, reml=reml)
+    limit, grid = _MANY_SECONDS, _grid(stats)
+    if grid is not None:
+        limit = _SECONDS if sum(stats.sizes) <= _PLANNED else 0.0
+    blocked = _blocked_within(stats, limit, reml=reml, names=names) if limit else None
+    return blocked or _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _grid(stats: Statistics) -> CompletedGrid | None:
+    """Return the grid that the rows nearly fill, if solving for its holes is the better way.
+
+    With few terms solving for all effects converges as fast, and half of a grid is no fewer cells
+    than there are rows.
+    """
+    grid = stats.completed
+    if grid is None:
+        return None
+    n_cells = grid.tables[0].size
+    return grid if grid.holes.n <= _FEW_HOLES * n_cells or stats.n_terms > 3 else None
+
+
+def _iterative(
+    stats: Statistics, *, reml: bool, n_probes: int | None = None, seed: int = 0
+) -> LikelihoodEngine:
+    sums, grid = stats.cross_products, _grid(stats)
+    if grid is None:
+        return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
+    return CompletedLikelihood(sums, grid, reml=reml, n_probes=n_probes or N_PROBES, seed=seed)

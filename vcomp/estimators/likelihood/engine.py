@@ -1,0 +1,364 @@
+"""What a likelihood engine offers, whatever it computes with.
+
+An engine is made from sufficient statistics and answers at any non-negative components: value,
+score, information, predicted effects. :mod:`vcomp.estimators.likelihood.maximisation` climbs on it,
+:mod:`vcomp.estimators.likelihood.likelihood` makes an estimate of where that ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.fixed_forms import FixedForms
+from vcomp.numerics.dense import Positive
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.strata import StratumStatistics
+
+__all__ = [
+    "Columns",
+    "Covariance",
+    "Derivatives",
+    "ExactEngine",
+    "Forms",
+    "InformationKind",
+    "LikelihoodEngine",
+    "Solution",
+    "SummedEngine",
+    "Totals",
+]
+
+
+InformationKind = Literal["observed", "expected", "average"]
+
+
+@dataclass(frozen=True, slots=True)
+class Derivatives:
+    """The log-likelihood with its gradient and average information at one point."""
+
+    loglike: float
+    score: FloatArray
+    average: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The solution of Henderson's equations at one point, on the centred scale.
+
+    Attributes
+    ----------
+    beta, cov_beta : generalised least squares estimate and its covariance matrix
+    effects : for each term the (q_t,) predicted effects
+    prediction_var : for each term the (q_t,) variances of prediction, û − u
+    conditional_var : the same with the fixed effects taken as known, as lme4 gives them
+    """
+
+    beta: FloatArray
+    cov_beta: FloatArray
+    effects: tuple[FloatArray, ...]
+    prediction_var: tuple[FloatArray, ...]
+    conditional_var: tuple[FloatArray, ...]
+
+
+class LikelihoodEngine(Protocol):
+    """A restricted or full log-likelihood of the components, the residual last."""
+
+    @property
+    def name(self) -> str:
+        """``"strata"``, ``"blocked"`` or ``"iterative"``."""
+
+    @property
+    def reason(self) -> str:
+        """Why this engine serves these data: half a sentence for the result."""
+
+    @property
+    def reml(self) -> bool:
+        """Restricted likelihood, or the full one (ML)."""
+
+    @property
+    def kinds(self) -> tuple[InformationKind, ...]:
+        """The informations that it can give; ``"average"`` is always among them."""
+
+    @property
+    def exact_value(self) -> bool:
+        """Whether :meth:`loglike` is exact and cheap enough to control steps by.
+
+        Where it is not, steps are controlled by the Newton decrement, and the ``loglike`` of
+        :class:`Derivatives` may be nan.
+        """
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of the centred response."""
+
+    @property
+    def rss(self) -> float:
+        """What ordinary least squares on X leaves of it."""
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative: where iterations start."""
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`."""
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return value, score and average information at `v`, zeros allowed."""
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return an information matrix, nan where a component is zero if `positive_only`."""
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`, on the centred scale."""
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return what the error of the fixed effects depends on at `v`, on the centred scale.
+
+        The second forms are there if they were asked for and the engine has them.
+        """
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`."""
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
+        """Return the (k + 1, k + 1) covariance that random probes give the estimates at `v`.
+
+        None where nothing is random.
+        """
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return the standard error that random probes give :meth:`loglike`, else 0."""
+
+
+class SummedEngine:
+    """What engines say of the sums that they are made from."""
+
+    stats: CrossProducts | StratumStatistics
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.stats.n
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.stats.n_fixed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return self.stats.sizes
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of the centred response."""
+        return self.stats.yy
+
+
+class ExactEngine:
+    """What engines without random probes have in common."""
+
+    exact_value: ClassVar[bool] = True
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
+        """Return None: nothing is random."""
+        return None
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return 0: nothing is random."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Forms of V⁻¹ at one point; the residual is the last of the L + 1 components.
+
+    The b columns B (y and the columns of X) may each consist of r replicates, independent vectors
+    with the same V; forms in B are summed over replicates, the others are of one V.
+
+    Attributes
+    ----------
+    log_det : log|V|
+    traces : (L + 1,) tr(V⁻¹K_l)
+    squares : (L + 1, L + 1) tr(V⁻¹K_l V⁻¹K_m)
+    gram : (b, b) B'V⁻¹B
+    first : (L + 1, b, b) B'V⁻¹K_l V⁻¹B
+    second : (L + 1, L + 1, b, b) B'V⁻¹K_l V⁻¹K_m V⁻¹B
+    """
+
+    log_det: float
+    traces: FloatArray
+    squares: FloatArray
+    gram: FloatArray
+    first: FloatArray
+    second: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The b columns B that a covariance matrix is applied to, each of r replicates.
+
+    Attributes
+    ----------
+    ZB : for each term the (q_t, b, r) sums of the columns within its groups
+    BB : (b, b) cross-products of the columns, summed over replicates
+    """
+
+    ZB: tuple[FloatArray, ...]
+    BB: FloatArray
+
+
+class Covariance(Protocol):
+    """A family of covariance matrices with the columns that it is applied to."""
+
+    def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
+        """Return log|V| and B'V⁻¹B only: all that the value of a likelihood needs."""
+
+    def forms(self, c: FloatArray) -> Forms:
+        """Return all forms at components `c`: the residual, the last, positive, others ≥ 0."""
+
+    def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
+        """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
+
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,).
+
+        The share of a component's variance that is left of its effects, given the data.
+
+        Parameters
+        ----------
+        c : components
+        grouping : the l of the component
+        own, others : what it and all others with this grouping make of c_l, own + others
+        """
+
+
+class Totals:
+    """Forms of V⁻¹ on all rows, with the columns B = [y X].
+
+    Parameters
+    ----------
+    n_components : k + 1, the residual counted
+    n_columns : b = 1 + p
+    """
+
+    def __init__(self, n_components: int, n_columns: int) -> None:
+        k, b = n_components, n_columns
+        self.log_det = 0.0
+        self.traces = np.zeros(k)
+        self.squares = np.zeros((k, k))
+        self.gram = np.zeros((b, b))
+        self.first = np.zeros((k, b, b))
+        self.second = np.zeros((k, k, b, b))
+
+    def add(
+        self, forms: Forms, coefficients: FloatArray, multiplicity: int, columns: list[int]
+    ) -> None:
+        """Add one stratum.
+
+        Parameters
+        ----------
+        forms : of its covariance matrix and columns
+        coefficients : (L + 1, k + 1) M
+        multiplicity : how many independent vectors it has
+        columns : places of its columns in B
+        """
+        M, here = coefficients, np.ix_(columns, columns)
+        self.log_det += multiplicity * forms.log_det
+        self.traces += multiplicity * (M.T @ forms.traces)
+        self.squares += multiplicity * (M.T @ forms.squares @ M)
+        self.gram[here] += forms.gram
+        used, places = np.flatnonzero(M.any(axis=0)), np.array(columns)
+        first = np.tensordot(M[:, used], forms.first, (0, 0))
+        self.first[np.ix_(used, places, places)] += first
+        half = np.tensordot(M[:, used], forms.second, (0, 0))
+        second = np.tensordot(M[:, used], half, (0, 1)).swapaxes(0, 1)
+        self.second[np.ix_(used, used, places, places)] += second
+
+    # The fixed part ---------------------------------------------------------------------------
+
+    @cached_property
+    def XVX(self) -> Positive:
+        """X'V⁻¹X, factored."""
+        return Positive(self.gram[1:, 1:])
+
+    @cached_property
+    def beta(self) -> FloatArray:
+        """Generalised least squares."""
+        return self.XVX.solve(self.gram[1:, 0])
+
+    @cached_property
+    def contrast(self) -> FloatArray:
+        """The combination of the columns that is y − Xβ̂."""
+        return np.concatenate([[1.0], -self.beta])
+
+    # Value, score, information ------------------------------------------------------------------
+
+    def deviance(self, n: int, *, reml: bool) -> float:
+        """Return −2ℓ = log|V| + log|X'V⁻¹X| + y'Py + (n−p) log 2π.
+
+        For ML without the second term, and with n.
+        """
+        total = self.log_det + self.rss
+        if reml:
+            total += self.XVX.log_determinant()
+            n -= self.beta.size
+        return float(total + n * np.log(2.0 * np.pi))
+
+    @property
+    def rss(self) -> float:
+        """The quadratic form y'P y."""
+        return float(self.contrast @ self.gram @ self.contrast)
+
+    @property
+    def quadratics(self) -> FloatArray:
+        """The quadratic forms y'P V_t P y."""
+        forms: FloatArray = self.first @ self.contrast @ self.contrast
+        return forms
+
+    def fixed_traces(self) -> FloatArray:
+        """Return what the fixed part takes from tr(V⁻¹V_t): tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X)."""
+        if not self.beta.size:
+            return np.zeros_like(self.traces)
+        traces: FloatArray = np.einsum("ij,tji->t", self.XVX.inverse(), self.first[:, 1:, 1:])
+        return traces
+
+    def average(self) -> FloatArray:
+        """Return y'P V_t P V_u P y, twice the average information."""
+        plain: FloatArray = self.second @ self.contrast @ self.contrast
+        if not self.beta.size:
+            return plain
+        mixed = self.first[:, 1:] @ self.contrast
+        return plain - mixed @ self.XVX.solve(mixed.T)
+
+    def expected(self, *, reml: bool) -> FloatArray:
+        """Return tr(P V_t P V_u), twice the expected information; V⁻¹ in place of P for ML."""
+        if not reml or not self.beta.size:
+            return self.squares
+        inverse = self.XVX.inverse()
+        relative = inverse @ self.first[:, 1:, 1:]
+        both = np.tensordot(relative, relative.swapaxes(1, 2), ((1, 2), (1, 2)))
+        twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)
+        expected: FloatArray = self.squares - 2.0 * twice + both
+        return expected

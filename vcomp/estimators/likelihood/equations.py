@@ -1,0 +1,483 @@
+"""Henderson's mixed-model equations for the terms that have a positive component.
+
+C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e: ordered and analysed once for each
+set of positive terms, then factored and solved at each value of the components. With
+Q = P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ without X, and û from b in place of y:
+
+    Z_t'Q b = û_t/σ²_t,   Z_t'Q Z_u = δ_tu I/σ²_t − σ²_e C^tu/(σ²_t σ²_u)
+
+A term with σ²_t = 0 is not in the equations; its forms come from the cross tables with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.numerics.dense import Positive
+from vcomp.numerics.elimination import Factor, Pattern, Plan, make_plan
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "Equations",
+    "Point",
+    "Tables",
+    "large_at_zero",
+    "random_part",
+    "squares_at_zero",
+]
+
+
+_MANY_ELEMENTS = 2e7
+"""Elements of all columns of a term's forms above which they are not computed."""
+
+_MOST_EFFECTS = 3000
+"""Positive effects up to which a dense matrix between them takes less time than the columns."""
+
+_TIMES_AS_MANY = 4
+"""Groups of a term for each column of A from which on nothing cancels."""
+
+
+def large_at_zero(point: Point) -> list[int]:
+    """Return the terms at zero whose squares :func:`squares_at_zero` is to compute."""
+    sizes, n_fixed = point.stats.sizes, point.stats.n_fixed
+    rank = sum(sizes[t] for t in point.active) + n_fixed
+    if rank > _MOST_EFFECTS:
+        return []
+    return [
+        t
+        for t, size in enumerate(sizes)
+        if point.v[t] == 0.0
+        and size * sum(sizes) > _MANY_ELEMENTS
+        and size >= _TIMES_AS_MANY * rank
+    ]
+
+
+def squares_at_zero(point: Point, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
+    """Return ‖Z_t'Q Z_u‖² of some terms at zero (rows) with all that are positive or among them.
+
+    Parameters
+    ----------
+    point : the equations, factored
+    terms : at zero
+    with_fixed : Q is P, or else V⁻¹
+
+    Returns
+    -------
+    (len(terms), k), nan for other terms at zero
+    """
+    stats, v = point.stats, point.v
+    inverse = _inverse(point, with_fixed=with_fixed)
+    between = {t: _with_positive(point, t, with_fixed=with_fixed) for t in terms}
+    halves = {t: inverse @ _dense(F @ F.T) for t, F in between.items()}
+    squares = np.full((len(terms), stats.n_terms), np.nan)
+    for i, t in enumerate(terms):
+        W = halves[t] @ inverse
+        for u, place in zip(point.active, point.equations.slices, strict=True):
+            squares[i, u] = np.trace(W[place, place]) / v[u] ** 2
+        for u in terms:
+            N = stats.gram(t, u)
+            explained = np.sum(inverse * _dense(between[t] @ N @ between[u].T))
+            twice = np.sum(halves[t] * halves[u].T)
+            squares[i, u] = (np.square(N.data).sum() - 2.0 * explained + twice) / point.residual**2
+    return squares
+
+
+def _inverse(point: Point, *, with_fixed: bool) -> FloatArray:
+    """Return C⁻¹, of the random part alone without X."""
+    m = point.equations.group_n.size
+    p = point.stats.n_fixed if with_fixed else 0
+    units = np.eye(m + p)
+    effects, beta = point.solve(units[:m], units[m:] if with_fixed else None)
+    return np.concatenate([effects, beta]) if p else effects
+
+
+def _with_positive(point: Point, term: int, *, with_fixed: bool) -> Any:
+    """Return A'Z_t, sparse."""
+    from scipy.sparse import csr_array, vstack
+
+    stats, tables = point.stats, point.equations.tables
+    blocks = [csr_array((0, stats.sizes[term])), *(tables.between(u, term) for u in point.active)]
+    if with_fixed and stats.n_fixed:
+        blocks.append(csr_array(stats.ZX[term].T))
+    return vstack(blocks, format="csr")
+
+
+def _dense(matrix: Any) -> FloatArray:
+    dense: FloatArray = matrix.toarray()
+    return dense
+
+
+_SLAB_BYTES = 2.0**26
+
+_SMALL = 1e-3
+"""A component below this share of the error variance of a group's mean is taken as small."""
+
+_CHEAP_PRODUCTS = 4e9
+"""Products for which a small component's squares are computed without cancellation."""
+
+
+class Tables:
+    """The cross tables Z_t'Z_u, each made into a sparse matrix once."""
+
+    def __init__(self, stats: CrossProducts) -> None:
+        self.stats = stats
+        self._made: dict[tuple[int, int], Any] = {}
+
+    def with_response(self, stats: CrossProducts) -> Tables:
+        """Return the tables of the same rows with another response; none is made twice."""
+        other = Tables(stats)
+        other._made = self._made
+        return other
+
+    def between(self, t: int, u: int) -> Any:
+        """Return Z_t'Z_u of two different terms."""
+        if (t, u) not in self._made:
+            self._made[t, u] = self.stats.gram(t, u)
+        return self._made[t, u]
+
+    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
+        """Return Z_t'Z_u x for columns of effects of term u."""
+        if t == u:
+            return self.stats.group_n[t][:, None] * x
+        product: FloatArray = self.between(t, u) @ x
+        return product
+
+
+@dataclass(frozen=True, slots=True)
+class Equations:
+    """The parts of the equations that do not depend on the components.
+
+    Attributes
+    ----------
+    active : terms with a positive component, largest first
+    slices : their places among the unknowns
+    off_diagonal : Z'Z of these terms without its diagonal, sparse
+    group_n, Zy, ZX : of these terms, stacked
+    pattern : how they are eliminated
+    """
+
+    tables: Tables
+    active: tuple[int, ...]
+    slices: tuple[slice, ...]
+    off_diagonal: Any
+    group_n: FloatArray
+    Zy: FloatArray
+    ZX: FloatArray
+    pattern: Pattern
+
+    @property
+    def stats(self) -> CrossProducts:
+        """The statistics that they are made of."""
+        return self.tables.stats
+
+    @classmethod
+    def of(cls, tables: Tables, active: tuple[int, ...], random: Any, plan: Plan) -> Equations:
+        """Allocate what a plan for the terms `active` says; `random` is their off-diagonal Z'Z."""
+        stats = tables.stats
+        ends = np.cumsum([0, *(stats.sizes[t] for t in active)])
+        return cls(
+            tables=tables,
+            active=active,
+            slices=tuple(slice(int(a), int(b)) for a, b in pairwise(ends)),
+            off_diagonal=random,
+            group_n=_stacked(stats.group_n, active),
+            Zy=_stacked(stats.Zy, active),
+            ZX=np.concatenate([np.zeros((0, stats.n_fixed)), *(stats.ZX[t] for t in active)]),
+            pattern=Pattern.of(plan),
+        )
+
+    def with_response(self, tables: Tables) -> Equations:
+        """Return the equations of the same rows with the response of other tables."""
+        return replace(self, tables=tables, Zy=_stacked(tables.stats.Zy, self.active))
+
+
+def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
+    return np.concatenate([np.zeros(0), *(sums[t] for t in active)])
+
+
+def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | None]:
+    """Return the off-diagonal blocks of Z'Z of the terms, sparse, and how to eliminate them.
+
+    Nothing larger than the cross tables is allocated.
+    """
+    from scipy.sparse import block_array, csr_array
+
+    sizes = [tables.stats.sizes[t] for t in active]
+    if len(active) < 2:
+        random = csr_array((sum(sizes), sum(sizes)))
+    else:
+        random = block_array(
+            [[None if t == u else tables.between(t, u) for u in active] for t in active]
+        ).tocsr()
+    return random, make_plan(random, sizes)
+
+
+class Point:
+    """The equations factored at one value of the components.
+
+    Parameters
+    ----------
+    equations : for the positive components of `v`
+    v : (k + 1,) components, the residual last
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the equations are not positive definite to rounding.
+    """
+
+    def __init__(self, equations: Equations, v: FloatArray) -> None:
+        self.equations, self.v = equations, v
+        self.stats, self.active = equations.stats, equations.active
+        self.residual = float(v[-1])
+        self._diagonal = equations.group_n.copy()
+        for t, place in zip(self.active, equations.slices, strict=True):
+            self._diagonal[place] += self.residual / v[t]
+        self.factor = Factor(equations.pattern, self._diagonal)
+        # X is eliminated last.
+        right = np.column_stack([equations.ZX, equations.Zy])
+        solved = self.factor.solve(right)
+        self._border, self._from_y = solved[:, :-1], solved[:, -1]
+        self._traces: dict[bool, FloatArray] = {}
+        self._norms: dict[bool, FloatArray] = {}
+        self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
+
+    def log_determinants(self) -> tuple[float, float]:
+        """Return log|V| and log|X'V⁻¹X|."""
+        stats, s2 = self.stats, self.residual
+        log_v = stats.n * np.log(s2) + self.factor.log_determinant()
+        for t in self.active:
+            log_v += stats.sizes[t] * np.log(self.v[t] / s2)
+        return float(log_v), self.fixed.log_determinant() - stats.n_fixed * float(np.log(s2))
+
+    # Solutions ------------------------------------------------------------------------------
+
+    def solve(self, Zb: FloatArray, Xb: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Solve for columns b, given Z'b of the positive terms, stacked, and X'b.
+
+        Without X'b the fixed effects are left out, and the second part of the solution is zero.
+        """
+        effects = self.factor.solve(Zb)
+        if Xb is None:
+            return effects, np.zeros((self.stats.n_fixed, Zb.shape[1]))
+        beta = self.fixed.solve(Xb - self.equations.ZX.T @ effects)
+        effects -= self._border @ beta
+        return effects, beta
+
+    @cached_property
+    def solution(self) -> tuple[FloatArray, FloatArray, float]:
+        """û and β̂, and σ²_e y'Py.
+
+        Where the model leaves little of y, y'y − û'Z'y − β̂'X'y cancels: one step of refinement
+        in extended precision then makes it as exact as the statistics are.
+        """
+        Zy, Xy = self.equations.Zy, self.stats.Xy
+        beta = self.fixed.solve(Xy - self.equations.ZX.T @ self._from_y)
+        effects = self._from_y - self._border @ beta
+        rss = float(self.stats.yy - Zy @ effects - Xy @ beta)
+        if rss < 1e-3 * self.stats.yy:
+            rest_z, rest_x = self._rest(effects, beta)
+            more, more_x = self.solve(rest_z[:, None].astype(float), rest_x[:, None].astype(float))
+            rss = self._rss(effects, beta, rest_z, rest_x)
+            effects, beta = effects + more[:, 0], beta + more_x[:, 0]
+        return effects, beta, rss
+
+    def _rest(self, effects: FloatArray, beta: FloatArray) -> tuple[Any, Any]:
+        """Return the right-hand sides less C times a solution, in extended precision."""
+        u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
+        rest_z = self.random_rest(self.equations.Zy[:, None], effects[:, None])[:, 0]
+        rest_x = self.stats.Xy - u @ self.equations.ZX - self.stats.XX @ b
+        return rest_z - self.equations.ZX @ b, rest_x
+
+    def random_rest(self, Zb: FloatArray, effects: FloatArray) -> Any:
+        """Return Z'b − (Z'Z + Λ⁻¹)û in extended precision, for columns."""
+        u = effects.astype(np.longdouble)
+        rest = Zb - self.equations.off_diagonal.astype(np.longdouble) @ u
+        rest -= self.equations.group_n[:, None] * u
+        for t, place in zip(self.active, self.equations.slices, strict=True):
+            rest[place] -= np.longdouble(self.residual) / np.longdouble(self.v[t]) * u[place]
+        return rest
+
+    def _rss(self, effects: FloatArray, beta: FloatArray, rest_z: Any, rest_x: Any) -> float:
+        """Return y'y − û'(Z'y + rest) − β̂'(X'y + rest), whose error is of second order in û's."""
+        u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
+        explained = (u * (self.equations.Zy + rest_z)).sum() + (b * (self.stats.Xy + rest_x)).sum()
+        return float(np.longdouble(self.stats.yy) - explained)
+
+    def effects_of(self, term: int) -> FloatArray:
+        """Return û of a term with a positive component."""
+        return self.solution[0][self.equations.slices[self.active.index(term)]]
+
+    def projected(
+        self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
+    ) -> list[FloatArray]:
+        """Return Z_t'Q b of every term, from Z_t'b of all and the solution for b."""
+        effects, beta = solved
+        rows = []
+        for t in range(self.stats.n_terms):
+            if self.v[t] > 0.0:
+                rows.append(effects[self.equations.slices[self.active.index(t)]] / self.v[t])
+                continue
+            rest = sums[t] - self.stats.ZX[t] @ beta
+            for u, place in zip(self.active, self.equations.slices, strict=True):
+                rest -= self.equations.tables.times(t, u, effects[place])
+            rows.append(rest / self.residual)
+        return rows
+
+    def stacked(self, sums: list[FloatArray]) -> FloatArray:
+        """Return the columns of the positive terms one below the other."""
+        nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
+        return np.concatenate([nothing, *(sums[t] for t in self.active)])
+
+    def prediction_variances(self, rows: Any, X: FloatArray) -> FloatArray:
+        """Return σ²_e c'C⁻¹c of combinations c: the variance of x'β̂ + z'û − x'β − z'u, (m,).
+
+        Parameters
+        ----------
+        rows : (m, effects) sparse z in the effects of the positive terms
+        X : (m, p)
+        """
+        found: FloatArray = np.zeros(X.shape[0])
+        if self.active:
+            found += self.factor.quadratics(rows)
+            X = X - rows @ self._border
+        if self.stats.n_fixed:
+            found += np.einsum("ij,ji->i", X, self.fixed.solve(X.T))
+        return self.residual * found
+
+    # Forms of Q; with X as P, without as V⁻¹ ----------------------------------------------------
+
+    def block_diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
+        """Return the diagonal of C^tt of a positive term, of the whole C or its random part."""
+        place = self.equations.slices[self.active.index(term)]
+        diagonal = self.factor.inverse.diagonal[place]
+        if with_fixed and self.stats.n_fixed:
+            W = self._border[place]
+            diagonal = diagonal + np.einsum("ij,ji->i", W, self.fixed.solve(W.T))
+        found: FloatArray = diagonal
+        return found
+
+    def diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
+        """Return the diagonal of Z_t'Q Z_t."""
+        v, s2 = self.v[term], self.residual
+        if v > 0.0 and term not in self._small:
+            block = self.block_diagonal(term, with_fixed=with_fixed)
+            of_effects: FloatArray = (1.0 - s2 * block / v) / v
+            return of_effects
+        rest: FloatArray = self.stats.group_n[term].copy()
+        between = self._with_active(term)
+        # Z_t'V⁻¹Z_t = (Z_t'Z_t − Z_t'Z C⁻¹Z'Z_t)/σ²_e, whether or not Z_t is among Z.
+        if between is not None:
+            rest -= self.factor.quadratics(between)
+        if with_fixed and self.stats.n_fixed:
+            D = self.stats.ZX[term]
+            if between is not None:
+                D = D - between @ self._border
+            rest -= np.einsum("ij,ji->i", D, self.fixed.solve(D.T))
+        rest /= s2
+        return rest
+
+    def traces(self, *, with_fixed: bool) -> FloatArray:
+        """Return tr(Z_t'Q Z_t) of every term."""
+        if with_fixed not in self._traces:
+            terms = range(self.stats.n_terms)
+            self._traces[with_fixed] = np.array(
+                [self.diagonal(t, with_fixed=with_fixed).sum() for t in terms]
+            )
+        return self._traces[with_fixed]
+
+    def squares(self, traces: FloatArray, *, with_fixed: bool, positive_only: bool) -> FloatArray:
+        """Return ‖Z_t'Q Z_u‖² of every two terms.
+
+        Parameters
+        ----------
+        traces : what :meth:`traces` returns
+        positive_only : leave nan for a component at zero; its columns cost a solution each
+        """
+        k, v, s2 = self.stats.n_terms, self.v, self.residual
+        squares = np.full((k, k), np.nan)
+        active = list(self.active)
+        if active:
+            c = v[active]
+            if with_fixed not in self._norms:
+                self._norms[with_fixed] = self._squared_norms(with_fixed=with_fixed)
+            norms = self._norms[with_fixed]
+            squares[np.ix_(active, active)] = s2**2 * norms / np.outer(c, c) ** 2
+        for t in active:
+            # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'QZ).
+            squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
+        large = [] if positive_only else large_at_zero(self)
+        if large:
+            found = squares_at_zero(self, large, with_fixed=with_fixed)
+            squares[large] = found
+            squares[:, large] = found.T
+        small = [t for t in self._small if self._columns_are_cheap(t)]
+        zero = [] if positive_only else [t for t in range(k) if v[t] == 0.0 and t not in large]
+        for t in [*small, *zero]:
+            found = np.zeros(k)
+            for columns in self._columns_of(t, with_fixed=with_fixed):
+                found += [np.square(block).sum() for block in columns]
+            kept = (v[:-1] > 0.0) | (not positive_only)
+            squares[t, kept] = squares[kept, t] = found[kept]
+        return squares
+
+    @cached_property
+    def _small(self) -> list[int]:
+        """Positive terms for which I/σ² − σ²_e C/σ⁴ cancels: their effects are all but zero."""
+        sizes, n = self.stats.sizes, self.stats.n
+        return [t for t in self.active if self.v[t] * n < _SMALL * self.residual * sizes[t]]
+
+    def _columns_are_cheap(self, term: int) -> bool:
+        pattern = self.equations.pattern
+        products = self.stats.sizes[term] * (pattern.rows.size + pattern.n_dense**2)
+        return products < _CHEAP_PRODUCTS
+
+    def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
+        """Return ‖C^tu‖² of the positive terms; C^zz is (C_zz)⁻¹ + W (C_xx)⁻¹ W'."""
+        places = list(self.equations.slices)
+        norms = self.factor.inverse.squared_norms(places)
+        p = self.stats.n_fixed
+        if not with_fixed or p == 0:
+            return norms
+        W = self._border
+        grams = [self.fixed.solve(W[place].T @ W[place]) for place in places]
+        apart = np.zeros((W.shape[0], p * len(places)))
+        for i, place in enumerate(places):
+            apart[place, p * i : p * (i + 1)] = W[place]
+        solved = self.factor.solve(apart)
+        for i, rows in enumerate(places):
+            for j in range(len(places)):
+                mixed = W[rows].T @ solved[rows, p * j : p * (j + 1)]
+                norms[i, j] += 2.0 * np.trace(self.fixed.solve(mixed))
+                norms[i, j] += np.sum(grams[i] * grams[j].T)
+        return norms
+
+    def _with_active(self, term: int) -> Any | None:
+        """Return Z_t'Z of the positive terms, sparse."""
+        from scipy.sparse import hstack
+
+        if not self.active:
+            return None
+        tables = self.equations.tables
+        return hstack(
+            [self.stats.gram(u, u) if u == term else tables.between(term, u) for u in self.active],
+            format="csr",
+        )
+
+    def _columns_of(self, term: int, *, with_fixed: bool) -> Iterator[list[FloatArray]]:
+        """Yield Z_u'Q Z_t of all terms u, in slabs of columns of a term at zero."""
+        stats = self.stats
+        tables = [stats.gram(u, term).tocsc() for u in range(stats.n_terms)]
+        width = max(1, int(_SLAB_BYTES / (8.0 * sum(stats.sizes))))
+        for start in range(0, stats.sizes[term], width):
+            slab = slice(start, start + width)
+            sums = [table[:, slab].toarray() for table in tables]
+            X = stats.ZX[term][slab].T if with_fixed else None
+            yield self.projected(sums, self.solve(self.stacked(sums), X))

@@ -1,0 +1,100 @@
+"""What the error of the fixed effects depends on: forms of X in V⁻¹, component by component.
+
+With Φ = (X'V⁻¹X)⁻¹ the covariance matrix of β̂ moves with the components as
+
+    ∂Φ/∂σ²_t = Φ G_t Φ,   G_t = X'V⁻¹V_t V⁻¹X
+
+which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985). Kenward and Roger (1997)
+also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X. In Henderson's equations both come from the solutions for
+the columns of X, which are there already: Z_t'V⁻¹X.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
+from vcomp.estimators.likelihood.engine import Totals
+from vcomp.estimators.likelihood.equations import Point
+
+__all__ = [
+    "FixedForms",
+    "forms_of_point",
+    "forms_of_totals",
+    "forms_with_residual",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedForms:
+    """Forms of the columns of X at one point, on the centred scale.
+
+    Attributes
+    ----------
+    cov_beta : (p, p) Φ = (X'V⁻¹X)⁻¹
+    first : (k + 1, p, p) X'V⁻¹V_t V⁻¹X, the residual last
+    second : (k + 1, k + 1, p, p) X'V⁻¹V_t V⁻¹V_u V⁻¹X; None where the engine does not have it
+    """
+
+    cov_beta: FloatArray
+    first: FloatArray
+    second: FloatArray | None = None
+
+    @property
+    def slopes(self) -> FloatArray:
+        """The derivatives ∂Φ/∂σ²_t, (k + 1, p, p)."""
+        slopes: FloatArray = self.cov_beta @ self.first @ self.cov_beta
+        return 0.5 * (slopes + slopes.swapaxes(1, 2))
+
+
+def forms_of_totals(totals: Totals, *, second: bool) -> FixedForms:
+    """Return the forms from totals over strata, whose columns are y and X."""
+    return FixedForms(
+        cov_beta=totals.XVX.inverse(),
+        first=totals.first[:, 1:, 1:].copy(),
+        second=totals.second[:, :, 1:, 1:].copy() if second else None,
+    )
+
+
+def forms_with_residual(
+    gram: FloatArray, cov_beta: FloatArray, rows: list[FloatArray], v: FloatArray
+) -> FixedForms:
+    """Return the first forms from Z_t'V⁻¹X of every term.
+
+    Parameters
+    ----------
+    gram, cov_beta : (p, p) X'V⁻¹X and its inverse
+    rows : for each term (q_t, p)
+    v : (k + 1,) components, the residual last
+    """
+    first = np.array([r.T @ r for r in rows]).reshape(len(rows), *gram.shape)
+    return FixedForms(cov_beta, np.concatenate([first, [last_form(gram, first, v)]]))
+
+
+def forms_of_point(point: Point, *, second: bool) -> FixedForms:
+    """Return the forms from Henderson's equations, factored at one point.
+
+    The second ones cost a solution for p columns a term.
+    """
+    stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
+    gram = point.fixed.matrix() / point.residual
+    rows = _projected(point, list(stats.ZX))
+    found = forms_with_residual(gram, point.residual * point.fixed.inverse(), rows, point.v)
+    if not second:
+        return found
+    forms = np.empty((k, k, *gram.shape))
+    for u, r in enumerate(rows):
+        solved = _projected(point, [tables.times(t, u, r) for t in range(k)])
+        for t, s in enumerate(solved):
+            forms[t, u] = rows[t].T @ s
+    # The two halves are the same numbers but for rounding.
+    forms = 0.5 * (forms + forms.transpose(1, 0, 3, 2))
+    return replace(found, second=with_residual_forms(forms, found.first[:-1], gram, point.v))
+
+
+def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
+    """Return Z_t'V⁻¹b of every term, from Z_t'b of all."""
+    return point.projected(sums, point.solve(point.stacked(sums)))

@@ -1,0 +1,491 @@
+"""The likelihood of a nearly complete grid: orthogonal strata, with the holes solved for.
+
+The columns are filled in the holes by what the components predict there, x̃ = x − P_mm⁻¹[P x]_m, by
+conjugate gradients on the holes alone. Then [P x̃]_m = 0, so that every form of the rows is one of
+the filled grid, and comes from its strata:
+
+    y'V_oo⁻¹y = ỹ'Pỹ,   y'V_oo⁻¹V_t V_oo⁻¹y = ỹ'P V_t P ỹ
+    y'V_oo⁻¹V_t V_oo⁻¹V_u V_oo⁻¹y = ỹ'P V_t P V_u P ỹ − h_t'P_mm⁻¹h_u,   h_t = [P V_t P ỹ]_m
+
+Traces of the grid are exact, those of the holes alone come from random probes: with 5 % of the
+cells missing most of every trace has no Monte Carlo error. With few holes their matrix is
+factored, and nothing is random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.blocked import CrossProductsEngine
+from vcomp.estimators.likelihood.engine import Derivatives, InformationKind, Solution, Totals
+from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_of_totals
+from vcomp.estimators.likelihood.nested import NestedCovariance
+from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.dense import Positive, solve_positive
+from vcomp.numerics.kernels.groups import group_sums
+from vcomp.numerics.krylov import Solved, conjugate_gradients, log_quadrature
+from vcomp.numerics.probes import Rademacher
+from vcomp.statistics.completed_grid import CompletedGrid
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.strata import Cells, GroupedColumns
+from vcomp.statistics.stratification import split_axes, split_columns
+
+__all__ = [
+    "CompletedLikelihood",
+    "HoleColumns",
+    "HoleMatrix",
+    "N_PROBES",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HoleColumns:
+    """Columns of the grid in one stratum: their values in the holes, their means in groups.
+
+    Attributes
+    ----------
+    values : (h, c)
+    means : (q, c, r) means in the innermost groups of cells
+    """
+
+    values: FloatArray
+    means: FloatArray
+
+
+class HoleMatrix:
+    """P_mm at given components, and forms of P V_t P in the holes.
+
+    Parameters
+    ----------
+    grid : the grid with its holes
+    covariances : of the strata, whatever columns they hold
+    v : (k + 1,) components
+    """
+
+    def __init__(
+        self,
+        grid: CompletedGrid,
+        covariances: Mapping[tuple[int, ...], NestedCovariance],
+        v: FloatArray,
+    ) -> None:
+        self._grid = grid
+        self._covariances = covariances
+        self._c = {s: M @ v for s, M in grid.coefficients.items()}
+        self._places = {s: grid.holes.place(s, grid.shape) for s in grid.coefficients}
+        self._group = grid.groupings.inner[grid.holes.cell]
+        self._n = grid.groupings.remainder.tables.group_n[-1]
+        every = tuple(range(len(grid.shape)))
+        self._group_place = self._places[every] * self._n.size + self._group
+        self._n_group_places = prod(grid.shape) * self._n.size
+
+    def project(
+        self, contrasts: tuple[int, ...], means: FloatArray
+    ) -> tuple[list[FloatArray], FloatArray]:
+        """Return sums in all groupings and predictions of one stratum, from means (q, b, r)."""
+        return self._covariances[contrasts].project(self._c[contrasts], means)
+
+    def diagonal(self) -> FloatArray:
+        """Return the diagonal of P_mm."""
+        total = np.zeros(self._grid.holes.n)
+        for contrasts, covariance in self._covariances.items():
+            kept = prod(1.0 - 1.0 / self._grid.shape[f] for f in contrasts)
+            share = kept * self._scale(contrasts) ** 2
+            total += share * covariance.single_diagonal(self._c[contrasts])[self._group]
+        return total
+
+    def times(self, x: FloatArray) -> FloatArray:
+        """Return P_mm x for columns x (h, c)."""
+        means = self._group_means(x)
+        product = np.zeros_like(x)
+        for subset, sums in self._shared(x):
+            product += self._weight(subset) * sums
+        for contrasts, covariance in self._covariances.items():
+            c = self._c[contrasts]
+            _, predicted = covariance.project(c, means[contrasts])
+            product -= self._scale(contrasts) / c[-1] * self._at_holes(contrasts, predicted)
+        return product
+
+    def columns(self, x: FloatArray) -> dict[tuple[int, ...], HoleColumns]:
+        """Return columns that are zero but in the holes, (h, c), in every stratum."""
+        means = self._group_means(x)
+        values = {s: np.zeros_like(x) for s in self._covariances}
+        for subset, sums in self._shared(x):
+            for contrasts, total in values.items():
+                if set(subset) <= set(contrasts):
+                    away = prod(-1.0 / self._grid.shape[f] for f in contrasts if f not in subset)
+                    total += self._scale(contrasts) * away * sums
+        return {s: HoleColumns(values[s], means[s]) for s in values}
+
+    def inverse_times(self, columns: Mapping[tuple[int, ...], HoleColumns]) -> FloatArray:
+        """Return [P x]_m of columns of the grid, (h, c)."""
+        product = np.zeros_like(columns[()].values)
+        for contrasts, column in columns.items():
+            c = self._c[contrasts]
+            _, predicted = self._covariances[contrasts].project(c, column.means)
+            rest = column.values - self._at_holes(contrasts, predicted)
+            product += self._scale(contrasts) / c[-1] * rest
+        return product
+
+    def derivatives(self, columns: Mapping[tuple[int, ...], HoleColumns]) -> FloatArray:
+        """Return [P V_t P x]_m for every component, (k + 1, h, c)."""
+        values = columns[()].values
+        size = next(iter(self._grid.coefficients.values())).shape[1]
+        total = np.zeros((size, *values.shape))
+        for contrasts, column in columns.items():
+            M = self._grid.coefficients[contrasts]
+            for level, twice in enumerate(self._twice(contrasts, column)):
+                for t in np.flatnonzero(M[level]):
+                    total[t] += self._scale(contrasts) * M[level, t] * twice
+        return total
+
+    def _twice(self, contrasts: tuple[int, ...], column: HoleColumns) -> list[FloatArray]:
+        """Return V⁻¹K_l V⁻¹x of one stratum in the holes, for every grouping and the residual."""
+        covariance, c = self._covariances[contrasts], self._c[contrasts]
+        sums, predicted = covariance.project(c, column.means)
+        found = []
+        for level, r in enumerate(sums):
+            inner = covariance.spread(level, r)
+            _, again = covariance.project(c, inner)
+            found.append(self._at_holes(contrasts, inner - again) / c[-1])
+        once = (column.values - self._at_holes(contrasts, predicted)) / c[-1]
+        _, again = covariance.project(c, (column.means - predicted) / c[-1])
+        return [*found, (once - self._at_holes(contrasts, again)) / c[-1]]
+
+    # Sums over holes ----------------------------------------------------------------------------
+
+    def _shared(self, x: FloatArray) -> list[tuple[tuple[int, ...], FloatArray]]:
+        """Return for each set of axes the sum over the holes with a hole's level and cell."""
+        shared = []
+        for subset, (codes, size) in self._grid.holes.alike.items():
+            alone = size == codes.size
+            shared.append((subset, x if alone else group_sums(codes, x, size)[codes]))
+        return shared
+
+    def _group_means(self, x: FloatArray) -> dict[tuple[int, ...], FloatArray]:
+        """Return the means of columns in the innermost groups, (q, c, r), in every stratum."""
+        sums = group_sums(self._group_place, x, self._n_group_places)
+        table = sums.reshape(-1, self._n.size, x.shape[1]) / self._n[:, None]
+        parts = split_axes(table, self._grid.shape)
+        return {s: np.ascontiguousarray(part.transpose(1, 2, 0)) for s, part in parts.items()}
+
+    def _at_holes(self, contrasts: tuple[int, ...], groups: FloatArray) -> FloatArray:
+        """Return values of groups, (q, c, r), in the holes, (h, c)."""
+        return groups[self._group, :, self._places[contrasts]]
+
+    def _scale(self, contrasts: tuple[int, ...]) -> float:
+        """Return what a mean over the other axes has to be multiplied with for each level."""
+        others = [n for f, n in enumerate(self._grid.shape) if f not in contrasts]
+        return float(1.0 / np.sqrt(prod(others)))
+
+    def _weight(self, subset: tuple[int, ...]) -> float:
+        """Return what sums over the other axes contribute to P, but for what groups predict."""
+        total = 0.0
+        for contrasts, c in self._c.items():
+            if set(subset) <= set(contrasts):
+                away = prod(-1.0 / self._grid.shape[f] for f in contrasts if f not in subset)
+                total += away * self._scale(contrasts) ** 2 / c[-1]
+        return float(total)
+
+
+_EXACT_HOLES = 500
+"""Up to this many holes the matrix between them is factored."""
+
+N_PROBES = 16
+_TOL = 1e-10
+_COLUMNS = 32
+_BLOCK = 65_536
+
+
+class CompletedLikelihood(CrossProductsEngine):
+    """Restricted or full log-likelihood of rows that nearly fill a grid.
+
+    Parameters
+    ----------
+    stats : cross-products, centred, of the same rows
+    grid : the columns on the grid
+    reml : restricted likelihood, or the full one
+    n_probes, seed : random columns for the traces of the holes
+    """
+
+    name: ClassVar[str] = "iterative"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
+
+    def __init__(
+        self,
+        stats: CrossProducts,
+        grid: CompletedGrid,
+        *,
+        reml: bool,
+        n_probes: int = N_PROBES,
+        seed: int = 0,
+    ) -> None:
+        self.stats = stats
+        self.grid = grid
+        self.reml = reml
+        self.exact_value = grid.holes.n <= _EXACT_HOLES
+        self._probes = Rademacher(n_probes, seed)
+        # Columns as the last components fill them; the next ones start from there.
+        self._tables = grid.tables.copy()
+        self._columns = self._columns_in_holes()
+        self._inverse_probes: FloatArray | None = None
+        self._last: tuple[bytes, _Point] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why this engine serves these data."""
+        share = self.grid.holes.n / self._tables[0].size
+        traces = "exactly" if self.exact_value else "by random probes"
+        return (
+            f"orthogonal strata of a grid with {share:.1%} of its cells empty, these solved for "
+            f"{traces}"
+        )
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, equal to lme4's but for the probes."""
+        return float(self._loglikes(v).mean())
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return the standard error that the probes give :meth:`loglike`."""
+        if self.exact_value:
+            return 0.0
+        values = self._loglikes(v)
+        return float(values.std(ddof=1) / np.sqrt(values.size))
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return score and average information at `v`, zeros allowed, and the value if exact."""
+        point = self._at(v)
+        score = 0.5 * (point.total.quadratics - self._traces(point).mean(axis=1))
+        value = self.loglike(v) if self.exact_value else np.nan
+        return Derivatives(value, score, self._average(point))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return the average information of the components at `v`.
+
+        Raises
+        ------
+        EstimationError
+            For another kind.
+        """
+        if kind != "average":
+            raise EstimationError(
+                f"a grid with holes has the average information, not the {kind} one; "
+                "engine='blocked' has all"
+            )
+        return self._average(self._at(v))
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        point = self._at(v)
+        return point.total.beta.copy(), point.total.XVX.inverse()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return the first forms of X in V⁻¹ at `v`; there are no second ones."""
+        return forms_of_totals(self._at(v).total, second=False)
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`.
+
+        Variances of prediction are nan, but for terms at zero: each level's would need a solve of
+        its own.
+        """
+        point = self._at(v)
+        beta, cov_beta = self.fixed_effects(v)
+        variances = tuple(
+            np.full(size, np.nan if v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
+        )
+        return Solution(beta, cov_beta, self._effects(point), variances, variances)
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
+        """Return the covariance that the probes give the positive components; 0 for the others."""
+        if self.exact_value:
+            return None
+        point = self._at(v)
+        samples = 0.5 * self._traces(point)
+        away = samples - samples.mean(axis=1, keepdims=True)
+        noise = away @ away.T / (samples.shape[1] * (samples.shape[1] - 1.0))
+        free = np.ix_(point.v > 0.0, point.v > 0.0)
+        moved = solve_positive(self._average(point)[free], noise[free])
+        covariance = np.zeros_like(noise)
+        covariance[free] = solve_positive(self._average(point)[free], moved.T)
+        return np.asarray(covariance)
+
+    # One point ------------------------------------------------------------------------------
+
+    def _at(self, v: FloatArray) -> _Point:
+        v = np.asarray(v, dtype=float)
+        if self._last is None or self._last[0] != v.tobytes():
+            self._last = None
+            self._last = v.tobytes(), self._evaluate(v)
+        return self._last[1]
+
+    def _evaluate(self, v: FloatArray) -> _Point:
+        groupings, holes = self.grid.groupings, self.grid.holes
+        blank = GroupedColumns((np.zeros((0, 1, 1)),), np.zeros((1, 1)))
+        plain = {s: NestedCovariance(groupings.remainder, blank) for s in self.grid.coefficients}
+        matrix = HoleMatrix(self.grid, plain, v)
+        exact = Positive(matrix.times(np.eye(holes.n))) if self.exact_value else None
+        right = matrix.inverse_times(self._columns)
+        fill = -(self._solve(matrix, right).x if exact is None else exact.solve(right))
+        self._tables[:, holes.combination, holes.cell] += fill.T
+        added = matrix.columns(fill)
+        self._columns = {
+            s: HoleColumns(c.values + added[s].values, c.means + added[s].means)
+            for s, c in self._columns.items()
+        }
+        split = split_columns(self._cells(), groupings)
+        columns = list(range(1 + self.n_fixed))
+        total = Totals(v.size, len(columns))
+        for contrasts, grouped in split.items():
+            M = self.grid.coefficients[contrasts]
+            forms = NestedCovariance(groupings.remainder, grouped).forms(M @ v)
+            total.add(forms, M, prod(self.grid.shape[f] - 1 for f in contrasts), columns)
+        return _Point(v, matrix, exact, total)
+
+    def _solve(
+        self, matrix: HoleMatrix, right: FloatArray, start: FloatArray | None = None
+    ) -> Solved:
+        solved = conjugate_gradients(matrix.times, matrix.diagonal(), right, start, tol=_TOL)
+        if not solved.converged:
+            raise EstimationError(
+                f"the equations of {self.grid.holes.n:,} empty cells did not converge in "
+                f"{solved.iterations} products; use engine='blocked'"
+            )
+        return solved
+
+    def _cells(self) -> Cells:
+        b = len(self._tables)
+        ones = np.ones(self._tables.shape[2])
+        return Cells(self.grid.shape, ones, tuple(self._tables), np.zeros((b, b)))
+
+    def _columns_in_holes(self) -> dict[tuple[int, ...], HoleColumns]:
+        """Return the columns' values in the holes and group means, by blocks of cells."""
+        grid, holes = self.grid, self.grid.holes
+        b, R, n_cells = self._tables.shape
+        values = {s: np.empty((holes.n, b)) for s in grid.coefficients}
+        places = {s: holes.place(s, grid.shape) for s in grid.coefficients}
+        width = max(_BLOCK // R, 1)
+        for first in range(0, n_cells, width):
+            inside = slice(*np.searchsorted(holes.cell, [first, first + width]))
+            cells = holes.cell[inside] - first
+            for j, table in enumerate(self._tables):
+                block = table[:, first : first + width].copy()
+                for s, part in split_axes(block, grid.shape).items():
+                    values[s][inside, j] = part[places[s][inside], cells]
+        split = split_columns(self._cells(), grid.groupings)
+        return {s: HoleColumns(values[s], split[s].means[0]) for s in values}
+
+    # Value, traces, information ---------------------------------------------------------------
+
+    def _loglikes(self, v: FloatArray) -> FloatArray:
+        """Return the log-likelihood by each probe."""
+        point = self._at(v)
+        if point.exact is not None:
+            log_holes = np.array([point.exact.log_determinant()])
+        else:
+            diagonal, logs = point.matrix.diagonal(), []
+            for z in self._probe_columns():
+                solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
+                values, firsts = log_quadrature(solved)
+                # The scaled matrix has a unit diagonal: what its first moment errs by is known.
+                logs.append(z.shape[0] * (values - (firsts - 1.0)))
+            log_holes = np.log(diagonal).sum() + np.concatenate(logs)
+        loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)
+        return loglikes
+
+    def _probe_columns(self) -> Iterator[FloatArray]:
+        """Yield the probes, some columns at a time."""
+        for first in range(0, self._probes.n, _COLUMNS):
+            last = min(first + _COLUMNS, self._probes.n)
+            yield self._probes.columns((0,), (self.grid.holes.n,), first, last)
+
+    def _traces(self, point: _Point) -> FloatArray:
+        """Return tr(P V_t) by each probe, (k + 1, probes); V⁻¹ in place of P for ML."""
+        if point.traces is None:
+            taken = self._sampled(point) if point.exact is None else _exact_traces(point)
+            point.traces = point.total.traces[:, None] - taken
+        if not self.reml:
+            return point.traces
+        traces: FloatArray = point.traces - point.total.fixed_traces()[:, None]
+        return traces
+
+    def _sampled(self, point: _Point) -> FloatArray:
+        """Return z'P_mm⁻¹[P V_t P]_mm z of every component for each probe z."""
+        samples, inverses = [], []
+        known, at = self._inverse_probes, 0
+        for z in self._probe_columns():
+            start = None if known is None else known[:, at : at + z.shape[1]]
+            w = self._solve(point.matrix, z, start).x
+            inverses.append(w)
+            at += z.shape[1]
+            forms = point.matrix.derivatives(point.matrix.columns(z))
+            samples.append(np.einsum("hs,ths->ts", w, forms))
+        self._inverse_probes = np.concatenate(inverses, axis=1)
+        return np.concatenate(samples, axis=1)
+
+    def _average(self, point: _Point) -> FloatArray:
+        """Return ½ y'P V_t P V_u P y."""
+        if point.average is None:
+            e = point.total.contrast
+            rest = {
+                s: HoleColumns((c.values @ e)[:, None], np.tensordot(c.means, e, (1, 0))[:, None])
+                for s, c in self._columns.items()
+            }
+            h = point.matrix.derivatives(rest)[:, :, 0].T
+            exact = point.exact
+            solved = self._solve(point.matrix, h).x if exact is None else exact.solve(h)
+            total = point.total.average() - h.T @ solved
+            point.average = 0.25 * (total + total.T)
+        return point.average
+
+    def _effects(self, point: _Point) -> tuple[FloatArray, ...]:
+        """Return û_t = σ²_t Z_t'P ỹ of the filled grid."""
+        grid, e = self.grid, point.total.contrast
+        single = grid.groupings.remainder.n_groupings
+        rest = split_axes(np.tensordot(e, self._tables, (0, 0)), grid.shape)
+        sums = {}
+        for contrasts, column in self._columns.items():
+            means = np.tensordot(column.means, e, (1, 0))[:, None]
+            projected, _ = point.matrix.project(contrasts, means)
+            sums[contrasts] = [r[:, 0].T for r in projected]
+            values, c = rest[contrasts], grid.coefficients[contrasts] @ point.v
+            sums[contrasts].append(single_cells(values, c, sums[contrasts], grid.groupings.codes))
+        effects = []
+        for t, (axes, grouping) in enumerate(
+            zip(grid.groupings.term_axes, grid.groupings.of_term, strict=True)
+        ):
+            inside = {s: r[min(grouping, single)] for s, r in sums.items() if axes.issuperset(s)}
+            total = over_axes(grid.shape, sorted(axes), inside).ravel()
+            effects.append(point.v[t] * total[grid.layout.places(t)])
+        return tuple(effects)
+
+
+@dataclass(slots=True)
+class _Point:
+    """The filled grid at one value of the components."""
+
+    v: FloatArray
+    matrix: HoleMatrix
+    exact: Positive | None  # P_mm factored, with few holes
+    total: Totals
+    traces: FloatArray | None = None
+    average: FloatArray | None = None
+
+
+def _exact_traces(point: _Point) -> FloatArray:
+    """Return tr(P_mm⁻¹[P V_t P]_mm) of every component, (k + 1, 1)."""
+    assert point.exact is not None
+    inverse, taken = point.exact.inverse(), np.zeros(point.v.size)
+    for first in range(0, inverse.shape[0], _COLUMNS):
+        units = np.eye(inverse.shape[0], min(_COLUMNS, inverse.shape[0] - first), -first)
+        forms = point.matrix.derivatives(point.matrix.columns(units))
+        taken += np.einsum("hs,ths->t", inverse[:, first : first + _COLUMNS], forms)
+    return taken[:, None]

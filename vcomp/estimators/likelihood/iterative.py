@@ -1,0 +1,288 @@
+"""The likelihood engine for data that no factorisation fits: conjugate gradients and probes.
+
+For crossed terms with hundreds of thousands of levels each, as of ratings of films:
+solutions, quadratic forms and the average information are exact to the tolerance of the solves;
+traces come from fixed random probes and have a Monte Carlo error, which is reported. With
+C = Z'Z + diag(σ²_e/σ²_t):
+
+    tr(V⁻¹V_t) = q_t/σ²_t − σ²_e tr(C^tt)/σ⁴_t
+    tr(P V_t) = tr(V⁻¹V_t) − tr[(X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X], the second part exactly
+    Z_t'P y = û_t/σ²_t
+
+and Σ σ²_t s_t, which is known, gives the residual's score.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.likelihood.blocked import CrossProductsEngine
+from vcomp.estimators.likelihood.engine import Derivatives, InformationKind, Solution
+from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_with_residual
+from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
+from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.memory import available_bytes, gib
+from vcomp.numerics.probes import Probes, Rademacher
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "IterativeLikelihood",
+    "iterative_memory",
+]
+
+
+_PROBES = 16, 64
+_PROBE_ENTRIES = 1e8
+"""Probes for very large and for small tables, and entries times probes in between."""
+
+_LEVELS = 128
+"""Levels of small terms that are solved for one by one: their traces have no error, and what is
+left for the iteration no longer depends on which of them hang together."""
+
+_LEVEL_EFFECTS = 2.5e7
+"""Numbers that these solutions take at most."""
+
+
+class IterativeLikelihood(CrossProductsEngine):
+    """Restricted or full log-likelihood of a variance components model by iterative solves.
+
+    Parameters
+    ----------
+    stats : cross-products, centred
+    reml : restricted likelihood, or the full one (ML)
+    n_probes : random columns for the traces; 16 to 64 if not given, fewer for larger tables
+    seed : of these columns
+    n_levels : levels of small terms that are solved for one by one, at most
+    tol : of the solves, as a share of the right-hand side
+    probes : in place of `n_probes` and `seed`
+
+    Raises
+    ------
+    EstimationError
+        If it would not fit into memory, or there are too few probes to tell their error.
+    """
+
+    name: ClassVar[str] = "iterative"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
+    exact_value: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        stats: CrossProducts,
+        *,
+        reml: bool,
+        n_probes: int | None = None,
+        seed: int = 0,
+        n_levels: int = _LEVELS,
+        tol: float = 1e-8,
+        probes: Probes | None = None,
+    ) -> None:
+        n_probes = _probes_for(stats) if n_probes is None else n_probes
+        if n_probes < 2:
+            raise EstimationError(f"n_probes={n_probes}: an error is told from 2 probes on")
+        self.stats = stats
+        self.reml = reml
+        _check_memory(stats, n_probes, n_levels)
+        self._probes = probes or Rademacher(n_probes, seed)
+        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
+        self._equations: dict[tuple[int, ...], SparseEquations] = {}
+        # Derivatives, information and errors are asked for one after the other at one point.
+        self._last: tuple[bytes, IterativePoint] | None = None
+
+    @property
+    def reason(self) -> str:
+        """What was computed with, so that it can be done again."""
+        return f"conjugate gradients, nothing factored; traces from {self._probes}"
+
+    @property
+    def products(self) -> dict[str, tuple[int, ...]]:
+        """Products with the equations that every solve so far has needed, by what it solved."""
+        return {name: tuple(counts) for name, counts in self._context.products.items()}
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, the mean over probes."""
+        point = self._at(v)
+        deviance = float(point.log_determinants(reml=self.reml).mean()) + point.yPy
+        deviance += self._degrees * np.log(2.0 * np.pi)
+        return float(-0.5 * deviance)
+
+    def loglike_error(self, v: FloatArray) -> float:
+        """Return the standard error that the probes give :meth:`loglike`."""
+        samples = self._at(v).log_determinants(reml=self.reml)
+        return 0.5 * float(np.sqrt(_covariance_of_mean(samples[None, :])[0, 0]))
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return score and average information at `v`, zeros allowed; the value is left nan."""
+        point = self._at(v)
+        traces = point.traces(reml=self.reml).mean(axis=1)
+        score = np.empty(traces.size + 1)
+        score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(point.PZy, traces, strict=True)]
+        total = 0.5 * (point.yPy - self._degrees)
+        score[-1] = (total - point.v[:-1] @ score[:-1]) / point.residual
+        return Derivatives(np.nan, score, self._average(point))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return the average information ½ y'P V_t P V_u P y at `v`, exact to the solves.
+
+        Raises
+        ------
+        EstimationError
+            For another kind.
+        """
+        if kind != "average":
+            raise EstimationError(
+                f"the iterative engine has the average information, not the {kind} one; "
+                "engine='blocked' has all"
+            )
+        return self._average(self._at(v))
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        point = self._at(v)
+        return point.beta.copy(), point.cov_beta.copy()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return the first forms of X in V⁻¹ at `v`; there are no second ones."""
+        point = self._at(v)
+        return forms_with_residual(*point.fixed_gram(), point.projected_fixed(), point.v)
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`.
+
+        Variances of prediction are nan, but for terms at zero: each level's would need a solve of
+        its own, and a few probes for all of them leave errors that no user would want unsaid.
+        """
+        point = self._at(v)
+        variances = tuple(
+            np.full(size, np.nan if point.v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
+        )
+        beta, cov_beta = self.fixed_effects(v)
+        return Solution(
+            beta=beta,
+            cov_beta=cov_beta,
+            effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
+            prediction_var=variances,
+            conditional_var=variances,
+        )
+
+    def monte_carlo(self, v: FloatArray) -> FloatArray:
+        """Return the covariance that the probes give the positive components; 0 for the others.
+
+        The estimates move by the inverse information times the error of the score.
+        """
+        point = self._at(v)
+        terms = _covariance_of_mean(point.traces(reml=self.reml))
+        lift = np.vstack(
+            [-0.5 * np.eye(terms.shape[0]), 0.5 * point.v[None, :-1] / point.residual]
+        )
+        noise = lift @ terms @ lift.T
+        free = point.v > 0.0
+        covariance = np.zeros_like(noise)
+        covariance[np.ix_(free, free)] = _sandwich(self._average(point), noise, free)
+        return covariance
+
+    # At one point -------------------------------------------------------------------------
+
+    @property
+    def _degrees(self) -> int:
+        return self.n - (self.n_fixed if self.reml else 0)
+
+    def _at(self, v: FloatArray) -> IterativePoint:
+        v = np.asarray(v, dtype=float)
+        key = v.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = None
+            positive = [t for t in self._context.right if v[t] > 0.0]
+            active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
+            if active not in self._equations:
+                self._equations[active] = build_sparse_equations(
+                    self.stats, self._context.pairs, active
+                )
+            system = self._equations[active].at(v)
+            self._last = key, IterativePoint(self._context, system, v)
+        return self._last[1]
+
+    def _average(self, point: IterativePoint) -> FloatArray:
+        """Add the residual's row to f_t'P f_u: with f_e = P y, P V P = P gives it."""
+        v, s2, forms = point.v[:-1], point.residual, point.forms
+        squares = np.array([r @ r for r in point.PZy])
+        mixed = (squares - forms @ v) / s2
+        corner = ((point.yPy - v @ squares) / s2 - v @ mixed) / s2
+        whole = np.block([[forms, mixed[:, None]], [mixed[None, :], np.array([[corner]])]])
+        return 0.5 * whole
+
+
+def _probes_for(stats: CrossProducts) -> int:
+    entries = sum(pair.indices.size for pair in stats.pairs.values())
+    return int(np.clip(_PROBE_ENTRIES / max(entries, 1), *_PROBES))
+
+
+def _small_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
+    """Return the smallest terms that have few levels together; the largest is not among them."""
+    room = min(float(n_levels), _LEVEL_EFFECTS / max(sum(sizes), 1))
+    small: list[int] = []
+    for t in sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]:
+        room -= sizes[t]
+        if room < 0.0:
+            break
+        small.append(t)
+    return small
+
+
+def _covariance_of_mean(samples: FloatArray) -> FloatArray:
+    """Return the covariance matrix of the means of (k, n) samples."""
+    k, n = samples.shape
+    if n < 2:
+        return np.zeros((k, k))
+    from_mean = samples - samples.mean(axis=1, keepdims=True)
+    covariance: FloatArray = from_mean @ from_mean.T / (n * (n - 1.0))
+    return covariance
+
+
+def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> FloatArray:
+    block = np.ix_(free, free)
+    scale = np.sqrt(np.diagonal(information)[free])
+    inverse = np.linalg.inv(information[block] / np.outer(scale, scale)) / np.outer(scale, scale)
+    sandwich: FloatArray = inverse @ noise[block] @ inverse
+    return sandwich
+
+
+def iterative_memory(
+    stats: CrossProducts, n_probes: int | None = None, n_levels: int = _LEVELS
+) -> float:
+    """Return the bytes that the engine takes at most beside the statistics.
+
+    Parameters
+    ----------
+    stats : cross-products
+    n_probes, n_levels : as for :class:`IterativeLikelihood`
+    """
+    n_probes = _probes_for(stats) if n_probes is None else n_probes
+    small = _small_terms(stats.sizes, n_levels)
+    large = sorted(set(range(stats.n_terms)) - set(small), key=lambda t: (-stats.sizes[t], t))
+    lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
+    tables = 0.0
+    for (t, u), pair in stats.pairs.items():
+        # A table is copied to be turned round, or to be put beside another.
+        if t in large and u in large and (len(large) > 2 or u == large[0]):
+            tables += 12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)]
+    fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
+    columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 14.0 * COLUMNS_AT_ONCE * tail
+    # Probes of a term at zero come in through the largest one.
+    by_lead = 3.0 * fixed + 4.0 + (3.0 * COLUMNS_AT_ONCE if tail else 0.0)
+    return float(tables + columns + 8.0 * lead * by_lead)
+
+
+def _check_memory(stats: CrossProducts, n_probes: int, n_levels: int) -> None:
+    needed, free = iterative_memory(stats, n_probes, n_levels), available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"the iterative engine needs {gib(needed)} for these terms, and {gib(free)} are free; "
+            "method='anova' needs no more than the data"
+        )

@@ -1,0 +1,408 @@
+"""What the iterative engine computes at one value of the components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
+from vcomp.numerics.dense import solve_positive
+from vcomp.numerics.krylov import Solved, log_quadrature
+from vcomp.numerics.memory import slices
+from vcomp.numerics.probes import Probes
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "COLUMNS_AT_ONCE",
+    "Context",
+    "IterativePoint",
+]
+
+
+COLUMNS_AT_ONCE = 16
+"""Right-hand sides of one pass over the tables: two cache lines of each level."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What all points share.
+
+    Attributes
+    ----------
+    stats, pairs : cross-products, and products with their tables
+    probes : random columns
+    tol : of the solves
+    small : terms whose few levels are solved for one by one, with their places in W
+    right : for every other term Z_t'W with W = [y X Z_s …], s the small terms
+    gram : W'W
+    starts : the last solutions, by what was solved
+    products : of the iterations so far, by what was solved
+    """
+
+    stats: CrossProducts
+    pairs: PairProducts
+    probes: Probes
+    tol: float
+    small: dict[int, slice]
+    right: dict[int, FloatArray]
+    gram: FloatArray
+    starts: dict[tuple[object, ...], FloatArray] = field(default_factory=dict)
+    products: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
+    ) -> Context:
+        """Return the context of these data with columns for the levels of some terms."""
+        pairs = PairProducts(stats)
+        small, end = {}, 1 + stats.n_fixed
+        for t in small_terms:
+            small[t] = slice(end, end + stats.sizes[t])
+            end += stats.sizes[t]
+
+        def beside(t: int) -> FloatArray:
+            levels = [pairs.times(t, u, np.eye(stats.sizes[u])) for u in small]
+            return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
+
+        top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
+        levels = [beside(t) for t in small]
+        sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
+        return cls(
+            stats,
+            pairs,
+            probes,
+            tol,
+            small,
+            {t: beside(t) for t in range(stats.n_terms) if t not in small},
+            np.vstack([np.hstack([top, *sides]), *levels]),
+        )
+
+    def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
+        """Solve from where the same right-hand sides were solved last, and remember."""
+        key = (name, part, system.equations.active)
+        solved = system.solve(b, self.starts.get(key), self.tol)
+        self.starts[key] = solved.x
+        self.products.setdefault(name, []).append(solved.iterations)
+        return solved
+
+
+class IterativePoint:
+    """Solutions, traces and forms at components `v`, each computed when it is asked for."""
+
+    def __init__(self, context: Context, system: SparseSystem, v: FloatArray) -> None:
+        self.context = context
+        self.system = system
+        self.v = v
+        self._stats = context.stats
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The terms with positive components, largest first."""
+        return self.system.equations.active
+
+    @property
+    def residual(self) -> float:
+        """The residual component σ²_e."""
+        return float(self.v[-1])
+
+    # Columns that are solved for exactly -----------------------------------------------------
+
+    @cached_property
+    def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
+        """Return Z_t'V_o⁻¹W of every large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
+        right, WW = self.context.right, self.context.gram
+        effects, forms = self._solve_all("columns", right)
+        return self._projected(right, effects), (WW - forms) / self.residual
+
+    def _rows(self, term: int) -> FloatArray:
+        """Return Z_t'V_o⁻¹W of a term."""
+        if term in self.context.small:
+            return self._columns[1][self.context.small[term]]
+        return self._columns[0][term]
+
+    @cached_property
+    def _dense(self) -> LongArray:
+        """Which columns of W are in the equations outside: X, and small terms not at zero."""
+        active = [np.arange(1, 1 + self._stats.n_fixed)]
+        for t, place in self.context.small.items():
+            if self.v[t] > 0.0:
+                active.append(np.arange(place.start, place.stop))
+        return np.concatenate(active)
+
+    def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
+        """Return places in W of D = [X Z_s …], without X if so asked, and D'V_o⁻¹D + G⁻¹."""
+        places = self._dense if with_fixed else self._dense[self._stats.n_fixed :]
+        ridge = np.zeros(self._columns[1].shape[0])
+        for t, place in self.context.small.items():
+            if self.v[t] > 0.0:
+                ridge[place] = 1.0 / self.v[t]
+        return places, self._columns[1][np.ix_(places, places)] + np.diag(ridge[places])
+
+    @cached_property
+    def _theta(self) -> FloatArray:
+        """The solution of the equations outside: β̂, then û of the small terms."""
+        places, M = self._outer()
+        return solve_positive(M, self._columns[1][places, 0])
+
+    @property
+    def beta(self) -> FloatArray:
+        """The generalised least squares estimate."""
+        return self._theta[: self._stats.n_fixed]
+
+    @cached_property
+    def cov_beta(self) -> FloatArray:
+        """(X'V⁻¹X)⁻¹."""
+        _, M = self._outer()
+        p = self._stats.n_fixed
+        return solve_positive(M, np.eye(M.shape[0])[:, :p])[:p]
+
+    @property
+    def yPy(self) -> float:
+        """The quadratic form of the residuals."""
+        forms = self._columns[1]
+        return float(forms[0, 0] - forms[0, self._dense] @ self._theta)
+
+    @cached_property
+    def PZy(self) -> list[FloatArray]:
+        """Z_t'P y of every term."""
+        found = []
+        for t in range(self._stats.n_terms):
+            rows = self._rows(t)
+            if t in self.context.small and self.v[t] > 0.0:
+                place = self.context.small[t]
+                mine = (self._dense >= place.start) & (self._dense < place.stop)
+                found.append(self._theta[mine] / self.v[t])
+            else:
+                found.append(rows[:, 0] - rows[:, self._dense] @ self._theta)
+        return found
+
+    def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
+        """Return X'V⁻¹X and its inverse."""
+        places, M = self._outer(with_fixed=False)
+        forms, X = self._columns[1], slice(1, 1 + self._stats.n_fixed)
+        between = forms[np.ix_(places, np.arange(X.start, X.stop))]
+        gram: FloatArray = forms[X, X] - between.T @ solve_positive(M, between)
+        return 0.5 * (gram + gram.T), self.cov_beta
+
+    def projected_fixed(self) -> list[FloatArray]:
+        """Return Z_t'V⁻¹X of every term, (q_t, p)."""
+        places, M = self._outer(with_fixed=False)
+        X = np.arange(1, 1 + self._stats.n_fixed)
+        solved = solve_positive(M, self._columns[1][np.ix_(places, X)])
+        found = []
+        for t in range(self._stats.n_terms):
+            if t in self.context.small and self.v[t] > 0.0:
+                place = self.context.small[t]
+                mine = (places >= place.start) & (places < place.stop)
+                found.append(solved[mine] / self.v[t])
+            else:
+                rows = self._rows(t)
+                found.append(rows[:, X] - rows[:, places] @ solved)
+        return found
+
+    def effects(self, term: int) -> FloatArray:
+        """Return û of a term."""
+        if self.v[term] == 0.0:
+            return np.zeros(self._stats.sizes[term])
+        effects: FloatArray = self.v[term] * self.PZy[term]
+        return effects
+
+    def _solve_all(
+        self, name: str, right: Mapping[int, FloatArray]
+    ) -> tuple[dict[int, FloatArray], FloatArray]:
+        """Return C⁻¹b by term and b'C⁻¹b for right-hand sides (q_t, c) of every large term."""
+        reduced = self._reduce(right)
+        width = reduced.tail.shape[1]
+        x = np.empty_like(reduced.tail)
+        residual = np.empty_like(reduced.tail)
+        for number, part in enumerate(slices(width, COLUMNS_AT_ONCE)):
+            solved = self.context.solve(
+                self.system, name, number, np.ascontiguousarray(reduced.tail[:, part])
+            )
+            x[:, part], residual[:, part] = solved.x, solved.residual
+        whole = Solved(x, residual, 0, True, np.zeros((0, width)), np.zeros((0, width)))
+        effects = dict(zip(self.active[1:], (x[s] for s in self._slices), strict=True))
+        if self.active:
+            effects[self.active[0]] = self.system.back(reduced, x)
+        return effects, self.system.forms(reduced, whole)
+
+    @property
+    def _slices(self) -> tuple[slice, ...]:
+        return self.system.equations.slices
+
+    def _reduce(self, right: Mapping[int, FloatArray]) -> Reduced:
+        width = next((b.shape[1] for b in right.values()), 0)
+        lead = right[self.active[0]] if self.active else np.zeros((0, width))
+        tail = np.concatenate([np.zeros((0, width)), *(right[t] for t in self.active[1:])])
+        return self.system.reduce(lead, tail)
+
+    def _projected(
+        self, right: Mapping[int, FloatArray], effects: dict[int, FloatArray]
+    ) -> dict[int, FloatArray]:
+        """Return Z_t'V_o⁻¹w of every large term from Z_t'w and the solutions for it."""
+        found = {}
+        for t, b in right.items():
+            if t in effects:
+                found[t] = effects[t] / self.v[t]
+                continue
+            rest = b.copy()
+            for u, e in effects.items():
+                rest -= self.context.pairs.times(t, u, e)
+            found[t] = rest / self.residual
+        return found
+
+    # Average information ------------------------------------------------------------------
+
+    @cached_property
+    def forms(self) -> FloatArray:
+        """f_t'P f_u with f_t = V_t P y, the residual not among them."""
+        k, f = self._stats.n_terms, self.PZy
+        Zf = {
+            t: np.column_stack([self.context.pairs.times(t, u, f[u][:, None]) for u in range(k)])
+            for t in range(k)
+        }
+        ff = np.array([f[t] @ Zf[t] for t in range(k)])
+        _, solved = self._solve_all("average", {t: Zf[t] for t in self.context.right})
+        places, M = self._outer()
+        Df = np.column_stack([self._rows(t)[:, places].T @ f[t] for t in range(k)])
+        forms: FloatArray = (0.5 * (ff + ff.T) - solved) / self.residual
+        return forms - Df.T @ solve_positive(M, Df)
+
+    # Traces -------------------------------------------------------------------------------
+
+    def traces(self, *, reml: bool) -> FloatArray:
+        """Return tr(P V_t) of every term from each probe, (k, probes); with V⁻¹ for P for ML."""
+        samples = self._samples
+        places, M = self._outer(with_fixed=reml)
+        inverse = solve_positive(M, np.eye(places.size))
+        exact = np.zeros(self._stats.n_terms)
+        for t in range(exact.size):
+            rows = self._rows(t)
+            if t in self.context.small and self.v[t] > 0.0:
+                place = self.context.small[t]
+                mine = (places >= place.start) & (places < place.stop)
+                v = self.v[t]
+                exact[t] = (rows.shape[0] - np.diagonal(inverse)[mine].sum() / v) / v
+                continue
+            if t in self.context.small:
+                exact[t] = rows[:, self.context.small[t]].trace()
+            H = rows[:, places]
+            exact[t] -= np.einsum("ij,ji->", inverse, H.T @ H)
+        traces: FloatArray = samples + exact[:, None]
+        return traces
+
+    @cached_property
+    def _samples(self) -> FloatArray:
+        """tr(V_o⁻¹V_t) of every large term from each probe, (k, probes); zero for small ones."""
+        found: dict[int, FloatArray] = dict(self._active_traces())
+        for t in self.context.right:
+            if t not in found:
+                found[t] = self._trace_at_zero(t)
+        width = max((x.size for x in found.values()), default=1)
+        samples = np.zeros((self._stats.n_terms, width))
+        for t, x in found.items():
+            # Exhaustive probes differ in number from term to term; their means are exact.
+            samples[t] = x if x.size == width else x.mean()
+        return samples
+
+    def _active_traces(self) -> Iterator[tuple[int, FloatArray]]:
+        if not self.active:
+            return
+        tail = self.system.equations.sizes[1:]
+        count = self.context.probes.count(tail) if sum(tail) else 0
+        parts = enumerate(slices(count, COLUMNS_AT_ONCE))
+        blocks = [self._block_traces(number, part) for number, part in parts]
+        # With nothing in the tail the inverse of the diagonal is all there is.
+        inverse = np.concatenate(blocks, axis=1) if blocks else self._known_traces()[:, None]
+        for place, t in enumerate(self.active):
+            v = self.v[t]
+            yield t, self._stats.sizes[t] / v - self.residual * inverse[place] / v**2
+
+    def _known_traces(self) -> FloatArray:
+        """Return the traces of C^tt, the tail taken to be its own diagonal."""
+        system = self.system
+        lead = system.inverse_lead.sum() + (system.lead_squares / system.diagonal).sum()
+        return np.array([lead, *((1.0 / system.diagonal[s]).sum() for s in self._slices)])
+
+    def _block_traces(self, number: int, part: slice) -> FloatArray:
+        """Return tr(C^tt) of the terms in the equations from some probes.
+
+        With D the diagonal of S, z'D⁻¹z has no error and z'D⁻¹(S − D)D⁻¹z is zero on average; the
+        second is what the trace of S⁻¹ errs by first, and is taken away.
+        """
+        system = self.system
+        tail = system.equations.sizes[1:]
+        z = self.context.probes.columns(self.active[1:], tail, part.start, part.stop)
+        rest = self.context.solve(system, "probes", number, z).x.copy()
+        by_diagonal = z / system.diagonal[:, None]
+        rest -= by_diagonal
+        traces = np.empty((len(self.active), z.shape[1]))
+        traces[0] = system.equations.coupling.forms(system.inverse_lead**2, rest, z)
+        first_order = system.product(by_diagonal)
+        first_order -= z
+        rest += first_order / system.diagonal[:, None]
+        rest *= z
+        for place, s in enumerate(self._slices, start=1):
+            traces[place] = rest[s].sum(axis=0)
+        return traces + self._known_traces()[:, None]
+
+    def _trace_at_zero(self, term: int) -> FloatArray:
+        """Return tr(Z_t'V⁻¹Z_t) of a term outside the equations, from each probe."""
+        size = (self._stats.sizes[term],)
+        found = []
+        count = self.context.probes.count(size)
+        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
+            z = self.context.probes.columns((term,), size, part.start, part.stop)
+            right = {u: self.context.pairs.times(u, term, z) for u in self.active}
+            tail = np.concatenate(
+                [np.zeros((0, z.shape[1])), *(right[u] for u in self.active[1:])]
+            )
+            lead = right[self.active[0]] if self.active else np.zeros((0, z.shape[1]))
+            reduced = self.system.reduce(lead, tail)
+            solved = self.context.solve(self.system, f"zero {term}", number, reduced.tail)
+            squared = np.einsum("ij,ij->j", lead, reduced.lead)
+            squared += np.einsum("ij,ij->j", solved.x, reduced.tail + solved.residual)
+            own = self._stats.group_n[term] @ np.square(z)
+            found.append((own - squared) / self.residual)
+        return np.concatenate(found)
+
+    # Likelihood ---------------------------------------------------------------------------
+
+    def log_determinants(self, *, reml: bool) -> FloatArray:
+        """Return log|V| from each probe, and for REML with log|X'V⁻¹X| added to it."""
+        total = 0.0
+        for t in self.context.small:
+            if self.v[t] > 0.0:
+                total += self._stats.sizes[t] * np.log(self.v[t])
+        _, M = self._outer(with_fixed=reml)
+        return self._log_large + total + float(np.linalg.slogdet(M)[1])
+
+    @cached_property
+    def _log_large(self) -> FloatArray:
+        """log|V_o| from each probe.
+
+        Each is a quadrature on D^-½ S D^-½, whose diagonal is one: its own first moment errs
+        by what the logarithm errs by first, and is taken away.
+        """
+        system, s2 = self.system, self.residual
+        log_V = self._stats.n * np.log(s2) + np.log(system.lead).sum()
+        log_V += np.log(system.diagonal).sum()
+        for t in self.active:
+            log_V += self._stats.sizes[t] * np.log(self.v[t] / s2)
+        sizes = system.equations.sizes[1:]
+        m, samples = sum(sizes), [np.zeros(0)]
+        root = np.sqrt(system.diagonal)[:, None]
+        probes = self.context.probes
+        for part in slices(probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
+            b = root * probes.columns(self.active[1:], sizes, part.start, part.stop)
+            solved = system.solve(b, None, float(np.sqrt(self.context.tol)))
+            self.context.products.setdefault("likelihood", []).append(solved.iterations)
+            logs, firsts = log_quadrature(solved)
+            samples.append(m * (logs - (firsts - 1.0)))
+        found = np.concatenate(samples)
+        values: FloatArray = log_V + (found if found.size else np.zeros(1))
+        return values

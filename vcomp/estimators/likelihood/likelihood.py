@@ -1,0 +1,333 @@
+"""REML and ML: start, maximum, certificate, standard errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp import display
+from vcomp._timing import timed
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Estimate, errors_of_fixed
+from vcomp.estimators.likelihood.certification import Certified, certify
+from vcomp.estimators.likelihood.choose import choose_engine, engine_for_decades
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.maximisation import VANISHED, Maximum, maximise
+from vcomp.estimators.options import (
+    Hold,
+    Known,
+    Start,
+    check_options,
+    check_probes,
+    known_components,
+    seed_of,
+    start_of,
+)
+from vcomp.exceptions import EstimationError
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "ML",
+    "REML",
+    "estimate_by_likelihood",
+]
+
+
+_EXACT_FIT = 1e-13
+"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+
+_TOLERANCE = 1e-10
+_TOLERANCE_OF_PROBES = 1e-4
+"""Newton decrements at which iterations end: exact engines, and those with random probes."""
+
+_ROUNDED_RESIDUAL = 1e-12
+"""A residual below this share of the total variance is rounding if no maximum is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class LikelihoodMethod:
+    """What REML and ML have in common.
+
+    Attributes
+    ----------
+    max_iter : steps at most
+    tol : Newton decrement, in standard errors, at which the iteration ends: 1e-10 if not given,
+        and 1e-4 with an engine whose random probes leave more than that open. Where rounding hides
+        so small a distance it ends at the smallest that can be seen, below 1e-4; the status says
+        so above 1e-6
+    hold : components that are known, by name: they stay at these values (the residual at a
+        positive one), are not estimated, and have no standard error
+    start : first values by name, the others from MIVQUE(0); or all in order, the residual last
+    engine : ``"auto"``, ``"strata"``, ``"blocked"`` or ``"iterative"``
+    n_probes : random probes of the iterative engine, by default as many as memory allows up to 64;
+        four times as many halve the Monte Carlo error. Other engines have none
+    rng : seed or ``numpy.random.Generator`` of the probes; the same ones if not given
+
+    Raises
+    ------
+    EstimationError
+        If an option is not of that form.
+    """
+
+    max_iter: int = 200
+    tol: float | None = None
+    hold: Hold | None = None
+    start: Start | None = None
+    engine: str = "auto"
+    n_probes: int | None = None
+    rng: int | np.random.Generator | None = None
+    name: ClassVar[str]
+    is_restricted: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        check_options(self.max_iter, self.tol, self.engine)
+        check_probes(self.n_probes, self.rng, self.engine)
+
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone."""
+        # Names are checked before anything is computed.
+        known = known_components(self.hold, names)
+        start_of(self.start, names, known, np.ones(len(names)))
+        likelihood = choose_engine(
+            stats,
+            self.engine,
+            reml=self.is_restricted,
+            names=names[:-1],
+            n_probes=self.n_probes,
+            seed=seed_of(self.rng),
+        )
+        if self.engine != "auto":
+            return estimate_by_likelihood(likelihood, names, self)
+        return _estimate_in_digits(stats, likelihood, names, self)
+
+
+class REML(LikelihoodMethod):
+    """Restricted maximum likelihood (Patterson & Thompson 1971)."""
+
+    name: ClassVar[str] = "reml"
+    is_restricted: ClassVar[bool] = True
+
+
+class ML(LikelihoodMethod):
+    """Maximum likelihood; components are biased down by the estimation of the fixed effects."""
+
+    name: ClassVar[str] = "ml"
+    is_restricted: ClassVar[bool] = False
+
+
+class _NothingLeftError(EstimationError):
+    """No residual that rounding would not hide."""
+
+
+def _estimate_in_digits(
+    stats: Statistics,
+    likelihood: LikelihoodEngine,
+    names: tuple[str, ...],
+    options: LikelihoodMethod,
+) -> Estimate:
+    """Return the estimate, by an engine that keeps more digits where too few were left."""
+    try:
+        estimate = estimate_by_likelihood(likelihood, names, options)
+        reached = estimate.converged or len(estimate.log) > options.max_iter
+    except _NothingLeftError:
+        other = engine_for_decades(stats, likelihood)
+        if other is None:
+            raise
+        return estimate_by_likelihood(other, names, options)
+    other = None if reached else engine_for_decades(stats, likelihood)
+    return estimate if other is None else estimate_by_likelihood(other, names, options)
+
+
+def estimate_by_likelihood(
+    likelihood: LikelihoodEngine, names: tuple[str, ...], options: LikelihoodMethod
+) -> Estimate:
+    """Return the estimate that maximises the likelihood of an engine.
+
+    Parameters
+    ----------
+    likelihood : restricted or full
+    names : the components, the residual last
+    options : limits, known components, start
+
+    Raises
+    ------
+    EstimationError
+        If the options do not fit the components, or the likelihood has no maximum.
+    """
+    known = known_components(options.hold, names)
+    tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
+    seconds: dict[str, float] = {}
+    if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
+        return _no_variance(likelihood, names, known)
+    with timed(seconds, "start"):
+        start = start_of(options.start, names, known, _default_start(likelihood))
+    with timed(seconds, "maximise"):
+        found = _maximise(likelihood, start, known, options, float(tol))
+    with timed(seconds, "information"):
+        certified = certify(likelihood, found, names, float(tol))
+        beta, cov_beta = likelihood.fixed_effects(found.v)
+        noise = likelihood.monte_carlo(found.v)
+        llf_error = likelihood.loglike_error(found.v)
+        llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
+    certificate = certified.certificate
+    estimate = Estimate(
+        method="reml" if likelihood.reml else "ml",
+        names=names,
+        values=found.v,
+        covariances=certified.covariances,
+        beta=beta,
+        cov_beta=cov_beta,
+        llf=llf,
+        converged=certificate.at_maximum,
+        status=_status(found, names, certified, options),
+        engine=f"{likelihood.name}: {likelihood.reason}",
+        certificate=certificate,
+        held=certificate.held,
+        log=found.log,
+        monte_carlo=_monte_carlo(noise, certified, names, known),
+        llf_error=llf_error,
+        fixed_errors=errors_of_fixed(likelihood, found.v),
+        without_bounds=certified.without_bounds,
+    )
+    return estimate.with_seconds(seconds)
+
+
+def _maximise(
+    likelihood: LikelihoodEngine,
+    start: FloatArray,
+    known: Known,
+    options: LikelihoodMethod,
+    tol: float,
+) -> Maximum:
+    sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
+    try:
+        found = maximise(
+            likelihood,
+            start,
+            sizes,
+            held=known.held,
+            max_iter=int(options.max_iter),
+            tol=tol,
+        )
+    except np.linalg.LinAlgError:
+        raise _NothingLeftError(
+            _SINGULAR if options.start is None and not known.held.any() else _BAD_START
+        ) from None
+    share = found.v[-1] / found.v.sum()
+    rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
+    if share <= rounding and not found.at_limit and not known.held[-1]:
+        raise _NothingLeftError(_SINGULAR if options.start is None else _BAD_START)
+    return found
+
+
+_SINGULAR = (
+    "the random and fixed effects reproduce the response exactly, or all of it that rounding does "
+    "not hide: no variance is left for the residual, and the likelihood has no maximum; leave out "
+    "a term, or use method='anova' (for components many decades apart engine='strata', which "
+    "loses no digits, where the design has strata)"
+)
+
+_BAD_START = (
+    "the likelihood cannot be computed at these components: they are too many decades apart; give "
+    "other values in start= or hold=, or leave start= out"
+)
+
+
+def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
+    """Return MIVQUE(0) estimates, those that are not above zero but for rounding raised."""
+    total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
+    start = likelihood.mivque0()
+    return np.where(start > 1e-10 * total, start, 0.01 * total / start.size)
+
+
+def _monte_carlo(
+    noise: FloatArray | None, certified: Certified, names: tuple[str, ...], known: Known
+) -> dict[str, float]:
+    """Return how far probes, and the way that was left to go, may have moved the estimates."""
+    if noise is None:
+        return {}
+    variances = np.nan_to_num(np.diagonal(next(iter(certified.covariances.values()))))
+    left = certified.certificate.newton_decrement**2 * variances
+    errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0) + left)
+    return {
+        name: 0.0 if held else float(error)
+        for name, error, held in zip(names, errors, known.held, strict=True)
+    }
+
+
+def _status(
+    found: Maximum, names: tuple[str, ...], certified: Certified, options: LikelihoodMethod
+) -> str:
+    certificate = certified.certificate
+    if not certificate.at_maximum:
+        return f"Not converged: {_why_not(found, certified, options)}."
+    clauses = [
+        f"σ²({name}) is estimated at its bound 0 (score there {display.number(score, 3)})"
+        for name, score in certificate.bound_scores.items()
+    ]
+    clauses += [
+        f"σ²({name}) is held at {display.number(float(value), 6)}"
+        for name, value, held in zip(names, found.v, found.held, strict=True)
+        if held
+    ]
+    if found.newton_decrement > max(certificate.tolerance, 1e-6):
+        clauses.append(
+            f"rounding ends it {display.number(found.newton_decrement, 2)} standard errors from "
+            "the maximum"
+        )
+    clauses += [
+        f"the likelihood is nearly flat along {direction}: these data hardly tell them apart"
+        for direction in certificate.flat
+    ]
+    return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
+
+
+def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) -> str:
+    decrement = f"Newton decrement {display.number(found.newton_decrement, 2)}"
+    if found.at_limit:
+        advice = (
+            "raise max_iter" if options.start is None else "raise max_iter, or leave out start"
+        )
+        limit = "1 step" if options.max_iter == 1 else f"{options.max_iter} steps"
+        return f"the limit of {limit} was reached; {advice} ({decrement})"
+    if found.converged:
+        return (
+            f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle; "
+            f"try another start= ({decrement})"
+        )
+    if found.newton_decrement < 0.05:
+        return (
+            "rounding hides what is left of the way, as it does where components are many decades "
+            f"apart; hold= the smallest, or leave out its term ({decrement})"
+        )
+    return (
+        "no step raises the likelihood any more; try another start=, or leave out a term that is "
+        f"next to nothing ({decrement})"
+    )
+
+
+def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Known) -> Estimate:
+    """Return zeros for a response that the fixed part reproduces, a constant above all."""
+    k, p = len(names), likelihood.n_fixed
+    what = "The response is constant" if likelihood.yy == 0.0 else "The fixed part fits exactly"
+    if known.held.any():
+        raise EstimationError(
+            f"{what[0].lower()}{what[1:]}: with components held the likelihood has no maximum; "
+            "hold the residual as well, or nothing"
+        )
+    beta = likelihood.least_squares()
+    nothing = np.full((k, k), np.nan)
+    return Estimate(
+        method="reml" if likelihood.reml else "ml",
+        names=names,
+        values=np.zeros(k),
+        covariances=dict.fromkeys(("observed", "expected", "average"), nothing),
+        beta=beta,
+        cov_beta=np.zeros((p, p)),
+        llf=np.inf,
+        converged=True,
+        status=f"{what}: all components are 0, and nothing can be said about their error.",
+        engine="none: there is nothing to estimate",
+    )

@@ -1,0 +1,329 @@
+"""Covariance matrices of nested groups of any depth and size, by recursion over the groups.
+
+V = Σ_l c_l Z_l Z_l' + c_e I, where the groups of level l lie within those of level l − 1 and level
+0 is one group of everything. With V_g what the levels from l on make of V within group g of level
+l, a_g = 1'V_g⁻¹1 and A_g = Σ a_h over its children h, eliminating the innermost level first gives
+
+    a_g = A_g / (1 + c_l A_g),   log|V| = n log c_e + Σ_g log(1 + c_l A_g)
+    y'V⁻¹y = Σ_h a_h (m_h − m_g)² + a_0 m_0²,   m_g = Σ a_h m_h / A_g
+
+and going back inwards the deviation δ of a group from what its surroundings predict, and the share
+κ of its own information that is not used up on them (1_g'V⁻¹1_g = a_g κ_g):
+
+    δ_h = (m_h − m_g) + δ_g / (1 + c_l A_g),   κ_h = 1 − (a_h / A_g)(1 − κ_g / (1 + c_l A_g))
+
+Nothing is subtracted that could cancel: means are compared with means. It costs O(groups) a
+time, whatever the depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.estimators.likelihood.engine import Forms
+from vcomp.statistics.strata import GroupedColumns, Remainder
+
+__all__ = [
+    "NestedCovariance",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The groups of one level at given components."""
+
+    A: FloatArray
+    a: FloatArray
+    shrink: FloatArray  # 1 + c A
+
+
+class NestedCovariance:
+    """Forms of V⁻¹ of nested groups; see :class:`vcomp.estimators.likelihood.engine.Covariance`.
+
+    Parameters
+    ----------
+    remainder : the groupings, nested in each other
+    columns : means of the columns in the innermost groups, and their squares within them
+    """
+
+    def __init__(self, remainder: Remainder, columns: GroupedColumns) -> None:
+        assert remainder.parents is not None
+        self._parents: tuple[IntArray, ...] = remainder.parents
+        self._starts = [np.flatnonzero(np.diff(p, prepend=-1)) for p in self._parents]
+        self._n = remainder.tables.group_n[-1]
+        (self._means,) = columns.means
+        self._within = columns.within
+        self._depth = len(self._parents)
+
+    def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
+        """Return log|V| and B'V⁻¹B."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        return self._log_det(tree, c), self._gram(tree, means, c)
+
+    def forms(self, c: FloatArray) -> Forms:
+        """Return all forms at components `c`."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        traces, squares = self._traces_and_squares(tree, c)
+        first, second = self._quadratics(tree, means, c)
+        return Forms(
+            self._log_det(tree, c), traces, squares, self._gram(tree, means, c), first, second
+        )
+
+    def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
+        """Return Z_l'V⁻¹B of every grouping, (q_l, b, r)."""
+        tree = self._eliminate(c)
+        means = self._means_above(tree, self._depth, self._means)
+        return tuple(
+            _times(s.a, d) for s, d in zip(tree, self._deviations(tree, means), strict=True)
+        )
+
+    def project(self, c: FloatArray, means: FloatArray) -> tuple[list[FloatArray], FloatArray]:
+        """Return Z_l'V⁻¹x of every grouping, and what V and x predict for the innermost groups.
+
+        With these predictions μ, V⁻¹x = (x − μ)/c_e.
+
+        Parameters
+        ----------
+        c : components
+        means : (q, b, r) means of columns x in the innermost groups
+        """
+        tree = self._eliminate(c)
+        deviations = self._deviations(tree, self._means_above(tree, self._depth, means))
+        sums = [_times(level.a, d) for level, d in zip(tree, deviations, strict=True)]
+        return sums, means - _times(1.0 / tree[-1].shrink, deviations[-1])
+
+    def spread(self, grouping: int, values: FloatArray) -> FloatArray:
+        """Return values of the groups of a grouping for the innermost groups within them."""
+        for parent in self._parents[grouping:]:
+            values = values[parent]
+        return values
+
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,); nothing is subtracted.
+
+        The grouping after the innermost is that of single observations, which are alike within an
+        innermost group: there it is (q_L,).
+        """
+        tree = self._eliminate(c)
+        used = self._used(tree, c)
+        if grouping > self._depth:
+            left_of_group = (c[-2] * tree[-1].A + used[-1]) / tree[-1].shrink
+            singles: FloatArray = (self._n * others + own * left_of_group) / (self._n * c[-1])
+            return singles
+        level = tree[grouping]
+        return (1.0 + others * level.A + own * level.A * used[grouping]) / level.shrink
+
+    def single_diagonal(self, c: FloatArray) -> FloatArray:
+        """Return the diagonal of V⁻¹, the same for all observations of an innermost group."""
+        tree = self._eliminate(c)
+        unused = self._unused(tree)[1]
+        diagonal: FloatArray = ((self._n - 1.0) + unused) / (self._n * c[-1])
+        return diagonal
+
+    def path_forms(self, c: FloatArray, groups: LongArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹r of columns r = Σ_l w_l 1_g(l), their groups within one another, (m,).
+
+        With L = 1'V_g⁻¹r of the part of r that lies within a group, and R what of r'V_g⁻¹r the
+        means do not say, going outwards R grows by L² (1/a − 1/A): nothing cancels.
+
+        Parameters
+        ----------
+        c : components
+        groups : (levels, m) the group at every level, outermost first; any where all weights from
+            there on inwards are zero
+        weights : (levels + 1, m) w, the last that of one observation of the innermost group
+        """
+        rest = np.zeros(weights.shape[1])
+        inside, information = weights[-1] / c[-1], np.full(weights.shape[1], 1.0 / c[-1])
+        levels = list(zip(self._eliminate(c), groups, weights[:-1], strict=True))
+        for level, group, weight in reversed(levels):
+            A = level.A[group]
+            # Where the inner information is all there is, rounding may leave less than nothing.
+            outside = np.maximum(A - information, 0.0) / (information * A)
+            rest += inside**2 * outside
+            inside = (inside + weight * A) / level.shrink[group]
+            information = level.a[group]
+        forms: FloatArray = rest + inside**2 / information
+        return forms
+
+    # The recursion ------------------------------------------------------------------------------
+
+    def _eliminate(self, c: FloatArray) -> list[_Level]:
+        """Return all levels, outermost first."""
+        A = self._n / c[-1]
+        levels = []
+        for depth in range(self._depth, -1, -1):
+            shrink = 1.0 + c[depth] * A
+            levels.append(_Level(A, A / shrink, shrink))
+            if depth:
+                A = np.add.reduceat(levels[-1].a, self._starts[depth - 1])
+        return levels[::-1]
+
+    def _log_det(self, tree: list[_Level], c: FloatArray) -> float:
+        total = self._n.sum() * np.log(c[-1])
+        for depth, level in enumerate(tree):
+            total += np.log1p(c[depth] * level.A).sum()
+        return float(total)
+
+    def _means_above(self, tree: list[_Level], depth: int, means: FloatArray) -> list[FloatArray]:
+        """Return the weighted means of all levels down to `depth`, whose means are given."""
+        found = [means]
+        for below in range(depth, 0, -1):
+            weighted = _times(tree[below].a, found[-1])
+            sums = np.add.reduceat(weighted, self._starts[below - 1], axis=0)
+            found.append(_times(1.0 / tree[below - 1].A, sums))
+        return found[::-1]
+
+    def _deviations(self, tree: list[_Level], means: list[FloatArray]) -> list[FloatArray]:
+        """Return δ of all levels for which there are means."""
+        found = [means[0]]
+        for depth in range(1, len(means)):
+            parent = self._parents[depth - 1]
+            carried = _times(1.0 / tree[depth - 1].shrink, found[-1])
+            found.append((means[depth] - means[depth - 1][parent]) + carried[parent])
+        return found
+
+    def _gram(self, tree: list[_Level], means: list[FloatArray], c: FloatArray) -> FloatArray:
+        total = self._within / c[-1]
+        for depth in range(self._depth, 0, -1):
+            away = means[depth] - means[depth - 1][self._parents[depth - 1]]
+            total = total + _inner(_times(tree[depth].a, away), away)
+        gram: FloatArray = total + _inner(_times(tree[0].a, means[0]), means[0])
+        return gram
+
+    def _used(self, tree: list[_Level], c: FloatArray) -> list[FloatArray]:
+        """Return 1 − κ of all levels."""
+        found = [np.zeros(1)]
+        for depth in range(1, self._depth + 1):
+            parent, above = self._parents[depth - 1], tree[depth - 1]
+            share = (c[depth - 1] * above.A + found[-1]) / (above.shrink * above.A)
+            found.append(tree[depth].a * share[parent])
+        return found
+
+    # Traces -------------------------------------------------------------------------------------
+
+    def _unused(self, tree: list[_Level]) -> tuple[list[FloatArray], FloatArray]:
+        """Return κ of all levels, and κ/(1 + cA) of the innermost."""
+        found = [np.ones(1)]
+        for depth in range(1, self._depth + 1):
+            parent, above = self._parents[depth - 1], tree[depth - 1]
+            left = (found[-1] / above.shrink)[parent]
+            A, a = above.A[parent], tree[depth].a
+            found.append(((A - a) + a * left) / A)
+        return found, found[-1] / tree[-1].shrink
+
+    def _traces_and_squares(
+        self, tree: list[_Level], c: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return tr(V⁻¹K_l) and their derivatives, tr(V⁻¹K_l V⁻¹K_m) = −∂tr(V⁻¹K_l)/∂c_m."""
+        kappa, left = self._unused(tree)
+        dA, da = self._information_slopes(tree, c)
+        size = self._depth + 2
+        traces, squares = np.empty(size), np.empty((size, size))
+        slope = np.zeros((1, size))  # of κ
+        for depth, level in enumerate(tree):
+            if depth:
+                parent, above = self._parents[depth - 1], tree[depth - 1]
+                x = level.a / above.A[parent]
+                dx = (da[depth] - x[:, None] * dA[depth - 1][parent]) / above.A[parent][:, None]
+                y = (kappa[depth - 1] / above.shrink)[parent]
+                dy = self._left_slope(tree, kappa, dA, slope, depth - 1, c)[parent]
+                slope = x[:, None] * dy - dx * (1.0 - y)[:, None]
+            traces[depth] = level.a @ kappa[depth]
+            squares[depth] = -(kappa[depth] @ da[depth] + level.a @ slope)
+        singles = (self._n - 1.0) + left
+        traces[-1] = singles.sum() / c[-1]
+        squares[-1] = -self._left_slope(tree, kappa, dA, slope, self._depth, c).sum(axis=0) / c[-1]
+        # What groups of one observation add would cancel in the general formula.
+        scale = c[-1] * tree[-1].shrink
+        squares[-1, -1] = (kappa[-1] / scale**2 - slope[:, -1] / scale).sum()
+        squares[-1, -1] += (self._n - 1.0).sum() / c[-1] / c[-1]
+        return traces, 0.5 * (squares + squares.T)
+
+    def _information_slopes(
+        self, tree: list[_Level], c: FloatArray
+    ) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return the derivatives of A and a of all levels by the components."""
+        dA = np.zeros((self._n.size, self._depth + 2))
+        dA[:, -1] = -self._n / c[-1] / c[-1]
+        found_A, found_a = [], []
+        for depth in range(self._depth, -1, -1):
+            level = tree[depth]
+            da = dA / level.shrink[:, None] ** 2
+            da[:, depth] -= level.a**2
+            found_A.append(dA)
+            found_a.append(da)
+            if depth:
+                dA = np.add.reduceat(da, self._starts[depth - 1], axis=0)
+        return found_A[::-1], found_a[::-1]
+
+    def _left_slope(
+        self,
+        tree: list[_Level],
+        kappa: list[FloatArray],
+        dA: list[FloatArray],
+        slope: FloatArray,
+        depth: int,
+        c: FloatArray,
+    ) -> FloatArray:
+        """Return the derivatives of κ/(1 + cA) of one level, from those of its κ."""
+        level = tree[depth]
+        d_shrink = c[depth] * dA[depth]
+        d_shrink[:, depth] += level.A
+        left = kappa[depth] / level.shrink
+        slopes: FloatArray = (slope - left[:, None] * d_shrink) / level.shrink[:, None]
+        return slopes
+
+    # Quadratic forms ----------------------------------------------------------------------------
+
+    def _quadratics(
+        self, tree: list[_Level], means: list[FloatArray], c: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B.
+
+        K_m V⁻¹B is constant in the groups of level m: it is a column of its own with known means.
+        """
+        s2, size, b = c[-1], self._depth + 2, self._within.shape[0]
+        delta = self._deviations(tree, means)
+        sums = [_times(level.a, d) for level, d in zip(tree, delta, strict=True)]
+        shrink = 1.0 / tree[-1].shrink
+        rest = _times(shrink, delta[-1])  # what is left of the innermost means
+        first = np.empty((size, b, b))
+        second = np.empty((size, size, b, b))
+        for depth, r in enumerate(sums):
+            first[depth] = _inner(r, r)
+            again = self._again(tree, depth, r)
+            for above in range(depth + 1):
+                second[above, depth] = _inner(sums[above], _times(tree[above].a, again[above]))
+                second[depth, above] = second[above, depth].T
+        weighted = _times(self._n, rest)
+        first[-1] = (self._within + _inner(weighted, rest)) / s2 / s2
+        again = self._again(tree, self._depth, rest / s2)
+        for depth, r in enumerate(sums):
+            second[depth, -1] = _inner(r, _times(tree[depth].a, again[depth]))
+            second[-1, depth] = second[depth, -1].T
+        twice = _times(shrink, again[-1])
+        second[-1, -1] = (self._within / s2 + _inner(weighted, twice)) / s2 / s2
+        return first, second
+
+    def _again(self, tree: list[_Level], depth: int, values: FloatArray) -> list[FloatArray]:
+        """Return δ of a column that is constant in the groups of one level."""
+        return self._deviations(tree, self._means_above(tree, depth, values))
+
+
+def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
+    product: FloatArray = weights[:, None, None] * values
+    return product
+
+
+def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return Σ over groups and replicates of the products of all pairs of columns."""
+    if left.shape[1] == 1:
+        return np.array([[np.vdot(left, right)]])
+    products: FloatArray = np.einsum("qbr,qdr->bd", left, right)
+    return products

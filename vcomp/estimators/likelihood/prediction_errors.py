@@ -1,0 +1,264 @@
+"""Variances of what is predicted: of x'β̂ + z'û − x'β − z'u, for combinations of effects.
+
+Henderson's equations give them jointly for all effects, with their covariances and those of the
+fixed effects (Henderson 1975, Biometrics 31, 423-447): σ²_e c'C⁻¹c for c = (z, x). From orthogonal
+strata the same is
+
+    z'Gz − w'V⁻¹w + d'(X'V⁻¹X)⁻¹d,   w = Z G z,   d = x − X'V⁻¹w
+
+where w has in stratum s the part Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s, with r_s a sum of few groups
+that lie within one another. Terms at zero have no effects, and count nowhere.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.choose import blocked_for_variances
+from vcomp.estimators.likelihood.nested import NestedCovariance
+from vcomp.estimators.likelihood.sparse_equations import (
+    PairProducts,
+    SparseSystem,
+    build_sparse_equations,
+)
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood, fixed_of_terms
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.dense import Positive
+from vcomp.numerics.memory import slices
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.statistics import Statistics
+from vcomp.statistics.strata import StratumStatistics
+
+__all__ = [
+    "prediction_variances",
+]
+
+
+_AT_ONCE = 65_536
+"""Combinations of one pass."""
+
+_COLUMNS = 16
+"""Right-hand sides of one solve by iteration."""
+
+_LOST = 1e-8
+"""Of the variance of the effects themselves: where prediction leaves less, few digits are left."""
+
+_TOL = 1e-9
+"""Of these solves; forms err by its square."""
+
+_ENTRIES = 2e9
+"""Entries of the tables times combinations, up to which they are solved for by iteration: some
+minutes."""
+
+
+def prediction_variances(
+    stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray
+) -> FloatArray:
+    """Return the prediction error variance of each combination of effects, (m,).
+
+    Components are taken as known, fixed effects as estimated.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    v : (k + 1,) components, none negative, the residual positive
+    groups : (m, k) group in each term, −1 for none
+    X : (m, p) fixed part, centred as the statistics are
+
+    Raises
+    ------
+    EstimationError
+        If the effects can only be solved for iteratively, and there are too many combinations.
+    """
+    groups = np.where(v[None, :-1] > 0.0, groups, -1)
+    found = np.empty(groups.shape[0])
+    left = np.ones(found.size, dtype=bool)
+    strata = stats.strata
+    if strata is not None and strata.remainder.parents is not None:
+        paths = _Paths(strata)
+        known = np.concatenate(
+            [paths.fit(groups[part]) for part in slices(found.size, _AT_ONCE)] or [left[:0]]
+        )
+        if known.any():
+            found[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
+            left = ~known
+            if not exact.all() and (blocked := blocked_for_variances(stats)) is not None:
+                lost = np.flatnonzero(known)[~exact]
+                found[lost] = _by_elimination(blocked, v, groups[lost], X[lost])
+    if left.any():
+        found[left] = _by_equations(stats, v, groups[left], X[left])
+    return found
+
+
+# Orthogonal strata ----------------------------------------------------------------------------
+
+
+class _Paths:
+    """The groups of cells that the groups of the terms stand for."""
+
+    def __init__(self, stats: StratumStatistics) -> None:
+        self.stats = stats
+        self.depth = stats.remainder.n_groupings
+        self._parents: list[Any] = [*(stats.remainder.parents or ()), stats.layout.codes[-1]]
+        self._sizes = [*stats.remainder.tables.sizes, stats.remainder.n]
+        self._places = [stats.layout.places(t) for t in range(stats.n_terms)]
+
+    def groups(self, combinations: LongArray) -> tuple[LongArray, BoolArray]:
+        """Return the group at every level, (levels + 1, m), 0 where none; and which fit together.
+
+        Terms of a combination may name groups that do not lie within one another, such as a
+        document under a topic that is not its own.
+        """
+        m, shape = combinations.shape[0], self.stats.shape
+        found = np.full((self.depth + 1, m), -1, dtype=np.int64)
+        of_axes = np.full((len(shape), m), -1, dtype=np.int64)
+        fits = np.ones(m, dtype=bool)
+        for level in range(self.depth, -1, -1):
+            if level < self.depth:
+                inner = found[level + 1]
+                found[level] = np.where(inner < 0, -1, self._parents[level][inner])
+            for t, grouping in enumerate(self.stats.term_groupings):
+                if grouping != level:
+                    continue
+                group = combinations[:, t]
+                place = np.where(group < 0, -1, self._places[t][group])
+                above, given = place // self._sizes[level], place % self._sizes[level]
+                _agree(found[level], np.where(place < 0, -1, given), fits)
+                for axis in sorted(self.stats.term_axes[t], reverse=True):
+                    above, given = above // shape[axis], above % shape[axis]
+                    _agree(of_axes[axis], np.where(place < 0, -1, given), fits)
+        return np.maximum(found, 0), fits
+
+    def fit(self, combinations: LongArray) -> BoolArray:
+        """Return which combinations have groups that lie within one another."""
+        return self.groups(combinations)[1]
+
+
+def _agree(known: LongArray, given: LongArray, fits: BoolArray) -> None:
+    """Write down in `known` what is given, −1 for nothing, and in `fits` where they differ."""
+    fits &= (given < 0) | (known < 0) | (given == known)
+    np.copyto(known, given, where=given >= 0)
+
+
+def _by_strata(
+    stats: StratumStatistics, paths: _Paths, v: FloatArray, groups: LongArray, X: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """Return the variances, and where differences of large numbers have left digits of them."""
+    engine = StrataLikelihood(stats, reml=True)
+    beta, cov_beta = engine.fixed_effects(v)
+    fixed = fixed_of_terms(stats, engine.covariances, v, beta)
+    found, exact = np.empty(groups.shape[0]), np.empty(groups.shape[0], dtype=bool)
+    for part in slices(found.size, _AT_ONCE):
+        some, d = groups[part], X[part].copy()
+        used = np.zeros(d.shape[0])
+        for t in range(stats.n_terms):
+            has = some[:, t] >= 0
+            d[has] -= v[t] * fixed[t][:, some[has, t]].T
+            used += np.where(has, v[t], 0.0)
+        whole, path = used.copy(), paths.groups(some)[0]
+        for stratum, covariance in zip(stats.strata, engine.covariances, strict=True):
+            assert isinstance(covariance, NestedCovariance)
+            weights = _weights(stats, v, some, stratum.contrasts)
+            share = prod(1.0 - 1.0 / stats.shape[f] for f in stratum.contrasts)
+            forms = covariance.path_forms(stratum.coefficients @ v, path[:-1], weights)
+            used -= share * forms
+        exact[part] = (whole == 0.0) | (used > _LOST * whole)
+        # Of combinations that are all but known little is left but rounding.
+        found[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
+    return found, exact
+
+
+def _weights(
+    stats: StratumStatistics, v: FloatArray, groups: LongArray, contrasts: tuple[int, ...]
+) -> FloatArray:
+    """Return what w has of every level's group in a stratum, (levels + 1, m)."""
+    weights = np.zeros((stats.remainder.n_groupings + 1, groups.shape[0]))
+    for t, (axes, level) in enumerate(zip(stats.term_axes, stats.term_groupings, strict=True)):
+        if not axes.issuperset(contrasts):
+            continue
+        means = [
+            stats.shape[f] ** (-0.5 if f in axes else 0.5)
+            for f in range(len(stats.shape))
+            if f not in contrasts
+        ]
+        weights[level] += np.where(groups[:, t] >= 0, v[t] * prod(means), 0.0)
+    return weights
+
+
+# Henderson's equations --------------------------------------------------------------------------
+
+
+def _by_equations(
+    stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray
+) -> FloatArray:
+    blocked = blocked_for_variances(stats)
+    if blocked is None:
+        return _by_iteration(stats.cross_products, v, groups, X)
+    return _by_elimination(blocked, v, groups, X)
+
+
+def _by_elimination(
+    blocked: BlockedLikelihood, v: FloatArray, groups: LongArray, X: FloatArray
+) -> FloatArray:
+    point, found = blocked.point(v), np.empty(X.shape[0])
+    for part in slices(found.size, _AT_ONCE):
+        rows = _indicators(groups[part], point.active, blocked.sizes)
+        found[part] = point.prediction_variances(rows, X[part])
+    return found
+
+
+def _indicators(groups: LongArray, terms: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    """Return the effects of combinations as rows, (m, effects of all `terms`), sparse."""
+    from scipy.sparse import csr_array
+
+    starts = np.cumsum([0, *(sizes[t] for t in terms)])
+    columns = groups[:, list(terms)] + starts[:-1]
+    known = groups[:, list(terms)] >= 0
+    indptr = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+    indices = columns[known]
+    return csr_array(
+        (np.ones(indices.size), indices, indptr), shape=(groups.shape[0], int(starts[-1]))
+    )
+
+
+def _by_iteration(
+    stats: CrossProducts, v: FloatArray, groups: LongArray, X: FloatArray
+) -> FloatArray:
+    entries = sum(float(pair.indices.size) for pair in stats.pairs.values()) + sum(stats.sizes)
+    if entries * X.shape[0] > _ENTRIES:
+        most = max(int(_ENTRIES / entries), 1)
+        raise EstimationError(
+            f"variances of {X.shape[0]:,} different combinations of effects would each need a "
+            f"solve of their own, as the {sum(stats.sizes):,} effects of these data are too many "
+            f"to factor; ask for {most:,} combinations or fewer at a time, or for a level without "
+            "them: predict() needs no variances, and level='population' is one combination for "
+            "each set of covariates"
+        )
+    positive = np.flatnonzero(v[:-1] > 0.0).tolist()
+    active = tuple(sorted(positive, key=lambda t: (-stats.sizes[t], t)))
+    system = build_sparse_equations(stats, PairProducts(stats), active).at(v)
+    nothing = np.zeros((0, stats.n_fixed))
+    ZX = np.concatenate([nothing, *(stats.ZX[t] for t in active)])
+    border = _solved(system, ZX)[0]
+    inner = Positive(stats.XX - ZX.T @ border)
+    rows, found = _indicators(groups, active, stats.sizes), np.empty(X.shape[0])
+    for part in slices(found.size, _COLUMNS):
+        some = rows[part]
+        d = X[part] - some @ border
+        forms = _solved(system, some.toarray().T)[1]
+        found[part] = v[-1] * (forms + np.einsum("ij,ji->i", d, inner.solve(d.T)))
+    return found
+
+
+def _solved(system: SparseSystem, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return C⁻¹b, and b'C⁻¹b of each column b."""
+    lead = system.lead.size
+    reduced = system.reduce(right[:lead], np.ascontiguousarray(right[lead:]))
+    solved = system.solve(reduced.tail, None, _TOL)
+    whole = np.concatenate([system.back(reduced, solved.x), solved.x])
+    return whole, np.diagonal(system.forms(reduced, solved))

@@ -1,0 +1,219 @@
+"""Henderson's equations with nothing formed: the largest term eliminated, the rest as a product.
+
+With A the diagonal block of the largest term, B its coupling with the other terms and K theirs,
+S = K − B'A⁻¹B is known by its products and its diagonal; systems in it are solved by conjugate
+gradients. Fixed effects stay outside: they are few, and come in by generalised least squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.krylov import Solved, conjugate_gradients
+from vcomp.numerics.sparse import SparseTable, side_by_side
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "PairProducts",
+    "Reduced",
+    "SparseEquations",
+    "SparseSystem",
+    "build_sparse_equations",
+]
+
+
+_MAX_PRODUCTS = 2000
+
+
+class PairProducts:
+    """Products with Z_t'Z_u in either order, from the one table that is stored."""
+
+    def __init__(self, stats: CrossProducts) -> None:
+        self._stats = stats
+        self._tables: dict[tuple[int, int], SparseTable] = {}
+
+    def table(self, t: int, u: int) -> SparseTable:
+        """Return Z_t'Z_u for t < u."""
+        if (t, u) not in self._tables:
+            pair = self._stats.pairs[t, u]
+            self._tables[t, u] = SparseTable.of(
+                pair.indptr, pair.indices, pair.counts, pair.n_cols
+            )
+        return self._tables[t, u]
+
+    def rows(self, t: int, u: int) -> SparseTable:
+        """Return Z_t'Z_u with the rows of t, a copy if it is stored the other way round."""
+        return self.table(t, u) if t < u else self.table(u, t).transposed()
+
+    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
+        """Return Z_t'Z_u x for the (q_u, c) columns of `x`."""
+        if t == u:
+            scaled: FloatArray = self._stats.group_n[t][:, None] * x
+            return scaled
+        return self.table(t, u).times(x) if t < u else self.table(u, t).transposed_times(x)
+
+
+@dataclass(frozen=True)
+class SparseEquations:
+    """What does not depend on the components, for the terms that have positive ones.
+
+    Attributes
+    ----------
+    active : the terms, largest first; the first is eliminated
+    sizes : of all of them
+    slices : places of the others in the tail
+    lead_n : (q,) rows of each level of the eliminated term
+    tail_n : (m,) of the others
+    coupling : (q, m) B
+    upper : strict triangle of K, or None with one term or less in the tail
+    """
+
+    active: tuple[int, ...]
+    sizes: tuple[int, ...]
+    slices: tuple[slice, ...]
+    lead_n: FloatArray
+    tail_n: FloatArray
+    coupling: SparseTable
+    upper: SparseTable | None
+
+    def at(self, v: FloatArray) -> SparseSystem:
+        """Return the equations at components `v`, the residual last."""
+        ridges = [v[-1] / v[t] for t in self.active]
+        tail = np.repeat(ridges[1:], self.sizes[1:])
+        return SparseSystem(self, self.lead_n + (ridges[0] if ridges else 0.0), self.tail_n + tail)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Right-hand sides with the eliminated term taken out."""
+
+    lead: FloatArray  # (q, c) A⁻¹b₁
+    tail: FloatArray  # (m, c) b₂ − B'A⁻¹b₁
+    form: FloatArray  # (c, c) b₁'A⁻¹b₁
+
+
+@dataclass(frozen=True)
+class SparseSystem:
+    """The equations at one value of the components.
+
+    Attributes
+    ----------
+    equations : the parts that are always the same
+    lead : (q,) A
+    tail : (m,) the diagonal of K
+    """
+
+    equations: SparseEquations
+    lead: FloatArray
+    tail: FloatArray
+
+    @cached_property
+    def inverse_lead(self) -> FloatArray:
+        """The diagonal of A⁻¹."""
+        return 1.0 / self.lead
+
+    @cached_property
+    def _squares(self) -> FloatArray:
+        inverse = self.inverse_lead
+        return self.equations.coupling.squares(np.column_stack([inverse, inverse**2]))
+
+    @cached_property
+    def diagonal(self) -> FloatArray:
+        """The diagonal of S."""
+        return self.tail - self._squares[:, 0]
+
+    @property
+    def lead_squares(self) -> FloatArray:
+        """The diagonal of B'A⁻²B."""
+        return self._squares[:, 1]
+
+    def product(self, x: FloatArray) -> FloatArray:
+        """Return S x."""
+        out = self.tail[:, None] * x
+        out -= self.equations.coupling.eliminated(self.inverse_lead, x)
+        if self.equations.upper is not None:
+            out += self.equations.upper.symmetric_times(x)
+        return out
+
+    def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
+        """Take the eliminated term out of right-hand sides (q, c) and (m, c)."""
+        solved = self.inverse_lead[:, None] * lead
+        rest = tail - self.equations.coupling.transposed_times(solved)
+        return Reduced(solved, rest, lead.T @ solved)
+
+    def solve(self, b: FloatArray, start: FloatArray | None, tol: float) -> Solved:
+        """Solve S x = b.
+
+        Raises
+        ------
+        EstimationError
+            If the iteration does not converge.
+        numpy.linalg.LinAlgError
+            If rounding leaves S indefinite.
+        """
+        solved = conjugate_gradients(
+            self.product, self.diagonal, b, start, tol=tol, max_iter=_MAX_PRODUCTS
+        )
+        if not solved.converged:
+            raise EstimationError(
+                f"the iterative engine does not solve its equations in {_MAX_PRODUCTS:,} steps: "
+                "groups hang together too loosely, or components are many decades apart; use "
+                "engine='blocked' if the data fit, or leave out a term that is next to nothing"
+            )
+        return solved
+
+    def back(self, reduced: Reduced, x: FloatArray) -> FloatArray:
+        """Return the part of the solution that belongs to the eliminated term."""
+        return reduced.lead - self.inverse_lead[:, None] * self.equations.coupling.times(x)
+
+    def forms(self, reduced: Reduced, solved: Solved) -> FloatArray:
+        """Return b'C⁻¹b for all pairs of right-hand sides.
+
+        With the residual the error is of second order in that of the solutions:
+        x'b + x'r = b'S⁻¹b − r'S⁻¹r.
+        """
+        tail = solved.x.T @ (reduced.tail + solved.residual)
+        return reduced.form + 0.5 * (tail + tail.T)
+
+
+def build_sparse_equations(
+    stats: CrossProducts, pairs: PairProducts, active: tuple[int, ...]
+) -> SparseEquations:
+    """Put the tables together for the terms in `active`, largest first."""
+    sizes = tuple(stats.sizes[t] for t in active)
+    ends = np.cumsum([0, *sizes[1:]])
+    slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+    nothing = np.zeros(0)
+    q = sizes[0] if active else 0
+    return SparseEquations(
+        active=active,
+        sizes=sizes,
+        slices=slices,
+        lead_n=stats.group_n[active[0]] if active else nothing,
+        tail_n=np.concatenate([nothing, *(stats.group_n[t] for t in active[1:])]),
+        coupling=side_by_side([pairs.rows(active[0], t) for t in active[1:]], q),
+        upper=_upper(pairs, active[1:], ends) if len(active) > 2 else None,
+    )
+
+
+def _upper(pairs: PairProducts, terms: tuple[int, ...], ends: FloatArray) -> SparseTable:
+    """Return the strict upper triangle of K: Z_t'Z_u for terms t before u in the tail."""
+    m = int(ends[-1])
+    indptr, indices, weights = [np.zeros(1, np.int64)], [], []
+    for place, term in enumerate(terms):
+        after = terms[place + 1 :]
+        row = side_by_side(
+            [pairs.rows(term, u) for u in after], int(ends[place + 1] - ends[place])
+        )
+        indptr.append(row.indptr[1:] + indptr[-1][-1])
+        indices.append(row.indices + np.int32(ends[place + 1]))
+        weights.append(row.weights if row.weights.size else np.ones(row.indices.size))
+    return SparseTable.of(
+        np.concatenate(indptr), np.concatenate(indices), np.concatenate(weights), m
+    )

@@ -1,0 +1,408 @@
+"""The likelihood of a design with fully crossed facets, by its orthogonal strata.
+
+The strata are independent, and the components of each are linear in those of the model, c_s = M_s
+σ². Value, score and informations therefore add up over strata:
+
+    ℓ = Σ_s ℓ_s(M_s σ²),   ∂ℓ = Σ_s M_s' ∂ℓ_s,   I = Σ_s M_s' I_s M_s
+
+and, with columns of X in several strata, X'V⁻¹X does so too. Nothing is divided by a component but
+the residual: zeros need no special treatment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
+from vcomp.estimators.likelihood.engine import (
+    Columns,
+    Covariance,
+    Derivatives,
+    ExactEngine,
+    InformationKind,
+    Solution,
+    SummedEngine,
+    Totals,
+)
+from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_of_totals
+from vcomp.estimators.likelihood.nested import NestedCovariance
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.dense import solve
+from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
+from vcomp.statistics.stratification import split_axes
+
+__all__ = [
+    "StrataLikelihood",
+    "fixed_of_terms",
+    "over_axes",
+    "single_cells",
+    "strata_solution",
+    "stratum_covariance",
+]
+
+
+def strata_solution(
+    stats: StratumStatistics,
+    covariances: Sequence[Covariance],
+    v: FloatArray,
+    beta: FloatArray,
+    cov_beta: FloatArray,
+) -> Solution:
+    """Return fixed effects and predicted effects at components `v`.
+
+    Parameters
+    ----------
+    stats : strata whose remaining facets are nested, or where no term tells single cells apart
+    covariances : of the strata
+    v : (k + 1,) components, the residual last
+    beta, cov_beta : fixed effects at `v` with their covariance
+    """
+    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    cells = None if stats.cells is None else stats.cells()
+    split = {} if cells is None else _split_cells(cells, beta)
+    effects, prediction, conditional = [], [], []
+    for t in range(stats.n_terms):
+        if v[t] == 0.0:
+            nothing = np.zeros(stats.sizes[t])
+            effects.append(nothing)
+            prediction.append(nothing)
+            conditional.append(nothing)
+            continue
+        inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
+        sums, fixed = _term_forms(stats, t, inside, split)
+        places = stats.layout.places(t)
+        effects.append(v[t] * sums[places])
+        conditional.append(v[t] * _unexplained(stats, t, inside)[places])
+        used = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
+        prediction.append(conditional[-1] + v[t] ** 2 * used[places])
+    return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
+
+
+def fixed_of_terms(
+    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
+) -> list[FloatArray]:
+    """Return X'V⁻¹Z_t of every term, (p, q_t); zeros for terms at zero.
+
+    Parameters
+    ----------
+    stats, covariances, v, beta : as for :func:`strata_solution`
+    """
+    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    cells = None if stats.cells is None else stats.cells()
+    split = {} if cells is None else _split_cells(cells, beta)
+    found = []
+    for t in range(stats.n_terms):
+        if v[t] == 0.0:
+            found.append(np.zeros((stats.n_fixed, stats.sizes[t])))
+            continue
+        inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
+        found.append(_term_forms(stats, t, inside, split)[1][:, stats.layout.places(t)])
+    return found
+
+
+class _Part:
+    """One stratum at given components: what its groups hold of P y, of V⁻¹X and of effects."""
+
+    def __init__(
+        self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
+    ) -> None:
+        self.stratum, self._covariance, self._v = stratum, covariance, v
+        self.c = stratum.coefficients @ v
+        contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
+        projections = covariance.projections(self.c)
+        # (r, q): replicates are combinations of axis levels.
+        self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
+        self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
+
+    def unexplained(self, term: int, grouping: int) -> FloatArray:
+        """Return the share of its variance that is left of each effect of a term, (q,)."""
+        weights = self.stratum.coefficients[grouping]
+        others = np.where(np.arange(self._v.size) == term, 0.0, self._v)
+        own = float(weights[term] * self._v[term])
+        return self._covariance.unexplained(self.c, grouping, own, float(weights @ others))
+
+
+def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[FloatArray]]:
+    """Return y − Xβ̂ and the columns of X of the cells in every stratum."""
+    table = cells.tables[0].copy()
+    for column, b in zip(cells.tables[1:], beta, strict=True):
+        table -= b * column
+    columns = [np.broadcast_to(column, table.shape).copy() for column in cells.tables[1:]]
+    parts = [split_axes(column, cells.shape) for column in [table, *columns]]
+    return {contrasts: [part[contrasts] for part in parts] for contrasts in parts[0]}
+
+
+def _term_forms(
+    stats: StratumStatistics,
+    term: int,
+    parts: Sequence[_Part],
+    split: dict[tuple[int, ...], list[FloatArray]],
+) -> tuple[FloatArray, FloatArray]:
+    """Return Z'P y (g,) and X'V⁻¹Z (p, g) of a term.
+
+    They are in the order of the layout: combinations of the term's axes, then its groups of cells.
+    """
+    axes, grouping = sorted(stats.term_axes[term]), stats.term_groupings[term]
+    sums: dict[tuple[int, ...], FloatArray] = {}
+    fixed: list[dict[tuple[int, ...], FloatArray]] = [{} for _ in range(stats.n_fixed)]
+    for part in parts:
+        contrasts = part.stratum.contrasts
+        sums[contrasts], used = _group_forms(stats, part, grouping, split)
+        for column, j in zip(used, part.stratum.fixed, strict=True):
+            fixed[j][contrasts] = column
+    total = over_axes(stats.shape, axes, sums)
+    columns = [
+        np.broadcast_to(over_axes(stats.shape, axes, parts_of), total.shape).ravel()
+        for parts_of in fixed
+    ]
+    return total.ravel(), np.array(columns).reshape(stats.n_fixed, total.size)
+
+
+def _unexplained(stats: StratumStatistics, term: int, parts: Sequence[_Part]) -> FloatArray:
+    """Return the share of its variance that is left of each effect of a term, (g,)."""
+    axes, grouping = stats.term_axes[term], stats.term_groupings[term]
+    left = np.zeros(1)
+    for part in parts:
+        contrasts = part.stratum.contrasts
+        away = prod(stats.shape[f] for f in axes if f not in contrasts)
+        share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
+        groups = part.unexplained(term, grouping)
+        if grouping == stats.remainder.n_groupings:
+            groups = groups[stats.layout.codes[-1]]
+        left = left + share * groups
+    return np.tile(left, prod(stats.shape[f] for f in axes))
+
+
+def over_axes(
+    shape: tuple[int, ...], axes: Sequence[int], parts: Mapping[tuple[int, ...], FloatArray]
+) -> FloatArray:
+    """Return sums in the groups of a term from those in its strata.
+
+    Parameters
+    ----------
+    shape : numbers of levels of all axes
+    axes : of the term
+    parts : for each stratum that the term is in (r, q) sums for its contrasts and groups of cells
+
+    Returns
+    -------
+    (n₁, …, q) sums for the levels of the term's axes and groups of cells
+    """
+    outside = prod(n for f, n in enumerate(shape) if f not in axes)
+    total = np.zeros((*(shape[f] for f in axes), 1))
+    for contrasts, part in parts.items():
+        away = prod(shape[f] for f in axes if f not in contrasts)
+        kept = tuple(shape[f] if f in contrasts else 1 for f in axes)
+        total = total + np.sqrt(outside / away) * part.reshape((*kept, -1))
+    return total
+
+
+def single_cells(
+    values: FloatArray, c: FloatArray, sums: Sequence[FloatArray], codes: Sequence[IntArray]
+) -> FloatArray:
+    """Return V⁻¹x = (x − Σ c_l Z_l Z_l'V⁻¹x)/c_e of single cells, (r, M).
+
+    Parameters
+    ----------
+    values : (r, M) the column; it is written to
+    c : components of the stratum
+    sums : for each grouping (r, q) Z_l'V⁻¹x
+    codes : for each grouping the (M,) group of the cells
+    """
+    for level, groups in enumerate(codes):
+        if c[level]:
+            values -= c[level] * sums[level][:, groups]
+    inside: FloatArray = values / c[-1]
+    return inside
+
+
+def _group_forms(
+    stats: StratumStatistics,
+    part: _Part,
+    grouping: int,
+    split: dict[tuple[int, ...], list[FloatArray]],
+) -> tuple[FloatArray, Sequence[FloatArray]]:
+    """Return Z'P y (r, q) and columns of Z'V⁻¹X, (r, q) each."""
+    if grouping < stats.remainder.n_groupings:
+        return part.sums[grouping], list(part.fixed[grouping])
+    codes = stats.layout.codes
+    rest, *columns = split[part.stratum.contrasts]
+    left = single_cells(rest.copy(), part.c, part.sums, codes)
+    used = [
+        single_cells(columns[j].copy(), part.c, [f[i] for f in part.fixed], codes)
+        for i, j in enumerate(part.stratum.fixed)
+    ]
+    return left, used
+
+
+class StrataLikelihood(SummedEngine, ExactEngine):
+    """Restricted or full log-likelihood from the statistics of orthogonal strata.
+
+    Parameters
+    ----------
+    stats : the strata
+    reml : restricted likelihood, or the full one (ML)
+    """
+
+    stats: StratumStatistics
+    name: ClassVar[str] = "strata"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
+
+    def __init__(self, stats: StratumStatistics, *, reml: bool) -> None:
+        self.stats = stats
+        self.reml = reml
+        self.covariances = [stratum_covariance(stats, s) for s in stats.strata]
+        self._last: tuple[bytes, Totals] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why this engine serves these data."""
+        n, k = len(self.stats.strata), len(self.stats.shape)
+        rest = "nested" if self.stats.remainder.parents is not None else "crossed"
+        if not k:
+            return "nested groups, eliminated from the innermost on"
+        facets = "a fully crossed facet gives" if k == 1 else f"{k} fully crossed facets give"
+        if self.stats.remainder.n_groupings == 1:
+            return f"{facets} {n} orthogonal strata"
+        return f"{facets} {n} orthogonal strata, the rest is {rest}"
+
+    @cached_property
+    def rss(self) -> float:
+        """What ordinary least squares on X leaves of it."""
+        return self._ordinary.rss
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative.
+
+        They solve Σ_u tr(Q V_t Q V_u) σ²_u = y'Q V_t Q y with the residual maker Q of X.
+        """
+        return solve(self.quadratic_forms(), self._ordinary.quadratics)
+
+    def quadratic_forms(self) -> FloatArray:
+        """Return tr(Q V_t Q V_u), whose rank says which components can be told apart."""
+        return self._ordinary.expected(reml=True)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return self._ordinary.beta.copy()
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
+        v = np.asarray(v, dtype=float)
+        if self._last is not None and self._last[0] == v.tobytes():
+            return self._loglike(self._last[1])
+        totals = Totals(v.size, 1 + self.n_fixed)
+        for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
+            log_det, gram = covariance.log_det_and_gram(stratum.coefficients @ v)
+            columns = _places(stratum)
+            totals.log_det += stratum.multiplicity * log_det
+            totals.gram[np.ix_(columns, columns)] += gram
+        return self._loglike(totals)
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return log-likelihood, score and average information at `v`, zeros allowed."""
+        totals = self._at(v)
+        traces = totals.traces - totals.fixed_traces() if self.reml else totals.traces
+        score = 0.5 * (totals.quadratics - traces)
+        return Derivatives(self._loglike(totals), score, 0.5 * totals.average())
+
+    def information(
+        self,
+        v: FloatArray,
+        kind: InformationKind = "observed",
+        *,
+        positive_only: bool = False,
+    ) -> FloatArray:
+        """Return an information matrix of the components at `v`.
+
+        ``"expected"`` is ½ tr(P V_t P V_u) (for ML with V⁻¹ in place of P), ``"average"`` is
+        ½ y'P V_t P V_u P y, and the observed one, −∂²ℓ, is twice the average less the expected.
+
+        Parameters
+        ----------
+        positive_only : of no effect, as components at zero cost nothing here
+        """
+        totals = self._at(v)
+        if kind == "average":
+            return 0.5 * totals.average()
+        expected = 0.5 * totals.expected(reml=self.reml)
+        return expected if kind == "expected" else totals.average() - expected
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        totals = self._at(v)
+        return totals.beta.copy(), totals.XVX.inverse()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return forms of X in V⁻¹ at `v`, the second ones if asked for."""
+        return forms_of_totals(self._at(v), second=second)
+
+    @property
+    def gives_effects(self) -> bool:
+        """Whether :meth:`solution` can serve: not single cells of facets that are crossed."""
+        return self.stats.remainder.parents is not None or self.stats.cells is None
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`.
+
+        Raises
+        ------
+        EstimationError
+            If a term has single cells as groups and the facets that are no axes are crossed.
+        """
+        if not self.gives_effects:
+            raise EstimationError(
+                "effects of single cells come from strata only where the other facets are nested; "
+                "use engine='blocked'"
+            )
+        v = np.asarray(v, dtype=float)
+        beta, cov_beta = self.fixed_effects(v)
+        return strata_solution(self.stats, self.covariances, v, beta, cov_beta)
+
+    # One point ------------------------------------------------------------------------------
+
+    @cached_property
+    def _ordinary(self) -> Totals:
+        """The forms at V = I."""
+        v = np.zeros(self.stats.n_terms + 1)
+        v[-1] = 1.0
+        return self._evaluate(v)
+
+    def _at(self, v: FloatArray) -> Totals:
+        v = np.asarray(v, dtype=float)
+        if self._last is None or self._last[0] != v.tobytes():
+            self._last = v.tobytes(), self._evaluate(v)
+        return self._last[1]
+
+    def _evaluate(self, v: FloatArray) -> Totals:
+        totals = Totals(v.size, 1 + self.n_fixed)
+        for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
+            M = stratum.coefficients
+            totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
+        return totals
+
+    def _loglike(self, totals: Totals) -> float:
+        return -0.5 * totals.deviance(self.n, reml=self.reml)
+
+
+def _places(stratum: Stratum) -> list[int]:
+    """Return the places of a stratum's columns among y and all of X."""
+    return [0, *(1 + j for j in stratum.fixed)]
+
+
+def stratum_covariance(stats: StratumStatistics, stratum: Stratum) -> Covariance:
+    """Return what gives the forms of a stratum: a recursion over nested groups, or equations."""
+    columns, remainder = stratum.columns, stats.remainder
+    if remainder.parents is not None:
+        return NestedCovariance(remainder, columns)
+    sums = tuple(
+        n[:, None, None] * means
+        for n, means in zip(remainder.tables.group_n, columns.means, strict=True)
+    )
+    return BlockedCovariance(remainder.tables, Columns(sums, columns.within))

@@ -1,0 +1,375 @@
+"""What the estimators without a likelihood share: a covariance, fixed effects and a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Estimate, FixedErrors, Point, errors_of_fixed
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.quadratic.anova import ANOVA, AnovaTable, anova_table
+from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
+from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
+from vcomp.estimators.refit import below_zero
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.dense import covariance_of_solution, solve, solve_positive
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.statistics import Statistics
+from vcomp.statistics.strata import StratumStatistics
+
+__all__ = [
+    "Henderson3",
+    "Type1",
+    "adjusted",
+    "estimate_from",
+    "fixed_effects",
+    "henderson3_table",
+    "left_after_fixed",
+    "negative_components",
+    "no_variance",
+    "orthogonal_estimate",
+    "orthogonal_point",
+    "orthogonal_table",
+    "point_from",
+    "point_of",
+    "type1_table",
+]
+
+
+_EXACT_FIT = 1e-13
+"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+
+_NO_RESIDUAL = 1e-12
+"""A residual component below this share of the largest is rounding: V cannot be inverted."""
+
+
+def estimate_from(
+    method: str, stats: Statistics, reductions: Reductions, names: tuple[str, ...]
+) -> Estimate:
+    """Return the components at which the sums of squares have their expectations.
+
+    Parameters
+    ----------
+    method : name of the method
+    stats : sums of the data
+    reductions : sums of squares, none of them without degrees of freedom
+    names : components, the residual last
+    """
+    nothing = no_variance(method, stats, names)
+    if nothing is not None:
+        return nothing
+    values = solve(reductions.coefficients, reductions.sum_sq)
+    covariance, reason = _covariance(reductions, values)
+    fixed = fixed_effects(stats, values)
+    return Estimate(
+        method=method,
+        names=names,
+        values=values,
+        covariances={"sampling": covariance},
+        beta=fixed.beta,
+        cov_beta=fixed.cov_beta,
+        llf=np.nan,
+        converged=True,
+        status=f"Closed form{negative_components(names, values)}.{reason}{fixed.doubt}",
+        engine="closed form: sums of squares and their expectations",
+        fixed_errors=fixed.errors,
+    )
+
+
+def point_from(stats: Statistics, reductions: Reductions) -> Point:
+    """Return the same components with fixed effects, without the work of standard errors.
+
+    Parameters
+    ----------
+    stats, reductions : as for :func:`estimate_from`
+    """
+    if _is_without_variance(stats):
+        return Point(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
+    return point_of(stats, solve(reductions.coefficients, reductions.sum_sq))
+
+
+def point_of(stats: Statistics, values: FloatArray) -> Point:
+    """Return components with the fixed effects at them."""
+    return Point(values, fixed_effects(stats, values, slopes=False).beta)
+
+
+def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
+    """Return zeros if the fixed part reproduces the response, a constant above all; else None."""
+    if not _is_without_variance(stats):
+        return None
+    k, p = len(names), stats.Xy.size
+    what = "The response is constant" if stats.yy == 0.0 else "The fixed part fits exactly"
+    return Estimate(
+        method=method,
+        names=names,
+        values=np.zeros(k),
+        covariances={"sampling": np.zeros((k, k))},
+        beta=solve_positive(stats.XX, stats.Xy),
+        cov_beta=np.zeros((p, p)),
+        llf=np.nan,
+        converged=True,
+        status=f"{what}: all components are 0.",
+        engine="none: there is nothing to estimate",
+    )
+
+
+def _is_without_variance(stats: Statistics) -> bool:
+    return not (stats.yy > 0.0 and left_after_fixed(stats) > _EXACT_FIT * stats.yy)
+
+
+def left_after_fixed(stats: Statistics) -> float:
+    """Return the sum of squares that ordinary least squares on X leaves."""
+    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
+
+
+def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
+    """Return half a sentence on the components below zero, empty if there are none."""
+    below = below_zero(names, values)
+    return f"; {below} and kept as estimated" if below else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPart:
+    """The fixed effects of a closed form.
+
+    Attributes
+    ----------
+    beta, cov_beta : nan, or of ordinary least squares and nan, where they cannot be had
+    doubt : a sentence on that, empty if all is there
+    errors : how their covariance moves with the components, None where it is not known
+    """
+
+    beta: FloatArray
+    cov_beta: FloatArray
+    doubt: str = ""
+    errors: FixedErrors | None = None
+
+
+def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedPart:
+    """Return generalised least squares at the components, negative ones as zero.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    values : (k + 1,) components
+    slopes : whether to find how the covariance of the effects moves with the components
+    """
+    p = stats.Xy.size
+    nothing = np.full((p, p), np.nan)
+    v = np.maximum(values, 0.0)
+    if p == 0:
+        return FixedPart(np.zeros(0), nothing)
+    if v[-1] > _NO_RESIDUAL * v.max():
+        try:
+            engine = choose_engine(stats, reml=True)
+            beta, cov_beta = engine.fixed_effects(v)
+            return FixedPart(beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None)
+        except EstimationError:
+            return FixedPart(
+                np.full(p, np.nan),
+                nothing,
+                " No fixed effects: generalised least squares needs more memory than is free.",
+            )
+        except np.linalg.LinAlgError:
+            pass
+    return FixedPart(
+        solve_positive(stats.XX, stats.Xy),
+        nothing,
+        " Fixed effects by ordinary least squares, without standard errors: no residual variance "
+        "is left.",
+    )
+
+
+def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray, str]:
+    """Return the sampling covariance at the estimates, negative ones as they are."""
+    try:
+        quadratic = reductions.covariance(values)
+    except TooLargeError:
+        nothing = np.full((values.size, values.size), np.nan)
+        return nothing, (
+            " No standard errors: the covariance of its sums of squares takes too much memory or "
+            "time."
+        )
+    return covariance_of_solution(reductions.coefficients, quadratic), ""
+
+
+def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
+    """Return the analysis of variance of a design with orthogonal terms, None if they are not.
+
+    None too where no degrees of freedom are left for the residual.
+    """
+    if stats.strata is None or not _is_orthogonal(stats.strata):
+        return None
+    table = anova_table(stats.group_sums, names)
+    return table if (table.df > 0).all() else None
+
+
+def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+    """Return Method I's estimates under another name, with generalised least squares.
+
+    Parameters
+    ----------
+    method : name of the method
+    stats : sums of a design with orthogonal terms
+    names : components, the residual last
+    """
+    nothing = no_variance(method, stats, names)
+    if nothing is not None:
+        return nothing
+    estimate = ANOVA().estimate(stats, names)
+    fixed = fixed_effects(stats, estimate.values)
+    return replace(
+        estimate,
+        method=method,
+        beta=fixed.beta,
+        cov_beta=fixed.cov_beta,
+        status=estimate.status + fixed.doubt,
+        fixed_errors=fixed.errors,
+        engine="closed form: sums of squares of orthogonal terms, in any order the same",
+    )
+
+
+def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> Point:
+    """Return the same components with fixed effects, without the work of standard errors."""
+    return point_of(stats, ANOVA().point(stats, names).values)
+
+
+def _is_orthogonal(strata: StratumStatistics) -> bool:
+    if strata.remainder.parents is None or not _is_mean_only(strata):
+        return False
+    terms = set(zip(strata.term_axes, strata.term_groupings, strict=True))
+    mean: tuple[frozenset[int], int] = (frozenset(), 0)
+    # Groupings are nested in each other, the coarsest first.
+    return all((a & b, min(g, h)) in terms | {mean} for (a, g), (b, h) in combinations(terms, 2))
+
+
+def _is_mean_only(strata: StratumStatistics) -> bool:
+    """Whether the fixed part is one constant column."""
+    if strata.n_fixed != 1:
+        return False
+    (means,) = [s for s in strata.strata if not s.contrasts]
+    if any(s.fixed for s in strata.strata if s.contrasts):
+        return False
+    if means.fixed != (0,) or means.columns.within[1, 1] != 0.0:
+        return False
+    return all(bool(np.ptp(table[:, 1]) == 0.0) for table in means.columns.means)
+
+
+_ADVICE = "the others explain all that it does; use method='reml', or leave out a term"
+
+
+@dataclass(frozen=True, slots=True)
+class Henderson3:
+    """Analysis of variance with every term adjusted for the others; takes any fixed part."""
+
+    name: ClassVar[str] = "henderson3"
+
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone; components may be negative.
+
+        Raises
+        ------
+        EstimationError
+            If nothing is left of a term after the others, or nothing for the residual; or if that
+            cannot be computed in memory.
+        """
+        if orthogonal_table(stats, names) is not None:
+            return orthogonal_estimate("henderson3", stats, names)
+        reductions = adjusted(stats.cross_products)
+        reductions.refuse_nothing_left(names, _ADVICE)
+        return estimate_from("henderson3", stats, reductions, names)
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+        """Return components and fixed effects alone, without the work of their standard errors.
+
+        Raises
+        ------
+        EstimationError
+            As :meth:`estimate`.
+        """
+        if orthogonal_table(stats, names) is not None:
+            return orthogonal_point(stats, names)
+        reductions = adjusted(stats.cross_products)
+        reductions.refuse_nothing_left(names, _ADVICE)
+        return point_from(stats, reductions)
+
+
+def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
+    """Return the analysis of variance with every term adjusted for those not finer than it.
+
+    Its sums of squares need not add up to the total.
+    """
+    return orthogonal_table(stats, names) or adjusted(stats.cross_products).table(names)
+
+
+def adjusted(stats: CrossProducts) -> Reductions:
+    """Return the reductions with every term adjusted for those that are not finer than it."""
+    terms = range(stats.n_terms)
+    return Reductions(
+        stats,
+        [Adjustment(t, frozenset(u for u in terms if not stats.is_finer(u, t))) for t in terms],
+    )
+
+
+_TYPE1_ADVICE = (
+    "with method='type1' the order of the formula decides; write coarser terms before finer ones, "
+    "or use method='reml'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Type1:
+    """Analysis of variance by sequential sums of squares; takes any fixed part."""
+
+    name: ClassVar[str] = "type1"
+
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone; components may be negative.
+
+        Raises
+        ------
+        EstimationError
+            If nothing is left of a term after those before it, or nothing for the residual; or if
+            that cannot be computed in memory.
+        """
+        if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
+            return orthogonal_estimate("type1", stats, names)
+        reductions = _sequential(stats.cross_products)
+        reductions.refuse_nothing_left(names, _TYPE1_ADVICE)
+        return estimate_from("type1", stats, reductions, names)
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+        """Return components and fixed effects alone, without the work of their standard errors.
+
+        Raises
+        ------
+        EstimationError
+            As :meth:`estimate`.
+        """
+        if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
+            return orthogonal_point(stats, names)
+        reductions = _sequential(stats.cross_products)
+        reductions.refuse_nothing_left(names, _TYPE1_ADVICE)
+        return point_from(stats, reductions)
+
+
+def type1_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
+    """Return the sequential analysis of variance in the order of the terms."""
+    table = orthogonal_table(stats, names) if _is_coarser_first(stats) else None
+    return table or _sequential(stats.cross_products).table(names)
+
+
+def _is_coarser_first(stats: Statistics) -> bool:
+    """Whether no term comes after a finer one, as far as strata say it."""
+    strata, terms = stats.strata, range(stats.n_terms)
+    return strata is not None and not any(
+        strata.is_finer(before, t) for t in terms for before in range(t)
+    )
+
+
+def _sequential(stats: CrossProducts) -> Reductions:
+    return Reductions(stats, [Adjustment(t, frozenset(range(t))) for t in range(stats.n_terms)])

@@ -1,0 +1,408 @@
+"""MINQUE: minimum norm quadratic unbiased estimation at prior weights (Rao 1971, 1972).
+
+The estimates are unbiased whatever the weights, and best where the true components are
+proportional to them. Weight on the residual only is MIVQUE(0), equal weights are MINQUE(1);
+estimates taken as the next weights until nothing changes solve the REML equations without a bound
+at zero (I-MINQUE; Searle, Casella & McCulloch 1992, chapter 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Certificate, Estimate, Point
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.quadratic.closed_form import (
+    fixed_effects,
+    left_after_fixed,
+    negative_components,
+    no_variance,
+    point_of,
+)
+from vcomp.estimators.quadratic.contrasts import Contrasts, EngineForms, PriorForms, Priors
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.dense import covariance_of_solution, solve
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "MINQUE",
+]
+
+
+_DENSE_BELOW = 1500
+"""Groups up to which the forms are computed with dense matrices of that order."""
+
+_TOLERANCE = 1e-10
+"""Length of a step, in standard errors, at which the iteration ends."""
+
+_NEWTON_BELOW = 0.05
+"""Length of a step below which the observed information takes over."""
+
+_SAME = 1e-3
+"""Length of a step up to which weights and estimates are the same for standard errors."""
+
+_STEPS = 200
+_HALVINGS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class MINQUE:
+    """Quadratic estimation at prior weights; components may be negative.
+
+    Attributes
+    ----------
+    weights : prior components, of which only the ratios matter: one number for every term, with
+        the residual at 1 (0 for MIVQUE(0), 1 for MINQUE(1)); a mapping from every component's
+        name; or a sequence in the order of the components, the residual last
+    iterated : whether estimates become the next weights until nothing changes; a number ends the
+        iteration after so many rounds (1 is the plain estimate)
+
+    Raises
+    ------
+    EstimationError
+        If an option is not of that form.
+    """
+
+    weights: Any = 1.0
+    iterated: bool | int = False
+    name: ClassVar[str] = "minque"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.iterated, bool | np.bool_) and not (
+            isinstance(self.iterated, Integral) and self.iterated >= 1
+        ):
+            raise EstimationError(
+                f"iterated is True, False or a number of rounds from 1 on, not {self.iterated!r}"
+            )
+        if not isinstance(self.weights, Real | Mapping | Sequence | np.ndarray) and not hasattr(
+            self.weights, "keys"
+        ):
+            raise EstimationError(_weights_are(self.weights))
+
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone.
+
+        Raises
+        ------
+        EstimationError
+            If the weights do not fit the components, or the iteration needs what the size of the
+            data does not allow.
+        """
+        w = prior_weights(self.weights, names)
+        nothing = no_variance("minque", stats, names)
+        if nothing is not None:
+            return nothing
+        priors = _priors(stats)
+        found = self._solution(stats, priors, w)
+        return _labelled(stats, names, found, _error(priors, found), given=not self._to_the_end)
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+        """Return components and fixed effects alone, without the work of their standard errors.
+
+        Raises
+        ------
+        EstimationError
+            As :meth:`estimate`.
+        """
+        w = prior_weights(self.weights, names)
+        nothing = no_variance("minque", stats, names)
+        if nothing is not None:
+            return Point(nothing.values, nothing.beta)
+        found = self._solution(stats, _priors(stats), w)
+        return replace(
+            point_of(stats, found.values), converged=found.is_end(given=not self._to_the_end)
+        )
+
+    @property
+    def _to_the_end(self) -> bool:
+        return isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
+
+    def _solution(self, stats: Statistics, priors: Priors, w: FloatArray) -> _Solved:
+        w = w * (left_after_fixed(stats) / (stats.n - stats.Xy.size) / w.sum())
+        return _solved(priors, w, None if self._to_the_end else int(self.iterated) or 1)
+
+
+def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
+    """Return the prior components in order, the residual last.
+
+    Raises
+    ------
+    EstimationError
+        If one is missing, not known, negative or not finite, or that of the residual is zero.
+    """
+    if hasattr(weights, "keys"):
+        _check_names([str(key) for key in weights.keys()], names)  # noqa: SIM118 - a Series too
+        weights = [weights[name] for name in names]
+    try:
+        w = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise EstimationError(_weights_are(weights)) from None
+    if w.ndim == 0:
+        w = np.append(np.full(len(names) - 1, float(w)), 1.0)
+    if w.shape != (len(names),):
+        raise EstimationError(
+            f"weights have shape {w.shape}; there are {len(names)} components, in the order "
+            f"{', '.join(names)}"
+        )
+    for name, value in zip(names, w, strict=True):
+        if not np.isfinite(value) or value < 0.0:
+            raise EstimationError(
+                f"the weight of {name} is {value}: weights are finite and not negative"
+            )
+    if w[-1] == 0.0:
+        raise EstimationError(
+            f"the weight of {names[-1]} is 0: without it the prior covariance matrix is singular; "
+            "give it a positive weight"
+        )
+    return w
+
+
+def _check_names(given: list[str], names: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in names:
+            raise EstimationError(
+                f"weights have {name!r}, and the components are {', '.join(names)}"
+            )
+    for name in names:
+        if name not in given:
+            raise EstimationError(
+                f"weights have no {name!r}; give one for each of {', '.join(names)}"
+            )
+
+
+def _weights_are(weights: Any) -> str:
+    return (
+        "weights are a number, a mapping from component names, or a sequence in their order, the "
+        f"residual last; not {weights!r}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """Where the rounds ended: estimates, what they solve, and the last step."""
+
+    values: FloatArray
+    forms: PriorForms | None  # whose solution they are; None at V = I, which engines solve at once
+    rounds: int
+    step: float  # in standard errors
+    trapped: bool  # no step left the covariance matrix positive definite
+
+    def is_end(self, *, given: bool) -> bool:
+        """Whether it is what was asked for; `given` is a number of rounds."""
+        return not self.trapped and (given or self.step <= _TOLERANCE)
+
+    def status(self, *, given: bool) -> str:
+        """Return a sentence without its stop; `given` is a number of rounds that was asked for."""
+        if self.trapped:
+            return (
+                "Not converged: no step leaves the covariance matrix positive definite "
+                f"(last step {self.step:.1e} standard errors)"
+            )
+        if given:
+            return "Closed form" if self.rounds == 1 else f"{self.rounds} rounds, as asked"
+        if self.step <= _TOLERANCE:
+            return "Converged"
+        return (
+            f"Not converged: the limit of {_STEPS} rounds was reached (last step {self.step:.1e} "
+            "standard errors)"
+        )
+
+
+_NO_ERRORS = (
+    " No standard errors: with so many groups those of estimates at given weights are not "
+    "computed; res.bootstrap() has them by drawing data, iterated=True and method='reml' at once."
+)
+
+
+def _priors(stats: Statistics) -> Priors:
+    if sum(stats.sizes) <= _DENSE_BELOW:
+        return Contrasts(stats.cross_products)
+    engine = choose_engine(stats, reml=True)
+    if "expected" not in engine.kinds:
+        try:
+            engine = choose_engine(stats, "blocked", reml=True)
+        except EstimationError as error:
+            reason = str(error).split("; use ")[0]
+            raise EstimationError(f"{reason}; use method='reml' or 'anova'") from None
+    if "expected" not in engine.kinds:
+        raise EstimationError(
+            f"MINQUE needs traces that engine {engine.name!r}, which serves these data, does not "
+            "give; use method='reml' or 'anova'"
+        )
+    return EngineForms(engine)
+
+
+def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
+    """Solve the equations so many times, or (None) until nothing changes."""
+    if isinstance(priors, EngineForms) and not w[:-1].any():
+        # Engines take V = I for a start, not for an information.
+        first = priors.likelihood.mivque0()
+        if rounds == 1:
+            return _Solved(first, None, 1, np.inf, trapped=False)
+        if rounds is None:
+            return _iterated(priors, np.maximum(first, 0.01 * w[-1] / w.size))
+        _refuse_negative(first)
+        later = _rounds(priors, first, rounds - 1)
+        return replace(later, rounds=later.rounds + 1)
+    return _iterated(priors, w) if rounds is None else _rounds(priors, w, rounds)
+
+
+def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
+    """Solve the equations at `w`, then at their solution, so many times."""
+    forms = _forms(priors, w)
+    for done in range(1, limit + 1):
+        values = _solution(forms)
+        step = _length(forms, values - forms.w)
+        following = _next(priors, forms.w, values) if done < limit else None
+        if following is None:
+            break
+        forms = following
+    return _Solved(values, forms, done, step, done < limit)
+
+
+def _iterated(priors: Priors, w: FloatArray) -> _Solved:
+    """Solve until nothing changes; Newton's steps near the end have the same fixed point."""
+    forms, previous = _forms(priors, w), np.inf
+    for done in range(1, _STEPS + 1):
+        values = _solution(forms)
+        step = _length(forms, values - forms.w)
+        if step < _NEWTON_BELOW and _is_positive(forms.information):
+            score = 0.5 * (forms.right - forms.matrix @ forms.w)
+            values = forms.w + solve(forms.information, score)
+            step = _length(forms, values - forms.w)
+            # Rounding ends the descent of Newton's steps.
+            if step < 1e-6 and step > 0.2 * previous:
+                step = min(step, _TOLERANCE)
+            previous = step
+        if step <= _TOLERANCE or done == _STEPS:
+            break
+        following = _next(priors, forms.w, values)
+        if following is None:
+            break
+        forms = following
+    trapped = step > _TOLERANCE and done < _STEPS
+    return _Solved(values, forms, done, step, trapped)
+
+
+def _certificate(names: tuple[str, ...], found: _Solved) -> Certificate:
+    """Return the numbers that show that the REML equations, without bounds, are solved."""
+    forms = found.forms
+    assert forms is not None
+    score = 0.5 * (forms.right - forms.matrix @ forms.w)
+    scale = np.sqrt(np.abs(np.diagonal(forms.information)))
+    eigenvalues = np.linalg.eigvalsh(forms.information / np.outer(scale, scale))
+    return Certificate(
+        free=names,
+        bounded=(),
+        bound_scores={},
+        kkt_residual=float(np.abs(forms.w * score).max()),
+        newton_decrement=found.step,
+        information_eigenvalues=tuple(float(e) for e in eigenvalues),
+        iterations=found.rounds,
+        evaluations=found.rounds,
+        at_maximum=found.step <= _TOLERANCE and bool(eigenvalues[0] > 0.0),
+        tolerance=_TOLERANCE,
+        engine="minque",
+        reason="quadratic forms at the last estimates, without bounds",
+    )
+
+
+def _forms(priors: Priors, w: FloatArray) -> PriorForms:
+    try:
+        return priors.at(w)
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "the prior covariance matrix cannot be inverted at these weights: give the residual "
+            "a larger share"
+        ) from None
+
+
+def _solution(forms: PriorForms) -> FloatArray:
+    try:
+        return forms.solution
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "MINQUE cannot tell these components apart at these weights: its equations are "
+            "linearly dependent; use method='reml'"
+        ) from None
+
+
+def _length(forms: PriorForms, step: FloatArray) -> float:
+    """Return the length of a step in standard errors: half the matrix is the information."""
+    return float(np.sqrt(max(float(0.5 * step @ forms.matrix @ step), 0.0)))
+
+
+def _is_positive(matrix: FloatArray) -> bool:
+    scale = np.diagonal(matrix)
+    if (scale <= 0.0).any():
+        return False
+    return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale))).min() > 1e-6)
+
+
+def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:
+    """Return forms at the next weights, nearer to the last where V is not positive definite."""
+    if isinstance(priors, EngineForms):
+        _refuse_negative(values)
+    fraction = 1.0
+    for _ in range(_HALVINGS):
+        trial = w + fraction * (values - w)
+        try:
+            return priors.at(trial)
+        except np.linalg.LinAlgError:
+            fraction *= 0.5
+    return None
+
+
+def _refuse_negative(values: FloatArray) -> None:
+    if (values < 0.0).any():
+        raise EstimationError(
+            "iterated MINQUE meets components below zero, and with so many groups it is computed "
+            "at non-negative ones only; use method='reml', which holds them at zero"
+        )
+
+
+def _error(priors: Priors, found: _Solved) -> FloatArray | None:
+    """Return the covariance of a solution, None if it is not known there."""
+    forms = found.forms
+    if forms is None:
+        return None
+    covariance = priors.covariance(forms.w, found.values)
+    if covariance is None:
+        if found.step > _SAME:
+            return None
+        covariance = 2.0 * forms.matrix
+    return covariance_of_solution(forms.matrix, covariance)
+
+
+def _labelled(
+    stats: Statistics,
+    names: tuple[str, ...],
+    found: _Solved,
+    error: FloatArray | None,
+    *,
+    given: bool,
+) -> Estimate:
+    fixed = fixed_effects(stats, found.values)
+    doubt = f"{_NO_ERRORS if error is None else ''}{fixed.doubt}"
+    nothing = np.full((found.values.size, found.values.size), np.nan)
+    negative = negative_components(names, found.values)
+    return Estimate(
+        method="minque",
+        names=names,
+        values=found.values,
+        covariances={"sampling": nothing if error is None else error},
+        beta=fixed.beta,
+        cov_beta=fixed.cov_beta,
+        llf=np.nan,
+        converged=found.is_end(given=given),
+        status=f"{found.status(given=given)}{negative}.{doubt}",
+        engine="closed form: quadratic forms and their expectations",
+        certificate=None if given else _certificate(names, found),
+        fixed_errors=fixed.errors,
+    )

@@ -1,0 +1,363 @@
+"""The covariance of the T terms of Henderson's Method I, from pair tables alone.
+
+T_α = y'A_α y with the projector A_α = Z_α D_α⁻¹ Z_α', so that under normality
+Cov(T_α, T_β) = 2 tr(A_α V A_β V). With V = Σ σ²_t Z_t Z_t' + σ²_e I that is a sum over t and u of
+traces of closed chains of pair tables N_ab = Z_a'Z_b:
+
+    tr(N_tα D_α⁻¹ N_αu N_uβ D_β⁻¹ N_βt)
+
+A chain becomes short by itself. A projector next to a coarser term drops out (A_α Z_t = Z_t where
+α is finer than t), neighbours that are one term collapse (N_aa is diagonal), and the residual and
+the total sum of squares have the identity as incidence. What is left is evaluated as an
+elementwise product of two matrices between the two terms with the fewest groups; the groups of
+large terms are summed over and never meet in one matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.numerics.memory import available_bytes
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.strata import StratumStatistics
+
+__all__ = [
+    "StratumPart",
+    "TooLargeError",
+    "contrast_with_mean",
+    "quadratic_covariance",
+    "stratum_parts",
+    "stratum_quadratic_covariance",
+]
+
+
+_DENSE_BELOW = 1_000_000
+"""Elements up to which a product of pair tables is kept as a dense matrix."""
+
+_MOST_ELEMENTS = 5_000_000
+"""Elements of a product from which on chains take more than seconds; probes are there for them."""
+
+_MANY_TERMS = 8
+"""From so many terms on chains, which grow with their fourth power, are more than a product of
+all tables at once, if that is small."""
+
+_FEW_GROUPS = 3000
+"""Groups of all terms together up to which it is."""
+
+_BYTES_PER_ELEMENT = 40.0
+"""A sparse product holds an index and a value, and is made beside another one."""
+
+Chain = list[tuple[int, int]]
+
+
+class TooLargeError(Exception):
+    """No ordering of some chain fits into memory and a few seconds."""
+
+
+def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) for the terms and, last, the total.
+
+    Parameters
+    ----------
+    stats : cross-products
+    v : (k + 1,) components, the residual last; negative ones as they are
+
+    Raises
+    ------
+    TooLargeError
+        If a matrix between the groups of two terms would be needed that does not fit into memory,
+        or takes long to make.
+    """
+    if stats.n_terms >= _MANY_TERMS and sum(stats.sizes) <= _FEW_GROUPS:
+        return _less_the_mean(_dense_forms(stats, v))
+    chains = _Chains(stats)
+    return _less_the_mean(_projector_forms(chains, list(range(stats.n_terms + 2)), v))
+
+
+def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> FloatArray:
+    """Return the same from orthogonal strata.
+
+    Raises
+    ------
+    TooLargeError
+        As above, of the groups of the cells.
+    """
+    chains = _Chains(stats.remainder.tables)
+    forms = np.zeros((stats.n_terms + 2, stats.n_terms + 2))
+    for part in stratum_parts(stats, v):
+        forms += part.spread(_projector_forms(chains, part.positions, part.v))
+    return _less_the_mean(forms)
+
+
+@dataclass(frozen=True, slots=True)
+class StratumPart:
+    """What one stratum adds to the forms of the model's terms.
+
+    Attributes
+    ----------
+    positions : the projectors of the remainder that it needs, ``n_terms`` of its tables for the
+        mean, one more for all observations
+    v : the components of its covariance matrix
+    multiplicity : how often it counts
+    inside : the terms of the model (then the mean, then the total) that have a part in it
+    places : the place of the projector of each of them among the positions
+    n_forms : terms of the model, and two
+    """
+
+    positions: list[int]
+    v: FloatArray
+    multiplicity: int
+    inside: list[int]
+    places: list[int]
+    n_forms: int
+
+    def spread(self, traces: FloatArray) -> FloatArray:
+        """Return (..., m, m) traces of the remainder's projectors as those of the model's."""
+        forms = np.zeros((*traces.shape[:-2], self.n_forms, self.n_forms))
+        rows, columns = np.ix_(self.inside, self.inside)
+        forms[..., rows, columns] = (
+            self.multiplicity * traces[..., self.places, :][..., self.places]
+        )
+        return forms
+
+
+def stratum_parts(stats: StratumStatistics, v: FloatArray) -> list[StratumPart]:
+    """Return what the traces of every stratum are taken of.
+
+    In stratum s the projector of a term that holds its contrasts is that of the term's grouping,
+    that of another is zero; V is the stratum's own. Traces add up over strata.
+    """
+    k, single = stats.n_terms, stats.remainder.tables.n_terms
+    # Position of the mean's projector in the remainder, and of all observations.
+    mean, total = single, single + 1
+    every = frozenset(range(len(stats.shape)))
+    axes = [*stats.term_axes, frozenset(), every]
+    of_term = [*(total if g == single else g for g in stats.term_groupings), mean, total]
+    parts = []
+    for stratum in stats.strata:
+        inside = [a for a in range(k + 2) if axes[a].issuperset(stratum.contrasts)]
+        used = sorted({of_term[a] for a in inside})
+        places = [used.index(of_term[a]) for a in inside]
+        v_s = stratum.coefficients @ v
+        parts.append(StratumPart(used, v_s, stratum.multiplicity, inside, places, k + 2))
+    return parts
+
+
+def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
+    """Return tr(A_a V A_b V) of all terms, then the mean, then all observations.
+
+    With G = Z'Z of all terms and the mean, D the components of their groups, and σ² the last:
+    Z'VZ = G D G + σ² G, and Z'V²Z = G D G D G + 2σ² G D G + σ⁴ G, of which the diagonal is enough.
+    """
+    k, s2 = stats.n_terms, v[-1]
+    n = np.concatenate([*stats.group_n, [float(stats.n)]])
+    starts = np.cumsum([0, *stats.sizes])
+    G = np.empty((n.size, n.size))
+    for t in range(k):
+        for u in range(k):
+            G[starts[t] : starts[t + 1], starts[u] : starts[u + 1]] = stats.gram(t, u).toarray()
+    G[-1] = G[:, -1] = n
+    d = np.concatenate([np.repeat(v[:-1], stats.sizes), [0.0]])
+    GDG = (G * d) @ G
+    of_pairs = np.square(GDG + s2 * G) / np.outer(n, n)
+    forms = np.empty((k + 2, k + 2))
+    by_rows = np.add.reduceat(of_pairs, starts, axis=0)
+    forms[:-1, :-1] = np.add.reduceat(by_rows, starts, axis=1)
+    squares = (GDG * G) @ d + 2.0 * s2 * np.diagonal(GDG) + s2**2 * n
+    forms[-1, :-1] = forms[:-1, -1] = np.add.reduceat(squares / n, starts)
+    forms[-1, -1] = d @ np.square(G) @ d + 2.0 * s2 * (d @ n) + s2**2 * stats.n
+    return forms
+
+
+def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> FloatArray:
+    """Return tr(A_a V A_b V) of some projectors: terms, then the mean, then all observations."""
+    # All chains are planned before the first is evaluated: one may be too large.
+    planned = {
+        (i, j): [(weight, chains.planned(chain)) for weight, chain in _weighted_chains(a, b, v)]
+        for i, a in enumerate(positions)
+        for j, b in enumerate(positions[: i + 1])
+    }
+    forms = np.empty((len(positions), len(positions)))
+    for (i, j), terms in planned.items():
+        forms[i, j] = forms[j, i] = sum(weight * chains.trace(chain) for weight, chain in terms)
+    return forms
+
+
+def contrast_with_mean(k: int) -> FloatArray:
+    """Return the (k + 1, k + 2) matrix that takes the mean, next to last, from the others."""
+    contrast = np.zeros((k + 1, k + 2))
+    contrast[:k, :k] = np.eye(k)
+    contrast[k, k + 1] = 1.0
+    contrast[:, k] = -1.0
+    return contrast
+
+
+def _less_the_mean(forms: FloatArray) -> FloatArray:
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from forms of the terms, the mean, the total."""
+    contrast = contrast_with_mean(forms.shape[0] - 2)
+    covariance: FloatArray = 2.0 * contrast @ forms @ contrast.T
+    return covariance
+
+
+def _weighted_chains(a: int, b: int, v: FloatArray) -> Iterator[tuple[float, Chain]]:
+    """Yield the chains that tr(A_a V A_b V) consists of, and how often each counts.
+
+    The position after the mean stands for the total.
+    """
+    k = v.size - 1
+    for t, u in combinations_with_replacement(range(k + 1), 2):
+        weight = v[t] * v[u] * (1.0 if t == u else 2.0)
+        if weight == 0.0:
+            continue
+        # The total (k + 1) and the residual (k as a component) have the identity as incidence.
+        chain = [(a, -1)] if a <= k else []
+        chain += [(t, 0)] if t < k else []
+        chain += [(b, -1)] if b <= k else []
+        chain += [(u, 0)] if u < k else []
+        yield float(weight), chain
+
+
+class _Chains:
+    """Traces of closed chains of pair tables; the mean is a term with one group."""
+
+    def __init__(self, stats: CrossProducts) -> None:
+        self.n = stats.n
+        self._stats = stats
+        self._group_n = [*stats.group_n, np.array([float(stats.n)])]
+        self._tables: dict[tuple[int, int], Any] = {}
+        self._products: dict[tuple[int, int, int, int], Any] = {}
+        free = 0.4 * available_bytes() / _BYTES_PER_ELEMENT
+        self._limit = min(free, _MOST_ELEMENTS)
+
+    def planned(self, chain: Chain) -> Chain:
+        """Return a chain made short, and turned to where it is cut into the smallest products.
+
+        Parameters
+        ----------
+        chain : (term, power of its group sizes between its tables)
+
+        Raises
+        ------
+        TooLargeError
+            If one of these takes too much memory or time.
+        """
+        chain = self._shortened(chain)
+        if len(chain) < 3:
+            return chain
+        turns = [chain[i:] + chain[:i] for i in range(len(chain))]
+        best = min(turns, key=self._largest)
+        if self._largest(best) > max(self._limit, _DENSE_BELOW):
+            raise TooLargeError
+        return best
+
+    def trace(self, chain: Chain) -> float:
+        """Return the trace of a chain that is planned."""
+        if not chain:
+            return float(self.n)
+        if len(chain) == 1:
+            ((a, p),) = chain
+            return float((self._group_n[a] ** (p + 1)).sum())
+        if len(chain) == 2:
+            (a, p), (b, r) = chain
+            table = self._table(a, b)
+            return self._inner(table, table, a, p, b, r)
+        (a, p), (b, s), (c, r) = chain[:3]
+        other = self._product(a, *chain[3], c) if len(chain) == 4 else self._table(a, c)
+        return self._inner(self._product(a, b, s, c), other, a, p, c, r)
+
+    def _shortened(self, chain: Chain) -> Chain:
+        """Drop projectors next to coarser terms, and join neighbours that are one term."""
+        chain = _collapsed(chain)
+        for i, (term, power) in enumerate(chain):
+            neighbours = (chain[i - 1][0], chain[(i + 1) % len(chain)][0])
+            if power == -1 and len(chain) > 1 and any(self._finer(term, x) for x in neighbours):
+                return self._shortened(chain[:i] + chain[i + 1 :])
+        return chain
+
+    def _finer(self, a: int, b: int) -> bool:
+        mean = self._stats.n_terms
+        return b == mean or (a != mean and self._stats.is_finer(a, b))
+
+    def _frame(self, a: int, c: int) -> float:
+        return float(self._group_n[a].size) * float(self._group_n[c].size)
+
+    def _largest(self, turn: Chain) -> float:
+        """Return the elements of the larger product that a chain is cut into, at most."""
+        a, *between = [term for term, _ in turn]
+        b, c = between[:2]
+        return max(self._elements(a, through, c) for through in (b, *between[2:]))
+
+    def _elements(self, a: int, b: int, c: int) -> float:
+        """Return how many elements N_ab N_bc has at most: few where groups of b lie within one."""
+        bound = self._frame(a, c)
+        if self._finer(b, a):
+            bound = min(bound, self._entries(b, c))
+        if self._finer(b, c):
+            bound = min(bound, self._entries(a, b))
+        return bound
+
+    def _entries(self, a: int, b: int) -> float:
+        """Return how many entries N_ab has."""
+        if a == b or self._stats.n_terms in (a, b):
+            return float(max(self._group_n[a].size, self._group_n[b].size))
+        return float(self._stats.pairs[min(a, b), max(a, b)].counts.size)
+
+    def _inner(self, X: Any, Y: Any, a: int, p: int, c: int, r: int) -> float:
+        """Return Σ_ij n_i^p X_ij Y_ij n_j^r."""
+        both = X * Y if isinstance(X, np.ndarray) else X.multiply(Y)
+        return float(self._group_n[a] ** float(p) @ (both @ self._group_n[c] ** float(r)))
+
+    def _product(self, a: int, b: int, p: int, c: int) -> Any:
+        """Return N_ab diag(n_b^p) N_bc; products that are small are remembered."""
+        key = (a, b, p, c)
+        if key in self._products:
+            return self._products[key]
+        left = self._stored(a, b)
+        scaled = left * (self._group_n[b] ** float(p))[None, :]
+        product = scaled @ self._stored(b, c)
+        small = self._frame(a, c) <= _DENSE_BELOW
+        if not isinstance(product, np.ndarray):
+            product = product.toarray() if small else product.tocsr()
+        if small:
+            self._products[key] = product
+        return product
+
+    def _table(self, a: int, b: int) -> Any:
+        """Return N_ab as it stands beside products of the same shape."""
+        table = self._stored(a, b)
+        small = self._frame(a, b) <= _DENSE_BELOW
+        return table.toarray() if small and not isinstance(table, np.ndarray) else table
+
+    def _stored(self, a: int, b: int) -> Any:
+        """Return N_ab, sparse; with the mean it is a dense row or column of group sizes."""
+        from scipy.sparse import csr_array
+
+        if (a, b) not in self._tables:
+            mean = self._stats.n_terms
+            if mean in (a, b):
+                column = self._group_n[b if a == mean else a]
+                shaped = column[None, :] if a == mean else column[:, None]
+                self._tables[a, b] = csr_array(shaped)
+            else:
+                self._tables[a, b] = self._stats.gram(a, b)
+        return self._tables[a, b]
+
+
+def _collapsed(chain: Chain) -> Chain:
+    """Join neighbours that are one term: N_aa is the diagonal matrix of its group sizes."""
+    joined: Chain = []
+    for term, power in chain:
+        if joined and joined[-1][0] == term:
+            joined[-1] = (term, joined[-1][1] + power + 1)
+        else:
+            joined.append((term, power))
+    if len(joined) > 1 and joined[0][0] == joined[-1][0]:
+        term, power = joined.pop()
+        joined[0] = (term, joined[0][1] + power + 1)
+    return joined

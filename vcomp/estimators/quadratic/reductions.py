@@ -1,0 +1,271 @@
+"""Analyses of variance from reductions in sum of squares: what Type I and Henderson III share.
+
+The sum of squares of a term is what it adds to the space of some others, all taken as fixed:
+SS_t = R(F_t, t) − R(F_t) = y'(N_small − N_big) y with N = I − M the residual maker of a space. The
+fixed part is in every space, so that the expectation holds variances only:
+
+    E SS_t = Σ_u [tr(Z_u'N_small Z_u) − tr(Z_u'N_big Z_u)] σ²_u + df_t σ²_e
+
+and under normality Cov(SS_t, SS_u) = 2 tr(A_t V A_u V), a sum of forms tr(N V N* V) over the pairs
+of spaces. Which terms F_t holds is the method's choice (Searle, Casella & McCulloch 1992, 5.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.quadratic.anova import AnovaTable
+from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
+from vcomp.estimators.quadratic.spaces import Coordinates, Space
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.memory import available_bytes
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "Adjustment",
+    "Reductions",
+]
+
+
+Terms = frozenset[int]
+
+_DENSE_BELOW = 4_000_000
+"""Elements up to which Z_u'N Z_w is formed; beyond, its inner products are expanded."""
+
+_KEPT_SHARE = 0.1
+"""Share of the free memory in which such matrices are kept for further pairs of spaces."""
+
+_MOST_PRODUCTS = 4e9
+"""Multiplications up to which the bases of two spaces are compared: about half a second."""
+
+_BYTES_PER_ELEMENT = 40.0
+"""A sparse product holds an index and a value, and is made beside another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A term and the terms that it is adjusted for."""
+
+    term: int
+    others: Terms
+
+    @property
+    def both(self) -> Terms:
+        """The terms of the larger space."""
+        return self.others | {self.term}
+
+
+class Reductions:
+    """Sums of squares of the terms, each adjusted for some others, and of the residual.
+
+    Parameters
+    ----------
+    stats : cross-products, centred
+    adjustments : for each term, in order, what it is adjusted for
+
+    Attributes
+    ----------
+    df : (k + 1,) degrees of freedom, the residual last
+    sum_sq : (k + 1,)
+    coefficients : (k + 1, k + 1) of the components (columns) in the expected sums of squares
+    """
+
+    def __init__(self, stats: CrossProducts, adjustments: Sequence[Adjustment]) -> None:
+        self.stats = stats
+        self.adjustments = tuple(adjustments)
+        self._full: Terms = frozenset(range(stats.n_terms))
+        wanted = {self._full}.union(*({a.others, a.both} for a in adjustments))
+        self._spaces = {terms: Space(stats, terms) for terms in wanted}
+        self._room = _KEPT_SHARE * available_bytes()
+        self._blocks: dict[tuple[Terms, int, int], FloatArray] = {}
+        self._coordinates: dict[tuple[Terms, int], Coordinates] = {}
+        self.df = np.array([*self._differences("rank"), stats.n - self._spaces[self._full].rank])
+        self.sum_sq = self._sums_of_squares()
+        self.coefficients = self._expectations()
+
+    def table(self, names: tuple[str, ...]) -> AnovaTable:
+        """Return the analysis of variance with its expected mean squares."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = np.where(self.df[:, None] > 0, self.coefficients / self.df[:, None], np.nan)
+        return AnovaTable(names, self.df.astype(float), self.sum_sq, expected)
+
+    def covariance(self, v: FloatArray) -> FloatArray:
+        """Return the covariance of the sums of squares at components `v`, under normality.
+
+        Raises
+        ------
+        TooLargeError
+            If a matrix between the groups of two terms would be needed that does not fit into
+            memory.
+        """
+        k = self.stats.n_terms
+        forms: dict[tuple[Terms, Terms], float] = {}
+
+        def form(a: Terms, b: Terms) -> float:
+            if (a, b) not in forms:
+                forms[a, b] = forms[b, a] = self._form(a, b, v)
+            return forms[a, b]
+
+        covariance = np.zeros((k + 1, k + 1))
+        covariance[k, k] = 2.0 * self.df[k] * v[k] ** 2
+        for s, t in combinations_with_replacement(range(k), 2):
+            a, b = self.adjustments[s], self.adjustments[t]
+            trace = form(a.others, b.others) - form(a.others, b.both)
+            trace += form(a.both, b.both) - form(a.both, b.others)
+            covariance[s, t] = covariance[t, s] = 2.0 * trace
+        return covariance
+
+    def refuse_nothing_left(self, names: tuple[str, ...], advice: str) -> None:
+        """Refuse a term, or a residual, without degrees of freedom.
+
+        Raises
+        ------
+        EstimationError
+            Naming the term and what it is adjusted for, with `advice`.
+        """
+        for adjustment in self.adjustments:
+            if self.df[adjustment.term] <= 0:
+                others = ", ".join(names[t] for t in sorted(adjustment.others))
+                before = f"the fixed part and {others}" if others else "the fixed part"
+                raise EstimationError(
+                    f"nothing is left of term {names[adjustment.term]!r} after {before}: {advice}"
+                )
+        if self.df[-1] <= 0:
+            raise EstimationError(
+                f"the fixed part and {', '.join(names[:-1])}, all taken as fixed, reproduce the "
+                "response: no degrees of freedom are left for the residual; use method='reml', or "
+                "leave out a term"
+            )
+
+    # Sums of squares --------------------------------------------------------------------------
+
+    def _differences(self, what: str) -> list[Any]:
+        return [
+            getattr(self._spaces[a.both], what) - getattr(self._spaces[a.others], what)
+            for a in self.adjustments
+        ]
+
+    def _sums_of_squares(self) -> FloatArray:
+        residual = self.stats.yy - self._spaces[self._full].reduction
+        sums = np.array([*self._differences("reduction"), residual])
+        # Where nothing is left, rounding is.
+        return np.where(self.df > 0, np.maximum(sums, 0.0), 0.0)
+
+    def _expectations(self) -> FloatArray:
+        k = self.stats.n_terms
+        traces = {terms: [s.trace(u) for u in range(k)] for terms, s in self._spaces.items()}
+        coefficients = np.zeros((k + 1, k + 1))
+        coefficients[:, k] = self.df
+        for row, a in enumerate(self.adjustments):
+            coefficients[row, :k] = np.subtract(traces[a.others], traces[a.both])
+        return coefficients
+
+    # Covariance -------------------------------------------------------------------------------
+
+    def _form(self, a: Terms, b: Terms, v: FloatArray) -> float:
+        """Return tr(N_a V N_b V)."""
+        k, left = self.stats.n_terms, [t for t in range(v.size - 1) if t not in a | b]
+        total = 0.0
+        for u, w in combinations_with_replacement(left, 2):
+            weight = v[u] * v[w] * (1.0 if u == w else 2.0)
+            if weight != 0.0:
+                total += weight * self._inner(a, b, u, w)
+        if v[k] == 0.0:
+            return total
+        if a <= b or b <= a:
+            # Of two residual makers of nested spaces the product is that of the larger space.
+            larger = self._spaces[a | b]
+            traces = [larger.trace(u) for u in left]
+            alone = float(self.stats.n - larger.rank)
+        else:
+            traces, alone = self._products(a, b, left)
+        return total + float(2.0 * v[k] * (v[left] @ traces) + v[k] ** 2 * alone)
+
+    def _inner(self, a: Terms, b: Terms, u: int, w: int) -> float:
+        """Return ⟨Z_u'N_a Z_w, Z_u'N_b Z_w⟩."""
+        size = self.stats.sizes[u] * self.stats.sizes[w]
+        if size <= _DENSE_BELOW:
+            first = self._block(a, u, w)
+            return float(np.vdot(first, first if a == b else self._block(b, u, w)))
+        return self._expanded(a, b, u, w)
+
+    def _block(self, a: Terms, u: int, w: int) -> FloatArray:
+        if (a, u, w) in self._blocks:
+            return self._blocks[a, u, w]
+        C, D = self._of(a, u), self._of(a, w)
+        sparse = self.stats.gram(u, w) - C.lead @ D.lead.T
+        block: FloatArray = sparse.toarray() - C.tail @ D.tail.T
+        if block.nbytes <= self._room:
+            self._room -= block.nbytes
+            self._blocks[a, u, w] = block
+        return block
+
+    def _expanded(self, a: Terms, b: Terms, u: int, w: int) -> float:
+        """Return the same with G = Z_u'Z_w and coordinates C: ⟨G − C_u C_w', G − D_u D_w'⟩."""
+        G = self.stats.gram(u, w)
+        total = float(np.square(G.data).sum())
+        for space in (a, b):
+            C, D = self._of(space, u), self._of(space, w)
+            total -= float(C.lead.multiply(_product(G, D.lead)).sum())
+            total -= float(np.vdot(C.tail, G @ D.tail))
+        left = self._products_of(a, b, u)
+        right = left if u == w else self._products_of(a, b, w)
+        total += float(left[0].multiply(right[0]).sum())
+        return total + sum(float(np.vdot(x, y)) for x, y in zip(left[1:], right[1:], strict=True))
+
+    def _products_of(self, a: Terms, b: Terms, u: int) -> tuple[Any, ...]:
+        """Return C_u'D_u in four parts, that of both leading terms sparse."""
+        C, D = self._of(a, u), self._of(b, u)
+        return (
+            _product(C.lead.T.tocsr(), D.lead),
+            C.lead.T @ D.tail,
+            C.tail.T @ D.lead,
+            C.tail.T @ D.tail,
+        )
+
+    def _products(self, a: Terms, b: Terms, left: list[int]) -> tuple[list[float], float]:
+        """Return tr(Z_u'N_a N_b Z_u) of the terms `left`, and tr(N_a N_b)."""
+        first, second = self._spaces[a], self._spaces[b]
+        shared = first.lead == second.lead and first.lead is not None
+        if shared:
+            joint = first.tail_products(second)
+        else:
+            width = sum(self.stats.sizes[u] for u in left) + first.tail_rank
+            if float(first.rank) * second.rank * width > _MOST_PRODUCTS:
+                raise TooLargeError
+            joint = first.basis_products(second)
+        traces = []
+        for u in left:
+            C, D = self._of(a, u), self._of(b, u)
+            trace = first.trace(u) + second.trace(u) - float(self.stats.group_n[u].sum())
+            if shared:
+                trace += float(np.square(C.lead.data).sum() + np.vdot(C.tail.T @ D.tail, joint))
+            else:
+                trace += float(np.vdot(C.dense().T @ D.dense(), joint))
+            traces.append(trace)
+        common = np.square(joint).sum() + (first.rank - first.tail_rank if shared else 0)
+        return traces, float(self.stats.n - first.rank - second.rank + common)
+
+    def _of(self, a: Terms, u: int) -> Coordinates:
+        if (a, u) not in self._coordinates:
+            _check_size(float(self.stats.sizes[u]) * self._spaces[a].tail_rank)
+            self._coordinates[a, u] = self._spaces[a].coordinates(u)
+        return self._coordinates[a, u]
+
+
+def _product(left: Any, right: Any) -> Any:
+    """Multiply sparse rows, unless the product could be too large."""
+    terms = float(np.diff(right.indptr)[left.indices].sum(dtype=np.float64))
+    _check_size(min(terms, float(left.shape[0]) * right.shape[1]))
+    return left @ right
+
+
+def _check_size(elements: float) -> None:
+    if elements * _BYTES_PER_ELEMENT > 0.4 * available_bytes():
+        raise TooLargeError

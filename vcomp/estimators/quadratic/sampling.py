@@ -1,0 +1,509 @@
+"""The sampling covariance of Method I's estimates: exact, or by Monte Carlo with its error.
+
+With k the coefficients of E[T] and C the covariance of the T terms at the estimates, that of the
+components is k⁻¹ C k⁻ᵀ. C is exact where the chains of tables that it consists of are short work,
+and by random probes (Hutchinson 1990) elsewhere: those come with their own error, which is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.estimators.quadratic.quadratic_forms import (
+    StratumPart,
+    TooLargeError,
+    contrast_with_mean,
+    quadratic_covariance,
+    stratum_parts,
+    stratum_quadratic_covariance,
+)
+from vcomp.numerics.dense import covariance_of_solution, solve
+from vcomp.numerics.probes import Rademacher
+from vcomp.numerics.sparse import Fill, SparseTable, row_products
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "ProbedForms",
+    "Probing",
+    "Sampling",
+    "average_until",
+    "exact_sampling",
+    "nearest_covariance",
+    "probed_sampling",
+    "sampling_covariance",
+]
+
+
+_ALL_GROUPS_UP_TO = 128
+"""Groups of all the smallest terms together up to which no probes are needed for their traces."""
+
+_COLUMNS_AT_ONCE = 8
+_ELEMENTS_AT_ONCE = 60_000_000
+"""Elements that the products of one term's columns with all tables may have together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """Forms averaged over probes, and what the average is worth.
+
+    Attributes
+    ----------
+    forms : (m, m) the average
+    spread : (b, m, m) the forms of each probe less the average
+    """
+
+    forms: FloatArray
+    spread: FloatArray
+
+    @property
+    def n_probes(self) -> int:
+        """Number of probes."""
+        return int(self.spread.shape[0])
+
+    def variance_of_diagonal(self, rows: FloatArray) -> FloatArray:
+        """Return the Monte Carlo variances of the diagonal of R F R', (r,), for R of (r, m)."""
+        b = self.n_probes
+        values = np.einsum("ra,bac,rc->br", rows, self.spread, rows)
+        variances: FloatArray = np.square(values).sum(axis=0) / (b * (b - 1))
+        return variances
+
+
+class ProbedForms:
+    """tr(A_a V A_b V) of some projectors for one probe after the other.
+
+    Parameters
+    ----------
+    tables : cross-products, of which only the tables are used
+    positions : the projectors: terms, then ``n_terms`` for the mean, then one more for all
+        observations
+    v : (k + 1,) components, the residual last; negative ones as they are
+    seed : of the probes
+    all_up_to : groups of the smallest terms together up to which their traces are exact
+
+    Attributes
+    ----------
+    exact : (m, m) the part of the forms that needs no probes
+    """
+
+    def __init__(
+        self,
+        tables: CrossProducts,
+        positions: Sequence[int],
+        v: FloatArray,
+        seed: int,
+        all_up_to: int = _ALL_GROUPS_UP_TO,
+    ) -> None:
+        self._tables, self._v, self._positions = tables, v, tuple(positions)
+        self._n, self._k = float(tables.n), tables.n_terms
+        self._inside = [a for a in self._positions if a < self._k]
+        self._products = {pair: _sparse(tables, *pair) for pair in tables.pairs}
+        self._transposed: dict[tuple[int, int], SparseTable] = {}
+        k = range(self._k)
+        self._finer = np.array([[tables.is_finer(a, b) for b in k] for a in k], dtype=bool)
+        self._signs = Rademacher(0, seed)
+        by_size = sorted(range(self._k), key=lambda t: (tables.sizes[t], t))
+        self._order = [t for t in by_size if v[t] != 0.0]
+        sums = np.cumsum([tables.sizes[t] for t in self._order])
+        n_exact = int(np.searchsorted(sums, all_up_to, side="right"))
+        self._probed = self._order[n_exact:]
+        self.exact: FloatArray = v[-1] ** 2 * self._traces_of_products()
+        for t in self._order[:n_exact]:
+            for columns in self._units(t):
+                self.exact += self._over_columns(t, columns).sum(axis=0)
+
+    @property
+    def operations(self) -> float:
+        """Multiplications that one probe takes."""
+        return sum(self._operations_of(t) for t in self._probed)
+
+    def _operations_of(self, t: int) -> float:
+        """Return the multiplications that a column of term t takes."""
+        sizes = self._tables.sizes
+        own = [a for a in self._inside if not self._finer[a, t]]
+        total = float(sum(self._entries(u, t) for u in range(self._k)))
+        for u in self._after(t):
+            slots = [a for a in own if not self._finer[a, u]]
+            total += sum(self._entries(u, a) for a in slots)
+            total += 0.5 * sizes[u] * (len(slots) + 3) ** 2
+        return total
+
+    def _entries(self, u: int, t: int) -> int:
+        """Return the number of entries of N_ut."""
+        return self._tables.sizes[t] if u == t else self._products[min(u, t), max(u, t)].nnz
+
+    def _after(self, t: int) -> list[int]:
+        """Return the terms that are paired with term t: itself and those with more groups."""
+        return self._order[self._order.index(t) :]
+
+    def sample(self, first: int, last: int) -> FloatArray:
+        """Return the part that needs probes for the probes ``first .. last − 1``, (b, m, m)."""
+        m = len(self._positions)
+        forms = np.zeros((last - first, m, m))
+        for t in self._probed:
+            step = self._step()
+            for begin in range(first, last, step):
+                end = min(begin + step, last)
+                size = self._tables.sizes[t]
+                x = self._signs.columns((t,), (size,), begin, end)
+                forms[begin - first : end - first] += self._over_columns(t, x)
+        return forms
+
+    def _step(self) -> int:
+        """Return how many columns are multiplied at once: h and g are there whole."""
+        elements = 2 * sum(self._tables.sizes)
+        return int(np.clip(_ELEMENTS_AT_ONCE // max(elements, 1), 1, _COLUMNS_AT_ONCE))
+
+    def _units(self, t: int) -> list[FloatArray]:
+        eye, step = np.eye(self._tables.sizes[t]), self._step()
+        return [np.ascontiguousarray(eye[:, i : i + step]) for i in range(0, len(eye), step)]
+
+    def _over_columns(self, t: int, x: FloatArray) -> FloatArray:
+        """Return for each column x of term t what it adds to the forms, (b, m, m).
+
+        The sum over unit columns, or the expectation over signs, is the trace over the groups of t
+        with those of itself and of the terms after it, twice, and with single observations.
+        """
+        v, n = self._v, self._tables.group_n
+        h = [self._times(u, t, x) for u in range(self._k)]
+        g = {a: h[a] / n[a][:, None] for a in self._inside if not self._finer[a, t]}
+        mean = n[t] @ x / self._n
+        forms = np.zeros((len(self._positions), len(self._positions), x.shape[1]))
+        crossed: dict[tuple[int, int], FloatArray] = {}
+        for u in self._after(t):
+            slots = [a for a in g if not self._finer[a, u]]
+            products = self._products_of_images(u, slots, g, h[u], mean)
+            at = {a: 2 + i for i, a in enumerate(slots)} | {self._k: 1}
+            places = [at.get(a, 0) for a in self._positions]
+            weight = v[t] * v[u] * (1.0 if u == t else 2.0)
+            forms += weight * products[places][:, places]
+            if u in g:
+                crossed |= {(a, u): products[at[a], -1] for a in slots}
+        whole = n[t] @ np.square(x)
+        forms += 2.0 * v[-1] * v[t] * self._residual_part(g, h, whole, mean, crossed)
+        return np.ascontiguousarray(forms.transpose(2, 0, 1))
+
+    def _products_of_images(
+        self,
+        u: int,
+        slots: Sequence[int],
+        g: dict[int, FloatArray],
+        h: FloatArray,
+        mean: FloatArray,
+    ) -> FloatArray:
+        """Return the products of Z_u'A_a Z_t x for all pairs of some projectors a.
+
+        The first is that of all projectors that are finer than t or u, and of all observations:
+        Z_u'Z_t x = h. The second is the mean's, the others are those of `slots`; after them comes,
+        if there is one, D_u⁻¹h.
+        """
+        n = self._tables.group_n[u]
+        fills = [_copies(h), _multiplies(n, mean)]
+        fills += [_gathers(self._by_rows(u, a), g[a]) for a in slots]
+        if u in g:
+            fills.append(_copies(g[u]))
+        return row_products(fills, n.size, mean.size)
+
+    def _residual_part(
+        self,
+        g: dict[int, FloatArray],
+        h: list[FloatArray],
+        whole: FloatArray,
+        mean: FloatArray,
+        crossed: dict[tuple[int, int], FloatArray],
+    ) -> FloatArray:
+        """Return x'Z_t'A_a A_b Z_t x of all pairs of projectors, (m, m, b).
+
+        Of two of which one is finer it is that of the coarser: A_a A_b = A_b.
+        """
+        squares = {a: np.einsum("qb,qb->b", g[a], h[a]) for a in g}
+        part = np.empty((len(self._positions), len(self._positions), mean.size))
+        for i, a in enumerate(self._positions):
+            for j, b in enumerate(self._positions[: i + 1]):
+                if self._k in (a, b):
+                    value = self._n * np.square(mean)
+                elif a not in g or b not in g:
+                    value = squares.get(a, squares.get(b, whole))
+                elif self._finer[a, b] or self._finer[b, a]:
+                    value = squares[b if self._finer[a, b] else a]
+                elif (a, b) in crossed or (b, a) in crossed:
+                    value = crossed[(a, b) if (a, b) in crossed else (b, a)]
+                else:
+                    value = np.einsum("qb,qb->b", g[b], self._times(b, a, g[a]))
+                part[i, j] = part[j, i] = value
+        return part
+
+    def _by_rows(self, u: int, a: int) -> SparseTable:
+        """Return N_ua by its rows."""
+        if u < a:
+            return self._products[u, a]
+        if (u, a) not in self._transposed:
+            self._transposed[u, a] = self._products[a, u].transposed()
+        return self._transposed[u, a]
+
+    def _times(self, u: int, t: int, x: FloatArray) -> FloatArray:
+        """Return N_ut x."""
+        if u == t:
+            product: FloatArray = self._tables.group_n[t][:, None] * x
+            return product
+        if u < t:
+            return self._products[u, t].times(x)
+        return self._products[t, u].transposed_times(x)
+
+    def _traces_of_products(self) -> FloatArray:
+        """Return tr(A_a A_b)."""
+        m, total = len(self._positions), self._k + 1
+        traces = np.ones((m, m))  # with the mean
+        for i, a in enumerate(self._positions):
+            for j, b in enumerate(self._positions[: i + 1]):
+                if self._k not in (a, b):
+                    traces[i, j] = traces[j, i] = self._trace_of_product(min(a, b), max(a, b))
+        if total in self._positions:
+            place = self._positions.index(total)
+            traces[place, place] = self._n
+        return traces
+
+    def _trace_of_product(self, a: int, b: int) -> float:
+        if b > self._k or a == b:
+            return float(self._tables.sizes[a]) if a < self._k else self._n
+        table, n = self._tables.pairs[a, b], self._tables.group_n
+        rows = np.repeat(n[a], np.diff(table.indptr))
+        return float((np.square(table.counts) / rows / n[b][table.indices]).sum())
+
+
+def average_until(
+    sample: Callable[[int, int], FloatArray],
+    exact: FloatArray,
+    enough: Callable[[Probing], bool],
+    batch: int,
+    limit: int,
+) -> Probing:
+    """Return forms averaged over probes, drawn until they are enough or `limit` is reached.
+
+    Parameters
+    ----------
+    sample : gives the forms of the probes from a number to another
+    exact : (m, m) what is added to all of them
+    enough : whether an average will do
+    batch : probes between two questions; at least 2 are drawn
+    limit : probes at most
+    """
+    drawn: list[FloatArray] = []
+    count = 0
+    while True:
+        upto = min(max(count + batch, 2), limit)
+        drawn.append(sample(count, upto))
+        count = upto
+        forms = np.concatenate(drawn)
+        mean = forms.mean(axis=0)
+        found = Probing(exact + mean, forms - mean)
+        if count >= limit or enough(found):
+            return found
+
+
+def _sparse(tables: CrossProducts, a: int, b: int) -> SparseTable:
+    table = tables.pairs[a, b]
+    return SparseTable.of(table.indptr, table.indices, table.counts, table.n_cols)
+
+
+def _copies(x: FloatArray) -> Fill:
+    return lambda first, last, out: np.copyto(out, x[first:last])
+
+
+def _multiplies(n: FloatArray, row: FloatArray) -> Fill:
+    def fill(first: int, last: int, out: FloatArray) -> None:
+        np.multiply(n[first:last, None], row, out=out)
+
+    return fill
+
+
+def _gathers(table: SparseTable, x: FloatArray) -> Fill:
+    return lambda first, last, out: table.rows_times(first, last, x, out)
+
+
+_ENOUGH = 0.01
+"""Relative error of every standard error at which no more probes are drawn."""
+
+_BATCH = 32
+_LIMIT = 1024
+_OPERATIONS = 2e10
+"""Multiplications after which no more probes are drawn, half a minute's; a batch is drawn
+whatever it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A covariance matrix of estimates and what is known of its own error.
+
+    Attributes
+    ----------
+    covariance : (k + 1, k + 1)
+    errors : (k + 1,) Monte Carlo standard errors of the standard errors, relative to them; zeros
+        where the matrix is exact
+    n_probes : number of probes, 0 where it is exact
+    clipped : whether the matrix had negative eigenvalues, which are zero now
+    """
+
+    covariance: FloatArray
+    errors: FloatArray
+    n_probes: int = 0
+    clipped: bool = False
+
+    def errors_of(self, names: tuple[str, ...]) -> dict[str, float]:
+        """Return the errors by component, empty where the matrix is exact."""
+        return dict(zip(names, self.errors.tolist(), strict=True)) if self.n_probes else {}
+
+    @property
+    def sentence(self) -> str:
+        """What a status says of it, with a space before; empty where it is exact."""
+        if not self.n_probes:
+            return ""
+        known = self.errors[np.isfinite(self.errors)]
+        text = f" Standard errors by Monte Carlo ({self.n_probes} probes)"
+        text += (
+            f", themselves known to {display.number(100.0 * known.max(), 2)} %."
+            if known.size
+            else "."
+        )
+        if known.size < self.errors.size:
+            text += " Where their variance comes out as negative there are none."
+        if self.clipped and known.size:
+            text += (
+                " Their covariance matrix had negative eigenvalues, as it can at negative "
+                "estimates: they were set to zero and its diagonal kept."
+            )
+        return text
+
+
+def sampling_covariance(
+    stats: Statistics,
+    coefficients: FloatArray,
+    values: FloatArray,
+    n_probes: int | None = None,
+    seed: int = 0,
+) -> Sampling:
+    """Return the covariance of components under normality, at the estimates.
+
+    Parameters
+    ----------
+    stats : of the rows
+    coefficients : (k + 1, k + 1) of the components (columns) in E[T] less the mean's
+    values : (k + 1,) estimates, negative ones as they are
+    n_probes : number of probes; None is exact where that is affordable, and elsewhere as many as
+        it takes to know every standard error to 1 %, within limits of time
+    seed : of the probes
+    """
+    if not values.any():
+        return Sampling(np.zeros_like(coefficients), np.zeros(values.size))
+    if n_probes is None:
+        try:
+            return exact_sampling(stats, coefficients, values)
+        except TooLargeError:
+            pass
+    return probed_sampling(stats, coefficients, values, n_probes, seed)
+
+
+def exact_sampling(stats: Statistics, coefficients: FloatArray, values: FloatArray) -> Sampling:
+    """Return the covariance by chains of tables.
+
+    Raises
+    ------
+    TooLargeError
+        If one of them takes too much memory or time.
+    """
+    if stats.strata is not None:
+        quadratic = stratum_quadratic_covariance(stats.strata, values)
+    else:
+        quadratic = quadratic_covariance(stats.cross_products, values)
+    return Sampling(covariance_of_solution(coefficients, quadratic), np.zeros(values.size))
+
+
+def probed_sampling(
+    stats: Statistics,
+    coefficients: FloatArray,
+    values: FloatArray,
+    n_probes: int | None,
+    seed: int,
+) -> Sampling:
+    """Return the covariance by random probes; they depend on the seed and their number alone."""
+    rows = solve(coefficients, contrast_with_mean(values.size - 1))
+    probing = _averaged(stats, values, rows, n_probes, seed)
+    covariance = 2.0 * rows @ probing.forms @ rows.T
+    errors = _relative_errors(probing, rows)
+    covariance, clipped = nearest_covariance(0.5 * (covariance + covariance.T))
+    return Sampling(covariance, errors, probing.n_probes, clipped)
+
+
+def nearest_covariance(matrix: FloatArray) -> tuple[FloatArray, bool]:
+    """Return a positive semidefinite matrix with the same diagonal, and whether it is another.
+
+    Negative eigenvalues of the correlation matrix become zero and its diagonal one again. A
+    variance that is not positive is not known: its row and column are nan.
+    """
+    variances = np.diagonal(matrix)
+    known = variances > 0.0
+    scale = np.sqrt(variances[known])
+    inside = np.ix_(known, known)
+    values, vectors = np.linalg.eigh(matrix[inside] / np.outer(scale, scale))
+    if known.all() and (not values.size or values[0] > -1e-12):
+        return matrix, False
+    correlation = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    scale /= np.sqrt(np.diagonal(correlation))
+    nearest = np.full_like(matrix, np.nan)
+    nearest[inside] = correlation * np.outer(scale, scale)
+    return nearest, True
+
+
+def _relative_errors(probing: Probing, rows: FloatArray) -> FloatArray:
+    """Return relative errors of square roots: half of those of the variances.
+
+    Of a variance that is not positive there is none (nan).
+    """
+    variances = np.einsum("ra,ac,rc->r", rows, probing.forms, rows)
+    positive = np.where(variances > 0.0, variances, np.nan)
+    errors: FloatArray = 0.5 * np.sqrt(probing.variance_of_diagonal(rows)) / positive
+    return errors
+
+
+def _averaged(
+    stats: Statistics, values: FloatArray, rows: FloatArray, n_probes: int | None, seed: int
+) -> Probing:
+    sample, exact, operations = _forms(stats, values, seed)
+    limit = int(np.clip(_OPERATIONS / max(operations, 1.0), _BATCH, _LIMIT))
+
+    def enough(probing: Probing) -> bool:
+        return not bool((_relative_errors(probing, rows) > _ENOUGH).any())
+
+    if n_probes is not None:
+        return average_until(sample, exact, lambda _: False, n_probes, n_probes)
+    return average_until(sample, exact, enough, _BATCH, limit)
+
+
+def _forms(
+    stats: Statistics, values: FloatArray, seed: int
+) -> tuple[Callable[[int, int], FloatArray], FloatArray, float]:
+    """Return what draws forms of probes, what is exact in them, and the work of one probe."""
+    if stats.strata is None:
+        tables = stats.cross_products
+        whole = ProbedForms(tables, range(tables.n_terms + 2), values, seed)
+        return whole.sample, whole.exact, whole.operations
+    tables = stats.strata.remainder.tables
+    parts: list[tuple[StratumPart, ProbedForms]] = []
+    for number, part in enumerate(stratum_parts(stats.strata, values)):
+        # Strata are independent, and so are their probes.
+        own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+        parts.append((part, ProbedForms(tables, part.positions, part.v, own)))
+
+    def sample(first: int, last: int) -> FloatArray:
+        total: FloatArray = sum(  # type: ignore[assignment]
+            part.spread(forms.sample(first, last)) for part, forms in parts
+        )
+        return total
+
+    exact: FloatArray = np.sum([part.spread(forms.exact) for part, forms in parts], axis=0)
+    return sample, exact, sum(forms.operations for _, forms in parts)

@@ -1,0 +1,285 @@
+"""Column spaces of the fixed part and some terms, as coordinates in an orthonormal basis.
+
+A reduction in sum of squares is R(F) = y'M y with M the projector on the columns of [X Z_F], where
+F are some terms taken as fixed. With an orthonormal basis B of them M = BB', so that all quadratic
+forms follow from the coordinates B'y and B'Z_u. They need cross-products only:
+
+* a term that is coarser than another one of F adds nothing to the space, and is left out;
+* the groups of the largest of the others are orthogonal: their part of B is Z D^(−1/2), sparse;
+* what is left of the others and of X is dense, and a pivoted Cholesky factorisation of its
+  cross-products, which counts the rank, makes it orthonormal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.kernels.schur import weighted_gram
+from vcomp.numerics.memory import available_bytes, gib, limited_blas
+from vcomp.statistics.cross_products import CrossProducts
+
+__all__ = [
+    "Coordinates",
+    "Space",
+]
+
+
+_DEPENDENT = 1e-11
+"""A squared residual norm below this share of a column's own is rounding."""
+
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """Z_u'B of one term: sparse for the groups of the leading term, dense for the others."""
+
+    lead: Any  # (q_u, groups of the leading term)
+    tail: FloatArray  # (q_u, tail rank)
+
+    def dense(self) -> FloatArray:
+        """Return both side by side, (q_u, rank)."""
+        return np.concatenate([self.lead.toarray(), self.tail], axis=1)
+
+
+class Space:
+    """The space that the columns of X and of some terms span.
+
+    Parameters
+    ----------
+    stats : cross-products, centred
+    terms : positions of the terms, in any order; none for X alone
+
+    Raises
+    ------
+    EstimationError
+        If its dense part would not fit into memory.
+    """
+
+    def __init__(self, stats: CrossProducts, terms: frozenset[int]) -> None:
+        self.stats = stats
+        self.terms = terms
+        finest = sorted(_finest(stats, terms), key=lambda t: (-stats.sizes[t], t))
+        self.lead = finest[0] if finest else None
+        self._others = finest[1:]
+        self._traces: dict[int, float] = {}
+        self._scale, self._kept, self._factor = self._factorise()
+
+    @property
+    def rank(self) -> int:
+        """Dimension of the space."""
+        lead = 0 if self.lead is None else self.stats.sizes[self.lead]
+        return lead + self.tail_rank
+
+    @property
+    def tail_rank(self) -> int:
+        """What the others and X add to the groups of the leading term."""
+        return int(self._kept.size)
+
+    @cached_property
+    def reduction(self) -> float:
+        """R(F) = y'M y, of the centred y."""
+        return float(np.square(self.coordinates_of_response()).sum())
+
+    def coordinates_of_response(self) -> FloatArray:
+        """Return B'y, (rank,)."""
+        stats = self.stats
+        sums = np.concatenate([*(stats.Zy[t] for t in self._others), stats.Xy])[None, :]
+        if self.lead is None:
+            return self._tail_coordinates(sums).ravel()
+        n, lead_sums = stats.group_n[self.lead], stats.Zy[self.lead]
+        tail = self._tail_coordinates(sums - self._coupled((lead_sums / n)[None, :]))
+        coordinates: FloatArray = np.concatenate([lead_sums / np.sqrt(n), tail[0]])
+        return coordinates
+
+    def trace(self, term: int) -> float:
+        """Return tr(Z_u'N Z_u) with N = I − M, exactly 0 for a term of the space."""
+        if term in self.terms:
+            return 0.0
+        if term not in self._traces:
+            self._traces[term] = self._trace(term)
+        return self._traces[term]
+
+    def _trace(self, term: int) -> float:
+        stats = self.stats
+        total = float(stats.group_n[term].sum())
+        if self.lead is not None:
+            table = stats.gram(term, self.lead)
+            total -= float((table.multiply(table) @ (1.0 / stats.group_n[self.lead])).sum())
+        return total - sum(float(np.square(slab).sum()) for slab in self._tail_slabs(term))
+
+    def coordinates(self, term: int) -> Coordinates:
+        """Return Z_u'B."""
+        from scipy.sparse import csr_array, diags_array
+
+        tail = np.concatenate([*self._tail_slabs(term)])
+        if self.lead is None:
+            return Coordinates(csr_array((tail.shape[0], 0)), tail)
+        weights = diags_array(1.0 / np.sqrt(self.stats.group_n[self.lead]))
+        return Coordinates((self.stats.gram(term, self.lead) @ weights).tocsr(), tail)
+
+    def coordinates_of_fixed(self) -> FloatArray:
+        """Return X'B, (p, rank)."""
+        stats = self.stats
+        columns = np.concatenate([*(stats.ZX[t] for t in self._others), stats.XX]).T
+        if self.lead is None:
+            return self._tail_coordinates(columns)
+        means = stats.ZX[self.lead] / stats.group_n[self.lead][:, None]
+        tail = self._tail_coordinates(columns - self._coupled(means.T))
+        lead = means * np.sqrt(stats.group_n[self.lead])[:, None]
+        return np.concatenate([lead.T, tail], axis=1)
+
+    def basis_products(self, other: Space) -> FloatArray:
+        """Return B'B_o with the basis of another space, (rank, rank of the other), dense."""
+        stats = self.stats
+        parts = [other.coordinates(t).dense() for t in self._others]
+        tail = np.concatenate([*parts, other.coordinates_of_fixed()])
+        if self.lead is None:
+            return self._tail_coordinates(tail.T).T
+        lead = other.coordinates(self.lead).dense()
+        means = lead / stats.group_n[self.lead][:, None]
+        rest = self._tail_coordinates(tail.T - self._coupled(means.T)).T
+        return np.concatenate([means * np.sqrt(stats.group_n[self.lead])[:, None], rest])
+
+    def tail_products(self, other: Space) -> FloatArray:
+        """Return the dense parts' B'B_o for a space with the same leading term.
+
+        Both dense parts are orthogonal to the leading term, which their bases share.
+        """
+        parts = [other.coordinates(t).tail for t in self._others]
+        of_fixed = other.coordinates_of_fixed()[:, other.rank - other.tail_rank :]
+        return self._tail_coordinates(np.concatenate([*parts, of_fixed]).T).T
+
+    # The dense part ---------------------------------------------------------------------------
+
+    @cached_property
+    def _coupling(self) -> Any:
+        """Z_lead'Z of the other terms, side by side."""
+        from scipy.sparse import csr_array, hstack
+
+        lead = cast("int", self.lead)
+        if not self._others:
+            return csr_array((self.stats.sizes[lead], 0))
+        tables = hstack([self.stats.gram(lead, t) for t in self._others]).tocsr()
+        tables.sort_indices()
+        return tables
+
+    def _coupled(self, rows: FloatArray) -> FloatArray:
+        """Return rows times Z_lead'[Z_others X], for dense or sparse rows of groups."""
+        sparse = rows @ self._coupling
+        dense = sparse if isinstance(sparse, np.ndarray) else sparse.toarray()
+        return np.concatenate([dense, rows @ self.stats.ZX[cast("int", self.lead)]], axis=1)
+
+    def _factorise(self) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Return scales, independent columns and their factor, of all but the leading term."""
+        S = self._cross_products_of_others()
+        scale = np.sqrt(np.diagonal(S))
+        if self.lead is not None:
+            S -= self._cross_products_with_lead()
+        S /= np.outer(scale, scale)
+        with limited_blas(S.shape[0]):
+            kept, factor = _independent(S)
+        return scale[kept], kept, factor
+
+    def _cross_products_of_others(self) -> FloatArray:
+        stats, others = self.stats, self._others
+        ends = np.cumsum([0, *(stats.sizes[t] for t in others)])
+        m = int(ends[-1])
+        order = m + stats.n_fixed
+        needed, free = 4.0 * 8.0 * order**2, available_bytes()
+        if needed > 0.8 * free:
+            raise EstimationError(
+                f"adjusting these terms for each other needs a dense block of order {order:,} "
+                f"({gib(needed)}), and {gib(free)} are free; method='anova' needs no such block"
+            )
+        S = np.empty((order, order))
+        for i, t in enumerate(others):
+            rows = slice(ends[i], ends[i + 1])
+            for j, u in enumerate(others):
+                S[rows, ends[j] : ends[j + 1]] = stats.gram(t, u).toarray()
+            S[rows, m:] = stats.ZX[t]
+            S[m:, rows] = stats.ZX[t].T
+        S[m:, m:] = stats.XX
+        return S
+
+    def _cross_products_with_lead(self) -> FloatArray:
+        """Return [Z_others X]'M_lead [Z_others X]."""
+        lead = cast("int", self.lead)
+        weights, coupling = 1.0 / self.stats.group_n[lead], self._coupling
+        m = coupling.shape[1]
+        X = self.stats.ZX[lead]
+        weighted = X * weights[:, None]
+        explained = np.empty((m + X.shape[1], m + X.shape[1]))
+        explained[:m, :m] = weighted_gram(
+            coupling.indptr.astype(np.int64),
+            coupling.indices.astype(np.int32),
+            coupling.data.astype(float),
+            weights,
+            m,
+        )
+        explained[:m, m:] = coupling.T @ weighted
+        explained[m:, :m] = explained[:m, m:].T
+        explained[m:, m:] = X.T @ weighted
+        return explained
+
+    def _tail_coordinates(self, products: FloatArray) -> FloatArray:
+        """Return coordinates in the dense part of B, of rows of products with [Z_others X]."""
+        from scipy.linalg import solve_triangular
+
+        independent = products[:, self._kept] / self._scale
+        if independent.size == 0:
+            return independent
+        with limited_blas(self._kept.size):
+            solved: FloatArray = solve_triangular(
+                self._factor, independent.T, lower=True, check_finite=False
+            ).T
+        return solved
+
+    def _tail_slabs(self, term: int) -> Iterator[FloatArray]:
+        """Yield Z_u'B of the dense part, some groups at a time."""
+        stats = self.stats
+        if self.tail_rank == 0:
+            yield np.zeros((stats.sizes[term], 0))
+            return
+        tables = [stats.gram(term, t) for t in self._others]
+        to_lead = None
+        if self.lead is not None:
+            to_lead = stats.gram(term, self.lead).multiply(1.0 / stats.group_n[self.lead]).tocsr()
+        for start in range(0, stats.sizes[term], _ROWS_AT_ONCE):
+            slab = slice(start, start + _ROWS_AT_ONCE)
+            products = np.concatenate(
+                [*(t[slab].toarray() for t in tables), stats.ZX[term][slab]], axis=1
+            )
+            if to_lead is not None:
+                products -= self._coupled(to_lead[slab])
+            yield self._tail_coordinates(products)
+
+
+def _finest(stats: CrossProducts, terms: frozenset[int]) -> list[int]:
+    """Return the terms that no other one of them is finer than."""
+    return [t for t in terms if not any(u != t and stats.is_finer(u, t) for u in terms)]
+
+
+def _independent(S: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return independent columns of a semidefinite matrix and the lower factor of their block.
+
+    Parameters
+    ----------
+    S : cross-products of residuals, scaled by the norms of the columns themselves
+    """
+    from scipy.linalg.lapack import dpstrf
+
+    # dpstrf does not compare its first pivot with the tolerance.
+    there = np.flatnonzero(np.diagonal(S) > _DEPENDENT)
+    if there.size == 0:
+        return there.astype(np.int32), np.zeros((0, 0))
+    L, pivots, rank, _ = dpstrf(S[np.ix_(there, there)].T, tol=_DEPENDENT, lower=1)
+    kept: IntArray = there[pivots[:rank] - 1].astype(np.int32)
+    return kept, np.tril(L[:rank, :rank])

@@ -1,0 +1,355 @@
+"""Brennan's notation for designs: ``p x (i:h)`` is persons crossed with items within headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from vcomp.exceptions import PlanError
+from vcomp.inference.components import REPLICATE, closure
+
+__all__ = [
+    "Design",
+    "Factor",
+    "parse_design",
+    "written",
+]
+
+
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_BARE = r"""[^\s():×*'"][^\s():×*]*"""
+_TOKEN = re.compile(rf"[():×*]|{_QUOTED}|{_BARE}|\S")
+_CROSSED = ("x", "X", "×", "*")
+_SIGNS = ("(", ")", ":", "×", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What is crossed with other factors: one facet, or some that are nested in others.
+
+    Attributes
+    ----------
+    facet : its name, or None for a nesting
+    inner, outer : the crossed factors left and right of the colon
+    """
+
+    facet: str | None
+    inner: tuple[Factor, ...] = ()
+    outer: tuple[Factor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Facets, and which of them are nested in which.
+
+    Attributes
+    ----------
+    facets : in the order of the text
+    nested_in : for every facet those that it is nested in, transitively
+
+    Examples
+    --------
+    >>> design = parse_design("p x (a:i)")
+    >>> sorted(design.closure({"p", "a"}))
+    ['a', 'i', 'p']
+    >>> print(design)
+    p x (a:i)
+    """
+
+    facets: tuple[str, ...]
+    nested_in: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, facets: Iterable[str], nested_in: Mapping[str, Iterable[str]]) -> Design:
+        """Return the design of these facets; `nested_in` need not be transitive.
+
+        Examples
+        --------
+        >>> chain = Design.of(["d", "i", "h"], {"d": {"i"}, "i": {"h"}})
+        >>> sorted(chain.nested_in["d"])
+        ['h', 'i']
+        """
+        names = tuple(facets)
+        direct = {f: frozenset(above) for f, above in nested_in.items()}
+        return cls(names, {f: closure(frozenset({f}), direct) - {f} for f in names})
+
+    def closure(self, facets: Iterable[str]) -> frozenset[str]:
+        """Return `facets` with those that they are nested in.
+
+        Examples
+        --------
+        >>> sorted(parse_design("p x (a:i)").closure({"a"}))
+        ['a', 'i']
+        """
+        return closure(frozenset(facets), self.nested_in)
+
+    def innermost(self, facets: Iterable[str]) -> frozenset[str]:
+        """Return those of `facets` in which no other of them is nested.
+
+        Examples
+        --------
+        >>> sorted(parse_design("p x (a:i)").innermost({"p", "a", "i"}))
+        ['a', 'p']
+        """
+        given = frozenset(facets)
+        return given.difference(*(self.nested_in[f] for f in given))
+
+    @property
+    def outer_first(self) -> tuple[str, ...]:
+        """The facets in the order of the text, but for those that others are nested in: first.
+
+        Examples
+        --------
+        >>> parse_design("p x a x (d:i)").outer_first
+        ('p', 'a', 'i', 'd')
+        """
+        order: dict[str, None] = {}
+        for facet in self.facets:
+            above = sorted(self.nested_in[facet], key=self.facets.index)
+            order |= dict.fromkeys(sorted(above, key=lambda f: len(self.nested_in[f])))
+            order[facet] = None
+        return tuple(order)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What is crossed in the design, as a tree; without replicates."""
+        return _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
+
+    def __str__(self) -> str:
+        return written(self.factors)
+
+
+def written(
+    factors: Sequence[Factor],
+    label: Callable[[str], str] | None = None,
+    cross: str = " x ",
+    nest: str = ":",
+) -> str:
+    """Return factors as text.
+
+    Parameters
+    ----------
+    factors : crossed with each other
+    label : of a facet; its name, in quotes where need be, if None
+    cross, nest : the signs
+
+    Examples
+    --------
+    >>> factors = parse_design("p x (a:i)").factors
+    >>> written(factors, str.upper, " × ", " : ")
+    'P × (A : I)'
+    """
+
+    def one(factor: Factor) -> str:
+        if factor.facet is not None:
+            return (label or _quoted)(factor.facet)
+        # A chain needs no parentheses on either side: d:i:h is d:(i:h), and the same as (d:i):h.
+        sides = (factor.inner, factor.outer)
+        texts = [one(s[0]) if len(s) == 1 else f"({product(s)})" for s in sides]
+        return nest.join(texts)
+
+    def product(crossed: Sequence[Factor]) -> str:
+        if len(crossed) == 1:
+            return one(crossed[0])
+        return cross.join(one(f) if f.facet is not None else f"({one(f)})" for f in crossed)
+
+    return product(factors)
+
+
+def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
+    """Return the design that `text` writes in Brennan's notation.
+
+    Facets are letters or words; ``x``, ``×`` or ``*`` cross them, ``:`` nests the facets on its
+    left in those on its right and binds more tightly: ``p x i:h`` is ``p x (i:h)``, and
+    ``d:i:h`` is ``d:(i:h)``. An ``x`` inside a word is a letter like any other. A name with spaces
+    or signs stands in quotes: ``p x ('exam item':h)``. A facet is named once, but for those on the
+    right of a colon: ``(i:h) x (r:(h x t))`` has i within h, and r within h and t.
+
+    Parameters
+    ----------
+    text : such as ``"p x i x a"``, ``"p × (i:h)"``, ``"sys x (judge:topic)"``, ``"r:(p x t)"``
+    known : facets of a G-study. A name that is none of them but for its capitals, which are how
+        Brennan writes the facets of a D-study, is taken for the one that is meant
+
+    Raises
+    ------
+    PlanError
+        The text cannot be read, names a facet twice, or nests one in itself; the message points at
+        the place.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 3: the notation for facets and nesting.
+
+    Examples
+    --------
+    >>> design = parse_design("sys x (judge:topic)")
+    >>> design.facets
+    ('sys', 'judge', 'topic')
+    >>> design.nested_in["judge"]
+    frozenset({'topic'})
+    >>> print(parse_design("p x (I:H)", known=["p", "i", "h"]))
+    p x (i:h)
+    """
+    if not isinstance(text, str):
+        raise PlanError(f"a design is text such as 'p x (a:i)', not {type(text).__name__}")
+    # One line, so that the caret stands under the fault.
+    reader = _Reader(re.sub(r"\s", " ", text), tuple(known or ()))
+    facets = reader.product(outer=False)
+    if reader.at < len(reader.tokens):
+        reader.fail("expected 'x' or ':' between facets")
+    design = Design.of(dict.fromkeys(facets), reader.nested_in)
+    within_itself = [f for f in design.facets if f in reader.above(f)]
+    if within_itself:
+        reader.at = len(reader.tokens)
+        reader.fail(f"facet {within_itself[0]!r} is nested in itself")
+    return design
+
+
+class _Reader:
+    """Recursive descent: product := chain (x chain)*, chain := atom (: chain)?."""
+
+    def __init__(self, text: str, known: tuple[str, ...]) -> None:
+        self.text = text
+        self.known = known
+        self.tokens = [(m.group(), m.start()) for m in _TOKEN.finditer(text)]
+        self.at = 0
+        self.seen: dict[str, bool] = {}
+        self.nested_in: dict[str, frozenset[str]] = {}
+
+    def product(self, *, outer: bool) -> list[str]:
+        """Read facets that are crossed; `outer` ones stand on the right of a colon."""
+        facets = self.chain(outer=outer)
+        while self.take(*_CROSSED):
+            facets += self.chain(outer=outer)
+        return facets
+
+    def chain(self, *, outer: bool) -> list[str]:
+        first = self.at
+        inner = self.atom(outer=outer)
+        if not self.take(":"):
+            return inner
+        above = self.chain(outer=True)
+        for facet in inner:
+            if facet in above:
+                self.at = first
+                self.fail(f"facet {facet!r} is nested in itself")
+            self.nested_in[facet] = self.nested_in.get(facet, frozenset()).union(above)
+        return inner + above
+
+    def atom(self, *, outer: bool) -> list[str]:
+        if self.take("("):
+            facets = self.product(outer=outer)
+            if not self.take(")"):
+                self.fail("expected ')'")
+            return facets
+        name = self.name()
+        if name in self.seen and not (outer and self.seen[name]):
+            self.fail(f"facet {name!r} is named twice")
+        self.seen[name] = outer
+        self.at += 1
+        return [name]
+
+    def name(self) -> str:
+        """Return the facet that stands here."""
+        token = self.tokens[self.at][0] if self.at < len(self.tokens) else None
+        if token is None or token in _SIGNS:
+            self.fail("expected a facet")
+        if token[0] in "'\"":
+            if len(token) == 1:
+                self.fail("expected a closing quote")
+            token = re.sub(r"\\(.)", r"\1", token[1:-1])
+            if not token:
+                self.fail("expected a facet")
+        if self.known and token not in self.known:
+            meant = [k for k in self.known if k.casefold() == token.casefold()]
+            return meant[0] if len(meant) == 1 else token
+        return token
+
+    def above(self, facet: str) -> frozenset[str]:
+        """Return all that a facet is nested in, step by step: itself, if the text goes round."""
+        return closure(self.nested_in.get(facet, frozenset()), self.nested_in)
+
+    def take(self, *wanted: str) -> bool:
+        found = self.at < len(self.tokens) and self.tokens[self.at][0] in wanted
+        self.at += found
+        return found
+
+    def fail(self, what: str) -> NoReturn:
+        end = len(self.text.rstrip())
+        place = self.tokens[self.at][1] if self.at < len(self.tokens) else end
+        raise PlanError(f"{what}\n\n    {self.text}\n    {' ' * place}^")
+
+
+def _factors(facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]) -> tuple[Factor, ...]:
+    parts = _connected(facets, nested_in)
+    return tuple(factor for part in parts for factor in _factors_of_part(part, nested_in))
+
+
+def _connected(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> list[tuple[str, ...]]:
+    """Split facets into parts between which there is no nesting."""
+    parts: list[tuple[str, ...]] = []
+    for facet in facets:
+        touching = [
+            p for p in parts if any(f in nested_in[facet] or facet in nested_in[f] for f in p)
+        ]
+        joined = {facet}.union(*touching)
+        place = parts.index(touching[0]) if touching else len(parts)
+        parts = [p for p in parts if p not in touching]
+        parts.insert(place, tuple(f for f in facets if f in joined))
+    return parts
+
+
+def _factors_of_part(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> tuple[Factor, ...]:
+    """Return facets that nesting connects as one chain, where some are within all others.
+
+    The others are as few as possible. Where there are none such, facets without any within them
+    are written with all that is above them, which names some facets more than once.
+    """
+    if len(facets) == 1:
+        return (Factor(facets[0]),)
+    outer = _common_outer(facets, nested_in)
+    if outer:
+        rest = [f for f in facets if f not in outer]
+        return (_nested(rest, [f for f in facets if f in outer], nested_in),)
+    above = frozenset().union(*(nested_in[f] for f in facets))
+    inner_of: dict[frozenset[str], list[str]] = {}
+    for facet in (f for f in facets if f not in above):
+        inner_of.setdefault(nested_in[facet].intersection(facets), []).append(facet)
+    return tuple(
+        _nested(inner, [f for f in facets if f in outer], nested_in)
+        for outer, inner in inner_of.items()
+    )
+
+
+def _common_outer(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """Return the fewest facets that all others are nested in; none if there are none such."""
+    depth = {f: len(nested_in[f].intersection(facets)) for f in facets}
+    for m in range(1, len(facets)):
+        outer = frozenset(f for f in facets if depth[f] < m)
+        if len(outer) == m and all(nested_in[f] >= outer for f in facets if f not in outer):
+            return outer
+    return frozenset()
+
+
+def _nested(
+    inner: Sequence[str], outer: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> Factor:
+    return Factor(None, _factors(inner, nested_in), _factors(outer, nested_in))
+
+
+def _quoted(name: str) -> str:
+    """Return a name as the text of a design has it, in quotes where it has spaces or signs."""
+    if re.fullmatch(_BARE, name):
+        return name
+    quote = '"' if "'" in name and '"' not in name else "'"
+    escaped = name.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+    return f"{quote}{escaped}{quote}"

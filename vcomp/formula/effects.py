@@ -1,0 +1,299 @@
+"""The effects of a design, and what analysis of variance expects of them, from nesting alone."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.formula.brennan import Design, parse_design
+from vcomp.inference.components import REPLICATE, RESIDUAL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Effect",
+    "MOST_FACETS",
+    "as_written",
+    "check_facets",
+    "design_effects",
+    "design_formula",
+    "expected_mean_squares",
+    "formula_text",
+]
+
+
+MOST_FACETS = 12
+"""Effects are listed of designs with up to this many facets: crossed they have 4,095."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A main effect or an interaction of a design.
+
+    Attributes
+    ----------
+    name : in Brennan's notation, ``"pi:h"``; of facets with longer names ``"(sys x judge):topic"``
+    term : in the notation of formulas, ``"p:h:i"``
+    facets : all that it depends on; with a facet also those that it is nested in
+    innermost : of these the ones in which no other is nested, which stand before the colon
+    """
+
+    name: str
+    term: str
+    facets: frozenset[str]
+    innermost: frozenset[str]
+
+
+def design_effects(design: Design) -> tuple[Effect, ...]:
+    """Return all effects of a design, an effect after those that it is nested in.
+
+    There is one for each set of facets that holds, with a facet, all that it is nested in.
+
+    Parameters
+    ----------
+    design : as :func:`~vcomp.formula.parse_design` reads it
+
+    Raises
+    ------
+    PlanError
+        If the design has more facets than effects can be listed of (12).
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 3: rules for the effects of a design.
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import parse_design
+    >>> [effect.name for effect in design_effects(parse_design("p x (i:h)"))]
+    ['p', 'h', 'i:h', 'ph', 'pi:h']
+    >>> [effect.term for effect in design_effects(parse_design("p x (i:h)"))]
+    ['p', 'h', 'h:i', 'p:h', 'p:h:i']
+    """
+    if len(design.facets) > MOST_FACETS:
+        raise PlanError(
+            f"the design '{design}' has {len(design.facets)} facets; effects are listed of up to "
+            f"{MOST_FACETS}"
+        )
+    order = design.outer_first
+    found = [_effect(design, order, facets) for facets in _closed_sets(design)]
+    place = {f: k for k, f in enumerate(design.facets)}
+    return tuple(
+        sorted(
+            found,
+            key=lambda e: (
+                len(e.facets),
+                len(e.innermost),
+                sorted(place[f] for f in e.innermost),
+                sorted(place[f] for f in e.facets),
+            ),
+        )
+    )
+
+
+def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFrame:
+    """Return degrees of freedom and expected mean squares of a balanced design.
+
+    An effect has (n − 1) of its innermost facets times n of the facets that they are nested in as
+    its degrees of freedom. Its mean square expects of each effect that has all its facets the
+    component, times n of the facets which that effect has not. All facets are random.
+
+    Parameters
+    ----------
+    design : as :func:`~vcomp.formula.parse_design` reads it
+    sizes : the number of levels of each facet, of a nested one within each combination of those
+        that it is nested in; ``replicate`` for the number of scores in a cell, if there are more
+        than one
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row an effect, with the columns ``term``, ``df`` and ``E[…]`` for the multiple of every
+        component. With replicates the last row is that of ``replicate``.
+
+    Raises
+    ------
+    PlanError
+        If a size is missing, is not of a facet, or is not a whole number from 1 on.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 3: rules for degrees of freedom and expected
+    mean squares.
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import parse_design
+    >>> table = expected_mean_squares(parse_design("p x (i:h)"), {"p": 10, "i": 4, "h": 3})
+    >>> table["df"].tolist()
+    [9, 2, 9, 18, 81]
+    >>> table.loc["ph"].drop(["term", "df"]).to_dict()
+    {'E[p]': 0, 'E[h]': 0, 'E[i:h]': 0, 'E[ph]': 4, 'E[pi:h]': 1}
+    """
+    import pandas as pd
+
+    n = _checked(design, sizes)
+    whole = design
+    if REPLICATE in n and REPLICATE not in design.facets:
+        above = {**design.nested_in, REPLICATE: frozenset(design.facets)}
+        whole = Design.of((*design.facets, REPLICATE), above)
+    effects = design_effects(whole)
+    rows: dict[str, dict[str, Any]] = {}
+    for effect in effects:
+        outer = effect.facets - effect.innermost
+        df = math.prod(n[f] - 1 for f in effect.innermost) * math.prod(n[f] for f in outer)
+        expected = {
+            f"E[{other.name}]": math.prod(n[f] for f in n if f not in other.facets)
+            if effect.facets <= other.facets
+            else 0
+            for other in effects
+        }
+        rows[effect.name] = {"term": effect.term, "df": df, **expected}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _closed_sets(design: Design) -> Iterator[frozenset[str]]:
+    for size in range(1, len(design.facets) + 1):
+        for facets in map(frozenset, combinations(design.facets, size)):
+            if design.closure(facets) == facets:
+                yield facets
+
+
+def _effect(design: Design, order: tuple[str, ...], facets: frozenset[str]) -> Effect:
+    # What is nested in all else is the scores of a cell, and has no more to its name.
+    alone = REPLICATE in facets and REPLICATE in design.facets
+    name = REPLICATE if alone else _brennan(design, facets)
+    innermost = design.innermost(facets)
+    return Effect(name, ":".join(f for f in order if f in facets), facets, innermost)
+
+
+def _brennan(design: Design, facets: frozenset[str]) -> str:
+    """Return the letters before the colon and, by the same rule, those after it."""
+    innermost = design.innermost(facets)
+    first = [f for f in design.facets if f in innermost]
+    rest = facets - innermost
+    letters = all(len(f) == 1 for f in design.facets)
+    if letters or len(first) == 1:
+        name = "".join(first)
+    else:
+        name = " x ".join(first)
+        name = f"({name})" if rest else name
+    return f"{name}:{_brennan(design, rest)}" if rest else name
+
+
+def _checked(design: Design, sizes: Mapping[str, Any]) -> dict[str, int]:
+    known = (*design.facets, REPLICATE)
+    for facet, size in sizes.items():
+        if facet not in known:
+            hint = did_you_mean(facet, design.facets)
+            raise PlanError(
+                f"unknown facet {facet!r}{hint}; the design has {', '.join(design.facets)}"
+            )
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
+            raise PlanError(f"the size of {facet!r} is a whole number from 1 on, not {size!r}")
+    missing = [f for f in design.facets if f not in sizes]
+    if missing:
+        raise PlanError(f"the size of {missing[0]!r} is missing; pass sizes={{{missing[0]!r}: …}}")
+    return {facet: int(sizes[facet]) for facet in known if facet in sizes}
+
+
+def design_formula(
+    design: str | Design, response: str = "score", *, replicated: bool = False
+) -> str:
+    """Return the formula of a G-study: a random term for every effect of its design.
+
+    The last effect, of all facets, is the residual and has no term of its own where a cell holds
+    one score. A nested facet stands with those that it is nested in, so that its labels may start
+    anew in each of their levels.
+
+    Parameters
+    ----------
+    design : in Brennan's notation
+    response : the column of the scores, or an expression of Python
+    replicated : whether cells hold several scores: then the last effect is a term as well
+
+    Raises
+    ------
+    PlanError
+        The design cannot be read, or has one facet and one score a cell, which leaves no term.
+
+    Examples
+    --------
+    >>> design_formula("p x (i:h)")
+    'score ~ (1|p) + (1|h) + (1|h:i) + (1|p:h)'
+    >>> design_formula("sys x topic", "ap", replicated=True)
+    'ap ~ (1|sys) + (1|topic) + (1|sys:topic)'
+    """
+    read = parse_design(design) if isinstance(design, str) else design
+    check_facets(read)
+    order = read.outer_first
+    effects = design_effects(read)
+    terms = [tuple(f for f in order if f in e.facets) for e in effects]
+    kept = terms if replicated else terms[:-1]
+    if not kept:
+        raise PlanError(
+            f"the design '{read}' has one effect, which cannot be told from error with one score "
+            "a cell; pass replicated=True if there are several"
+        )
+    return formula_text(response, kept)
+
+
+def formula_text(response: str, terms: Iterable[Iterable[str]]) -> str:
+    """Return the formula with these random terms, the facets of each in the order given.
+
+    Parameters
+    ----------
+    response : as it stands in the formula
+    terms : the facets of every term, any text
+
+    Examples
+    --------
+    >>> formula_text("score", [["p"], ["p", "exam item"]])
+    "score ~ (1|p) + (1|p:Q('exam item'))"
+    """
+    bars = (f"(1|{':'.join(as_written(f) for f in facets)})" for facets in terms)
+    return f"{response} ~ {' + '.join(bars)}"
+
+
+def as_written(column: str) -> str:
+    """Return a column as a formula names it: in ``Q(…)`` if it is no name of Python.
+
+    Examples
+    --------
+    >>> as_written("topic"), as_written("class"), as_written("exam item")
+    ('topic', "Q('class')", "Q('exam item')")
+    """
+    plain = column.isidentifier() and not keyword.iskeyword(column)
+    return column if plain else f"Q({column!r})"
+
+
+def check_facets(design: Design) -> None:
+    """Refuse names that a G-study gives to other things.
+
+    Raises
+    ------
+    PlanError
+        If a facet is called ``replicate`` or ``Residual``, or has a colon in its name.
+    """
+    for facet in design.facets:
+        if facet == REPLICATE:
+            raise PlanError(
+                f"{REPLICATE!r} is what several scores in a cell are called, and needs no place "
+                "in the design of a G-study; leave it out, or give the facet another name"
+            )
+        if facet == RESIDUAL:
+            raise PlanError(
+                f"{RESIDUAL!r} is the name of the last component; give the facet another name"
+            )
+        if ":" in facet:
+            raise PlanError(
+                f"the facet {facet!r} has ':' in its name, which joins facets in the names of "
+                "components; give it another name"
+            )

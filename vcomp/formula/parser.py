@@ -1,0 +1,336 @@
+"""Formula text → :class:`Formula`, with errors that show where.
+
+patsy tokenises and parses; its tree gains one operator, the bar of a random term. Its evaluator
+then expands ``a/b``, ``a*b`` and ``(a + b)**2`` inside the bar and everything in the fixed part.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from vcomp.exceptions import FormulaError
+
+__all__ = [
+    "Formula",
+    "RandomTerm",
+    "parse",
+    "patsy_description",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RandomTerm:
+    """One random intercept, ``(1 | facets)``."""
+
+    name: str
+    """As written: ``"topic:doc"``."""
+    facets: tuple[str, ...]
+    """The columns whose combinations are the groups of the term."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula that was read: plain text and names, no data and no patsy objects.
+
+    Attributes
+    ----------
+    text : as given
+    response : the left-hand side, an expression of Python or a column
+    fixed : names of the fixed terms (``"Intercept"``, ``"x"``, ``"C(g)"``)
+    random : the random terms, in the order in which they are written
+    """
+
+    text: str
+    response: str
+    fixed: tuple[str, ...]
+    random: tuple[RandomTerm, ...]
+
+    @property
+    def facets(self) -> tuple[str, ...]:
+        """The grouping columns, each once, in the order of the formula."""
+        return tuple(dict.fromkeys(f for term in self.random for f in term.facets))
+
+    @property
+    def intercept_only(self) -> bool:
+        """Whether the mean is one constant."""
+        return self.fixed == ("Intercept",)
+
+
+def parse(text: str) -> Formula:
+    """Read a formula such as ``"score ~ x + (1|sys) + (1|topic/doc)"``.
+
+    Parameters
+    ----------
+    text : response, ``~``, a fixed part as patsy understands it, and random intercepts. Inside
+        the bar ``a:b`` are combinations, ``a/b`` stands for ``a + a:b`` and ``a*b`` for
+        ``a + b + a:b``.
+
+    Raises
+    ------
+    FormulaError
+        If the text cannot be parsed, has no response or no random term, asks for random slopes,
+        groups by something that is not a column, names a term twice, or has the response on both
+        sides. The message shows the formula with a caret under the fault.
+
+    Examples
+    --------
+    >>> [term.name for term in parse("score ~ (1|sys) + (1|topic/doc)").random]
+    ['sys', 'topic', 'topic:doc']
+    """
+    tree = _tree(text)
+    _check_sides(tree, text)
+    left, right = tree.args
+    bars = list(_bars(right))
+    _check_expressions(tree)
+    _check_response(left, right)
+    description = _describe(left, right)
+    random: dict[frozenset[str], RandomTerm] = {}
+    for bar in bars:
+        for term in _random_terms(bar):
+            key = frozenset(term.facets)
+            if key in random:
+                raise _fault(
+                    f"the random term {random[key].name} is asked for twice; write it once", bar
+                )
+            random[key] = term
+    if not random:
+        raise FormulaError(
+            "the formula has no random term; write one as (1 | facet), "
+            f"for instance '{text.strip()} + (1|topic)'"
+        )
+    return Formula(
+        text=text.strip(),
+        response=description.lhs_termlist[0].factors[0].code,
+        fixed=tuple(term.name() for term in description.rhs_termlist),
+        random=tuple(random.values()),
+    )
+
+
+def patsy_description(formula: Formula) -> Any:
+    """Return patsy's ``ModelDesc`` of the fixed part alone (patsy objects cannot be pickled)."""
+    from patsy import ModelDesc
+
+    _, right = _tree(formula.text).args
+    fixed = _without_bars(right)
+    terms = _evaluate_fixed(fixed) if fixed is not None else _evaluate_fixed_text("1")
+    return ModelDesc([], terms)
+
+
+def _tree(text: str) -> Any:
+    """Parse with patsy; the bar binds looser than + so that ``(1 + x | g)`` is one bar."""
+    from patsy import PatsyError
+    from patsy.infix_parser import Operator
+    from patsy.parse_formula import parse_formula
+
+    if not isinstance(text, str):
+        raise FormulaError(
+            "the formula is text such as 'score ~ (1|sys)' and comes first, "
+            f"not {type(text).__name__}"
+        )
+    # One line, so that the caret stands under the fault; names within it keep their spaces.
+    text = re.sub(r"\s*[\r\n]\s*", " ", text)
+    # The unary bar is there for `||` alone: it lets the parser reach the place to complain about.
+    operators = [Operator("|", 2, 50), Operator("|", 1, 60)]
+    try:
+        return parse_formula(text, extra_operators=operators)
+    except PatsyError as error:
+        raise _from_patsy(error, text) from None
+
+
+def _check_sides(tree: Any, text: str) -> None:
+    """Refuse a formula that is not ``response ~ right-hand side``, with one ~."""
+    if len(tree.args) != 2:
+        right = text.strip().lstrip("~ ")
+        example = f"score ~ {right}" if "~" in text and right else "score ~ (1|sys) + (1|topic)"
+        raise FormulaError(f"the formula needs a response on the left of ~: {example!r}")
+    for side in tree.args:
+        tilde = next((node for node in _nodes(side) if node.type == "~"), None)
+        if tilde is not None:
+            raise _fault("a formula has one ~, between response and terms", tilde.token)
+
+
+def _check_expressions(tree: Any) -> None:
+    """Refuse leaves that Python cannot read, before something else trips over them."""
+    for leaf in _leaves(tree):
+        if leaf.type != "PYTHON_EXPR":
+            continue
+        code = leaf.token.extra
+        if code == ".":
+            raise _fault("'.' is not short for the other columns; write out the terms", leaf)
+        try:
+            ast.parse(code.strip(), mode="eval")
+        except SyntaxError:
+            raise _fault(
+                f"{code!r} is neither a column nor an expression of Python", leaf
+            ) from None
+
+
+def _check_response(left: Any, right: Any) -> None:
+    """Refuse a response of several terms, and one that stands on the right as well."""
+    if left.type != "PYTHON_EXPR" or isinstance(_parsed(left), ast.Constant):
+        raise _fault("the response is one column or one expression, such as I(a + b)", left)
+    response = _column_name(left.token.extra)
+    for leaf in _leaves(right):
+        if (
+            response is not None
+            and leaf.type == "PYTHON_EXPR"
+            and _column_name(leaf.token.extra) == response
+        ):
+            raise _fault(f"the response {response!r} cannot stand on the right of ~ as well", leaf)
+
+
+def _parsed(leaf: Any) -> ast.expr:
+    code: str = leaf.token.extra
+    return ast.parse(code.strip(), mode="eval").body
+
+
+def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
+    """Yield the bar nodes, which may stand only as summands of the right-hand side."""
+    if node.type == "|":
+        if not allowed:
+            raise _fault("a random term is added with +; it cannot be part of another term", node)
+        _check_bar(node)
+        yield node
+        return
+    summand = node.type == "+" or (node.type == "-" and len(node.args) == 2)
+    for position, child in enumerate(node.args):
+        subtracted = node.type == "-" and position == len(node.args) - 1
+        yield from _bars(child, allowed and summand and not subtracted)
+
+
+def _check_bar(bar: Any) -> None:
+    """Refuse what is not ``(1 | g)`` with parentheses."""
+    if len(bar.args) == 1:
+        raise _fault("a random term has a 1 before its bar: (1 | g)", bar)
+    effects, groups = bar.args
+    # patsy's origin of a node takes in its own parentheses, so a bar without them starts where
+    # its left side starts.
+    if bar.origin.start == effects.origin.start:
+        raise _fault("a random term needs parentheses: (1 | g)", bar.token)
+    if groups.type == "|" and len(groups.args) == 1:
+        raise _fault(
+            "|| separates correlated slopes, and random terms here are intercepts: (1 | g)",
+            groups.token,
+        )
+    if effects.type != "ONE":
+        slopes = [leaf for leaf in _leaves(effects) if leaf.type not in ("ZERO", "ONE")]
+        place = slopes[0] if slopes else effects
+        raise _fault("only random intercepts are supported: (1 | g)", place)
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    return (inner for inner in _nodes(node) if not inner.args)
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in node.args:
+        yield from _nodes(child)
+
+
+def _random_terms(bar: Any) -> Iterator[RandomTerm]:
+    from patsy import PatsyError
+    from patsy.desc import Evaluator
+
+    groups = bar.args[1]
+    for leaf in _leaves(groups):
+        if leaf.type == "PYTHON_EXPR":
+            _column(leaf)
+        elif leaf.type != "NUMBER":
+            raise _fault("a random term groups by columns: (1 | g)", leaf)
+    try:
+        expanded = Evaluator().eval(groups)
+    except PatsyError as error:
+        raise _from_patsy(error, bar.origin.code) from None
+    for term in expanded.terms:
+        facets = tuple(_column_name(factor.code) or "" for factor in term.factors)
+        yield RandomTerm(":".join(facets), facets)
+
+
+def _column(leaf: Any) -> str:
+    name = _column_name(leaf.token.extra)
+    if name is None:
+        raise _fault(
+            f"a random term groups by columns, and {leaf.token.extra!r} is an expression; make it "
+            "a column first (a name with spaces or dots is written Q('the name'))",
+            leaf,
+        )
+    if ":" in name:
+        raise _fault("the name of a facet cannot hold ':', which joins facets; rename it", leaf)
+    return name
+
+
+def _column_name(code: str) -> str | None:
+    """Return the column that `code` names, ``g`` or ``Q("any name")``; None for an expression."""
+    expression = ast.parse(code.strip(), mode="eval").body
+    match expression:
+        case ast.Name():
+            return code.strip()  # as written: Python would normalise its letters
+        case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))], keywords=[]):
+            return name
+    return None
+
+
+def _describe(left: Any, right: Any) -> Any:
+    """Evaluate the response and the fixed part with patsy."""
+    from patsy import ModelDesc, PatsyError
+    from patsy.desc import Evaluator
+
+    try:
+        response = Evaluator().eval(left)
+    except PatsyError as error:
+        raise _from_patsy(error, left.origin.code) from None
+    fixed = _without_bars(right)
+    terms = _evaluate_fixed(fixed) if fixed is not None else _evaluate_fixed_text("1")
+    return ModelDesc(list(response.terms), terms)
+
+
+def _evaluate_fixed(tree: Any) -> list[Any]:
+    from patsy import INTERCEPT, PatsyError
+    from patsy.desc import Evaluator
+
+    try:
+        expression = Evaluator().eval(tree)
+    except PatsyError as error:
+        raise _from_patsy(error, tree.origin.code) from None
+    return ([] if expression.intercept_removed else [INTERCEPT]) + list(expression.terms)
+
+
+def _evaluate_fixed_text(text: str) -> list[Any]:
+    return _evaluate_fixed(_tree(f"~ {text}").args[0])
+
+
+def _without_bars(node: Any) -> Any | None:
+    """Return the tree without its random terms; None when nothing else is there."""
+    from patsy.infix_parser import ParseNode
+
+    if node.type == "|":
+        return None
+    if node.type not in ("+", "-") or len(node.args) != 2:
+        return node
+    left, right = (_without_bars(child) for child in node.args)
+    if right is None:
+        return left
+    if left is None:
+        # "(1|g) - 1" leaves "- 1", "(1|g) + x" leaves "x".
+        return right if node.type == "+" else ParseNode("-", node.token, [right], node.origin)
+    return ParseNode(node.type, node.token, [left, right], node.origin)
+
+
+def _fault(message: str, place: Any) -> FormulaError:
+    """Return an error that shows the formula with a caret under `place`."""
+    origin = getattr(place, "origin", place)
+    return FormulaError(f"{message}\n\n{origin.caretize(4)}")
+
+
+def _from_patsy(error: Any, text: str) -> FormulaError:
+    message = error.message.replace("a noun", "a column or a term")
+    if not message.startswith("I "):
+        message = message[:1].lower() + message[1:]
+    if error.origin is None:
+        return FormulaError(f"{message}\n\n    {text}")
+    return _fault(message, error.origin)

@@ -1,0 +1,268 @@
+"""Which design is best for a budget, and which is the cheapest that reaches a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
+from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
+from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_problem, read_bounds
+from vcomp.gtheory.allocation.result import Allocation
+from vcomp.gtheory.plan import DStudyPlan, make_plans
+from vcomp.gtheory.projection import QUANTITIES
+from vcomp.inference.quantities import take_components
+
+if TYPE_CHECKING:
+    from vcomp.gtheory.study import DStudy
+
+__all__ = [
+    "optimize",
+]
+
+
+NEAR = 0.25
+"""Designs with so much more error (cost, with a target) than the best are near it."""
+
+MOST_LISTED = 10_000
+"""Designs near the best that can be listed: each takes room before the search begins."""
+
+
+def optimize(
+    study: DStudy,
+    cost: Any,
+    budget: float | None = None,
+    target: float | None = None,
+    coefficient: str = "Erho2",
+    designs: str | Sequence[str] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    n_objects: Any = None,
+    top: int = 10,
+) -> Allocation:
+    """Return the best design for a budget, or the cheapest design that reaches a target.
+
+    The sizes of all facets that are not fixed are chosen anew, as whole numbers; those that were
+    planned are forgotten. No other sizes are better: all that could be are looked at, or shown to
+    be worse. Of designs that are equally good the cheapest is taken, of those the one with the
+    smallest first size.
+
+    Parameters
+    ----------
+    study : says what is measured, to what scores are generalized, and how sure the components are
+    cost : of a measurement: prices per level of a facet and per combination of levels,
+        ``{"topic": 50, "topic:judge": 2}``; a :class:`~vcomp.gtheory.allocation.Cost`, with a set-up cost; a
+        text, ``"50*topic + 2*topic:judge + 1000"``; or a function of the sizes (as keywords, or of
+        one mapping ``sizes``) that does not fall when one grows. A facet that is nested in others
+        is paid in each of their levels
+    budget : the most that a measurement may cost
+    target : or else what the coefficient has to reach (an error variance, not to exceed)
+    coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+    designs : alternatives in Brennan's notation, ``["p x i x a", "p x (a:i)"]``; the study's own
+        if None
+    bounds : facet → the size at which it is held, or (least, largest) with None for no bound
+    n_objects : how many objects of measurement there will be, where the cost has a price for them
+        in one of the designs; as many as in the G-study if None. A mapping by facet where several
+        make one
+    top : how many designs near the best are listed, 10,000 at most
+
+    Raises
+    ------
+    PlanError
+        If nothing can be had for the budget or nothing reaches the target (the message says what
+        is in the way), a facet without bound costs nothing, the cost falls when a size grows,
+        negative components are kept that let errors rise with sizes, the search would take too
+        long, or an argument does not fit.
+
+    References
+    ----------
+    Bodoff and Li (2007), SIGIR, sections 3.2.3 and 3.2.4, p. 373, for two facets and their product
+    as the cost.
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> trec = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
+    ...                         "ia": .00143, "pia": .00176})
+    >>> found = optimize(trec.dstudy(i=50, a=1), "10*i + i*a", budget=1000,
+    ...                  designs=["p x i x a", "p x (a:i)"])
+    >>> found.table[["design", "i", "a", "cost", "Erho2"]].head(2).round(4)
+          design   i  a   cost   Erho2
+    0  p x (a:i)  90  1  990.0  0.9792
+    1  p x i x a  83  2  996.0  0.9776
+    """
+    aim = _read_aim(budget, target, coefficient)
+    priced = read_cost(cost)
+    if not isinstance(top, Integral) or isinstance(top, bool) or not 1 <= top <= MOST_LISTED:
+        raise PlanError(f"top is a whole number from 1 to {MOST_LISTED:,}, not {top!r}")
+    plans = _plans(study, designs)
+    limits = read_bounds(bounds, plans[0].facets)
+    for reserved in ("design", "cost"):
+        if reserved in plans[0].facets:
+            raise PlanError(
+                f"a facet is called {reserved!r}, which is a column of the allocation's tables; "
+                "rename it"
+            )
+    values = take_components(study.components, study.negative).values
+    counted = [counts_objects(priced, plan) for plan in plans]
+    alternatives, unfit = [], []
+    for plan, is_counted in zip(plans, counted, strict=True):
+        problem = make_problem(
+            study.components,
+            plan,
+            priced,
+            limits,
+            relative=aim.is_relative,
+            # In one design alone the objects cost something: where facets are nested in them.
+            n_objects=n_objects if is_counted or not any(counted) else None,
+        )
+        _check_falls(problem, values, study)
+        found = Alternative.of(problem, values, aim, top=int(top), near=NEAR)
+        if found.solution.found:
+            _check_left(found, aim)
+            alternatives.append(found)
+        else:
+            unfit.append(found)
+    if not alternatives:
+        raise PlanError(_why_not(study, unfit, values, aim, priced))
+    notes = tuple(
+        f"{shown(a.problem.plan.design)} is left out: {_why_not(study, [a], values, aim, priced)}."
+        for a in unfit
+    )
+    alternatives.sort(key=lambda a: a.rank)
+    return Allocation(
+        study, aim, priced, values, tuple(alternatives), int(top), notes, left_out=tuple(unfit)
+    )
+
+
+def _read_aim(budget: float | None, target: float | None, coefficient: str) -> Aim:
+    if not isinstance(coefficient, str) or coefficient not in QUANTITIES:
+        raise PlanError(
+            f"coefficient is one of {', '.join(map(repr, QUANTITIES))}, not {coefficient!r}"
+            f"{did_you_mean(coefficient, QUANTITIES) if isinstance(coefficient, str) else ''}"
+        )
+    if (budget is None) == (target is None):
+        given = "both are" if budget is not None else "neither is"
+        raise PlanError(
+            "give either budget=, which the best design is wanted for, or target=, which the "
+            f"cheapest design is wanted for; {given} given"
+        )
+    if budget is not None:
+        return Aim(coefficient, budget=_positive("the budget", budget))
+    goal = _positive("the target", target)
+    if coefficient in ("Erho2", "Phi") and goal >= 1.0:
+        raise PlanError(f"the target of a coefficient lies between 0 and 1, not at {target!r}")
+    return Aim(coefficient, target=goal)
+
+
+def _positive(what: str, value: Any) -> float:
+    # Python's bool is a number, numpy's is not
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and number > 0.0:
+            return number
+    raise PlanError(f"{what} is a positive number, not {value!r}")
+
+
+def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPlan]:
+    """Return one plan for each design that is compared."""
+    own = study.plan
+    if designs is None:
+        return [own]
+    if not isinstance(designs, (str, Iterable)):
+        raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
+    texts = [designs] if isinstance(designs, str) else list(designs)
+    if any(text is None for text in texts):
+        raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
+    if not texts:
+        raise PlanError("designs is empty: leave it out, or name designs such as 'p x (a:i)'")
+    sizes = dict(zip(own.facets, own.sizes[0].tolist(), strict=True))
+    fixed = own.universe.fixed
+    plans: list[DStudyPlan] = []
+    for text in texts:
+        plan = make_plans(
+            study.components,
+            text,
+            [f for f in own.design.facets if f in own.objects],
+            {f: n if f in fixed else 1 for f, n in sizes.items()},
+            fixed=sorted(fixed),
+            universe=dict(own.universe.sizes),
+            within=sorted(own.universe.within),
+        )
+        if any(plan.design.nested_in == other.design.nested_in for other in plans):
+            raise PlanError(f"designs has '{plan.design}' twice")
+        plans.append(plan)
+    return plans
+
+
+def _check_falls(problem: SizeProblem, values: FloatArray, study: DStudy) -> None:
+    """Refuse negative components that would make the error rise with sizes."""
+    if ((problem.error @ values) < -1e-15 * np.abs(values).max(initial=0.0)).any():
+        below = [
+            f"σ²({name}) = {display.number(v)}"
+            for name, v in zip(study.components.names, values, strict=True)
+            if v < 0
+        ]
+        raise PlanError(
+            f'with negative="keep" {", ".join(below)} would let the error rise with larger '
+            'samples, and no sizes are best; take negative components as zero (negative="zero")'
+        )
+
+
+def _check_left(found: Alternative, aim: Aim) -> None:
+    """Refuse a design that is the universe, in which nothing is left to generalize to."""
+    row = found.solution.sizes[0]
+    if found.problem.is_universe(row):
+        what = "the budget buys" if aim.budget is not None else "the target needs"
+        raise PlanError(
+            f"{what} all levels that there are ({found.words(row)}), and nothing is left to "
+            "generalize over: ask for less, or leave a facet random"
+        )
+
+
+def _why_not(
+    study: DStudy,
+    unfit: Sequence[Alternative],
+    values: FloatArray,
+    aim: Aim,
+    cost: Cost | CostFunction,
+) -> str:
+    """Say why no sizes keep the limit."""
+    if aim.budget is not None:
+        costs = [float(a.problem.costs(a.problem.lo[None, :])[0]) for a in unfit]
+        cheapest = unfit[int(np.argmin(costs))]
+        return (
+            f"the budget of {money(aim.budget)} is too small: the cheapest design, "
+            f"{cheapest.words(cheapest.problem.lo)}, costs {money(min(costs))}"
+        )
+    symbol, goal = aim.symbol, display.number(aim.target or 0.0, 10)
+    nearest = min(unfit, key=lambda a: a.least_error(values))
+    problem = nearest.problem
+    if aim.is_coefficient and float(problem.universe @ values) <= 0.0:
+        return (
+            f"{symbol} = {goal} is out of reach: the variance of {problem.plan.object} is not "
+            "estimated above zero"
+        )
+    left = nearest.components_left(values)
+    if not left:
+        return f"{symbol} = {goal} is out of reach: it would need more levels than can be counted"
+    named = [f"σ²({study.components.names[c]}) = {display.number(values[c])}" for c in left]
+    bounded = [
+        f"{f} ≤ {display.count(n)}"
+        for f, n in zip(problem.facets, problem.hi, strict=True)
+        if math.isfinite(n)
+    ]
+    sizes = dict(zip(problem.plan.facets, problem.plan.sizes[0], strict=True))
+    held = [f"{f} = {display.count(n)}" for f, n in sizes.items() if f not in problem.facets]
+    return (
+        f"{symbol} = {goal} is out of reach: error variance "
+        f"{display.number(nearest.least_error(values))} stays, mostly of {', '.join(named)}, with "
+        f"{', '.join([*bounded, *held])} and whatever else; "
+        f"{display.number(nearest.allowed(values, aim))} is allowed"
+    )

@@ -1,0 +1,200 @@
+"""What the sizes of a design are chosen for, and the best sizes of one design."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.formula.brennan import Design
+from vcomp.gtheory.allocation.cost import CostFunction
+from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
+from vcomp.gtheory.allocation.solve import Goal, Solution, solve, solve_any
+
+__all__ = [
+    "Aim",
+    "Alternative",
+    "error_of_each",
+    "goal_of",
+    "shown",
+]
+
+
+SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ", "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
+"""What can be aimed at, as it is printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What the sizes are chosen for.
+
+    Attributes
+    ----------
+    coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+    budget : the most that may be spent, or None
+    target : what the coefficient is to reach, or None
+    """
+
+    coefficient: str
+    budget: float | None = None
+    target: float | None = None
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the error of differences matters, or else that of scores themselves."""
+        return self.coefficient in ("Erho2", "rel_err_var")
+
+    @property
+    def is_coefficient(self) -> bool:
+        """Whether it is a coefficient, which should be large, or a variance."""
+        return self.coefficient in ("Erho2", "Phi")
+
+    @property
+    def symbol(self) -> str:
+        """The coefficient as it is printed."""
+        return SYMBOLS[self.coefficient]
+
+    def value(self, universe: float, error: FloatArray) -> FloatArray:
+        """Return the coefficient for a universe-score variance and error variances."""
+        if not self.is_coefficient:
+            return error
+        with np.errstate(invalid="ignore"):
+            return np.asarray(universe / (universe + error))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternative:
+    """One design with its best sizes.
+
+    Attributes
+    ----------
+    problem : of its sizes
+    solution : the best ones first
+    values : (r,) the coefficient of each
+    rank : what alternatives are sorted by, the best first
+    """
+
+    problem: SizeProblem
+    solution: Solution
+    values: FloatArray
+    rank: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls,
+        problem: SizeProblem,
+        components: FloatArray,
+        aim: Aim,
+        *,
+        top: int = 1,
+        near: float = 0.0,
+        ceiling: float = math.inf,
+    ) -> Alternative:
+        """Return the best sizes of a design.
+
+        Parameters
+        ----------
+        problem : of its sizes
+        components : (k,) not negative
+        aim : what is wanted
+        top, near, ceiling : see :func:`~vcomp.gtheory.allocation.solve.solve`
+        """
+        error = np.maximum(problem.error @ components, 0.0)
+        spared = float(problem.spared @ components)
+        goal = goal_of(problem, components, aim)
+        if isinstance(problem.cost, CostFunction):
+            found = solve_any(problem, error, goal, top=top, near=near)
+        else:
+            found = solve(
+                error,
+                problem.cost,
+                problem.lo,
+                problem.hi,
+                goal,
+                top=top,
+                near=near,
+                ceiling=ceiling,
+            )
+        values = aim.value(float(problem.universe @ components), found.error - spared)
+        if not found.found:
+            return cls(problem, found, values, (math.inf, math.inf))
+        worth = -float(values[0]) if aim.is_coefficient else float(values[0])
+        worth = math.inf if math.isnan(worth) else worth
+        cost = float(found.cost[0])
+        # Designs that differ by rounding alone are equally good.
+        pair = (_rounded(worth), _rounded(cost))
+        return cls(problem, found, values, pair if aim.budget is not None else pair[::-1])
+
+    def words(self, row: FloatArray) -> str:
+        """Return sizes in words, such as ``"topic = 96, judge = 1"``."""
+        sizes = self.problem.sizes(np.asarray(row)[None, :])[0]
+        return ", ".join(
+            f"{f} = {display.count(n)}"
+            for f, n in zip(self.problem.plan.facets, sizes, strict=True)
+        )
+
+    def allowed(self, components: FloatArray, aim: Aim) -> float:
+        """Return the error variance that a target allows."""
+        return _allowed(self.problem, components, aim)
+
+    def least_error(self, components: FloatArray) -> float:
+        """Return the error variance with all sizes as large as may be."""
+        return float(self.problem.errors(self.problem.hi[None, :], components)[0])
+
+    def components_left(self, components: FloatArray) -> list[int]:
+        """Return the two components that are most of the error that no sizes take away."""
+        problem = self.problem
+        each = error_of_each(problem, problem.hi) * components
+        order = [int(c) for c in np.argsort(-each, kind="stable") if each[c] > 0.0]
+        return order[:2]
+
+
+def shown(design: Design | str) -> str:
+    """Return a design as it is printed.
+
+    Parameters
+    ----------
+    design : or its text in Brennan's notation
+
+    Examples
+    --------
+    >>> shown("p x (a:i)")
+    'p × (a:i)'
+    """
+    return str(design).replace(" x ", " × ")
+
+
+def error_of_each(problem: SizeProblem, row: FloatArray) -> FloatArray:
+    """Return the error variance of a unit of each component, (k,)."""
+    columns = [
+        evaluate(problem.error[:, c], 1.0 / row[None, :])[0] for c in range(len(problem.spared))
+    ]
+    return np.array(columns) - problem.spared
+
+
+def _rounded(value: float) -> float:
+    return float(np.format_float_scientific(value, precision=11))
+
+
+def goal_of(problem: SizeProblem, components: FloatArray, aim: Aim) -> Goal:
+    """Return the limit that an aim sets to the sizes of a design.
+
+    Parameters
+    ----------
+    problem : of its sizes
+    components : (k,) not negative
+    aim : what is wanted
+    """
+    if aim.budget is not None:
+        return Goal(aim.budget)
+    return Goal(None, _allowed(problem, components, aim) + float(problem.spared @ components))
+
+
+def _allowed(problem: SizeProblem, components: FloatArray, aim: Aim) -> float:
+    assert aim.target is not None
+    if not aim.is_coefficient:
+        return aim.target
+    return float(problem.universe @ components) * (1.0 - aim.target) / aim.target

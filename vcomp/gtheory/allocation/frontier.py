@@ -1,0 +1,193 @@
+"""What every amount of money buys: designs than which none is both cheaper and better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display, plots
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.gtheory.allocation.alternative import SYMBOLS, Aim, Alternative, shown
+from vcomp.gtheory.allocation.cost import CostFunction
+from vcomp.gtheory.projection import quantities, weights
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.gtheory.allocation.result import Allocation
+
+__all__ = [
+    "Frontiers",
+    "draw",
+    "trace_frontiers",
+]
+
+
+_MOST_POINTS = 300
+_FEW_POINTS = 120
+_LEAST_POINTS = 25
+_MOST_WORK = 50_000_000
+"""Sizes that are tried in all, or fewer points are shown."""
+
+_FUNCTION_POINTS, _FUNCTION_WORK = 60, 20_000
+"""Of a cost that is a function there are fewer points, as each takes longer."""
+
+_CHEAPER = 1.0 - 1e-9
+"""A cost that is less by a smaller share than this is the same."""
+
+_BEYOND = 2.0
+"""With a target the frontier goes on to this many times the cost of the best design."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frontiers:
+    """The frontier of each design, and that of all together.
+
+    Attributes
+    ----------
+    tables : design → its own frontier, the cheapest first
+    aim : what is to be good
+    is_whole : whether all designs are there that are best for some budget
+    """
+
+    tables: dict[str, pd.DataFrame]
+    aim: Aim
+    is_whole: bool
+
+    def whole(self) -> pd.DataFrame:
+        """Return the designs of all frontiers than which no other is both cheaper and better."""
+        import pandas as pd
+
+        frames = list(self.tables.values())
+        table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+        worth = table[self.aim.coefficient] * (1.0 if self.aim.is_coefficient else -1.0)
+        order = np.lexsort([-worth, table["cost"]])
+        best, kept = -np.inf, []
+        for place in order:
+            if worth.iloc[place] > best:
+                best = worth.iloc[place]
+                kept.append(place)
+        return table.iloc[kept].reset_index(drop=True)
+
+
+def trace_frontiers(allocation: Allocation) -> Frontiers:
+    """Return what every amount of money buys, by design.
+
+    The best design for a budget is on the frontier, and so is the best one for a budget just below
+    its cost.
+
+    Parameters
+    ----------
+    allocation : the recommendation
+    """
+    aim = allocation.aim
+    best = allocation.best.cost
+    most = aim.budget if aim.budget is not None else _BEYOND * best
+    tables, is_whole = {}, True
+    for alternative in allocation.alternatives:
+        points = _points(alternative, most)
+        steps = Aim(aim.coefficient, budget=most)
+        slow = isinstance(alternative.problem.cost, CostFunction)
+        found = []
+        if not slow or alternative.solution.work <= _FUNCTION_WORK:
+            found = list(_walk(alternative, allocation.components, steps, points))
+        if not 0 < len(found) <= points:
+            is_whole = False
+            least = float(alternative.problem.costs(alternative.problem.lo[None, :])[0])
+            budgets = np.geomspace(max(least, most * 1e-9), most, min(points, _FEW_POINTS))
+            found = _best_for(alternative, allocation.components, aim.coefficient, budgets)
+        tables[str(alternative.problem.plan.design)] = _table(allocation, alternative, found)
+    return Frontiers(tables, aim, is_whole)
+
+
+def _points(alternative: Alternative, most: float) -> int:
+    work = max(alternative.solution.work, 1)
+    if isinstance(alternative.problem.cost, CostFunction):
+        return _FUNCTION_POINTS
+    return int(np.clip(_MOST_WORK // work, _LEAST_POINTS, _MOST_POINTS))
+
+
+def _walk(
+    alternative: Alternative, components: FloatArray, aim: Aim, points: int
+) -> Iterator[FloatArray]:
+    """Yield sizes that are best for budgets from the largest on, one too many at most."""
+    for _ in range(points + 1):
+        found = Alternative.of(alternative.problem, components, aim)
+        if not found.solution.found:
+            return
+        yield found.solution.sizes[0]
+        aim = replace(aim, budget=float(found.solution.cost[0]) * _CHEAPER)
+        if not aim.budget:
+            return
+
+
+def _best_for(
+    alternative: Alternative, components: FloatArray, coefficient: str, budgets: FloatArray
+) -> list[FloatArray]:
+    found = [
+        Alternative.of(alternative.problem, components, Aim(coefficient, budget=float(b))).solution
+        for b in budgets[::-1]
+    ]
+    rows = [tuple(f.sizes[0].tolist()) for f in found if f.found]
+    return [np.array(row) for row in dict.fromkeys(rows)]
+
+
+def _table(
+    allocation: Allocation, alternative: Alternative, found: list[FloatArray]
+) -> pd.DataFrame:
+    """Return the designs, the cheapest first, with what they are worth."""
+    import pandas as pd
+
+    problem = alternative.problem
+    # The universe itself has no error, and nothing is generalized from it.
+    found = [row for row in found if not problem.is_universe(row)]
+    rows = np.array(found[::-1]).reshape(len(found), len(problem.facets))
+    sizes = problem.sizes(rows)
+    plan = replace(problem.plan, sizes=sizes)
+    made = quantities(weights(allocation.study.components, plan))
+    columns: dict[str, Any] = {"cost": problem.costs(rows), "design": str(plan.design)}
+    by_facet = dict(zip(plan.facets, sizes.T, strict=True))
+    for facet in allocation.study.plan.facets:
+        n = by_facet[facet]
+        columns[facet] = n.astype(np.int64) if (n == np.floor(n)).all() else n
+    for name in ("rel_err_var", "abs_err_var", "Erho2", "Phi"):
+        columns[name] = made[name].values(allocation.components)
+    return pd.DataFrame(columns)
+
+
+def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any:
+    """Return the axes on which frontiers are drawn; see :meth:`Allocation.plot`.
+
+    Parameters
+    ----------
+    allocation : the recommendation
+    coefficient : on the vertical axis, or None
+    ax : matplotlib axes, or None
+    """
+    aim = allocation.aim
+    name = aim.coefficient if coefficient is None else coefficient
+    if not isinstance(name, str) or name not in SYMBOLS:
+        raise PlanError(
+            f"coefficient is one of {', '.join(map(repr, SYMBOLS))}, not {name!r}"
+            f"{did_you_mean(name, SYMBOLS) if isinstance(name, str) else ''}"
+        )
+    best = allocation.best
+    return plots.frontier(
+        {shown(d): t for d, t in allocation.frontiers.tables.items()},
+        name,
+        is_whole=allocation.frontier_is_whole,
+        best=(shown(best.design), best.cost, float(best.study.columns[name][0])),
+        best_label=", ".join(f"{f} = {display.count(n)}" for f, n in best.sizes.items()),
+        best_interval=(
+            float(best.study.columns[f"{name}_low"][0]),
+            float(best.study.columns[f"{name}_high"][0]),
+        ),
+        budget=aim.budget,
+        target=aim.target if name == aim.coefficient else None,
+        alpha=allocation.study.alpha,
+        ax=ax,
+    )

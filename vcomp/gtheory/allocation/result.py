@@ -1,0 +1,507 @@
+"""The recommended design, what comes near it, and what more or less money would buy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.formula.brennan import Design
+from vcomp.gtheory.allocation.alternative import SYMBOLS, Aim, Alternative, goal_of, shown
+from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
+from vcomp.gtheory.allocation.solve import continuous_sizes
+from vcomp.gtheory.conduct import project
+from vcomp.gtheory.requirement import Requirement, required_size
+from vcomp.inference.components import REPLICATE
+from vcomp.inference.intervals.limits import FromComponents
+from vcomp.inference.quantities import EstimatedQuantity, Quantities
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.gtheory.allocation.frontier import Frontiers
+    from vcomp.gtheory.allocation.stability import Stability
+    from vcomp.gtheory.study import DStudy
+    from vcomp.inference.resampling.replicates import Replicates
+
+__all__ = [
+    "AllocatedDesign",
+    "Allocation",
+    "design_words",
+    "summary",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocatedDesign:
+    """A design with its sizes, what it costs and what it is worth.
+
+    Attributes
+    ----------
+    design : in Brennan's notation
+    sizes : facet → number of levels, of a nested facet within those that it is nested in
+    cost : of the measurement
+    study : the D-study of this one plan, with standard errors and intervals
+    aim : what it was chosen for
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
+    >>> best = study.optimize("3*i + 10", budget=100).best
+    >>> best.sizes, best.cost
+    ({'i': 30}, 100.0)
+    """
+
+    design: str
+    sizes: Mapping[str, float]
+    cost: float
+    study: DStudy
+    aim: Aim
+
+    def __str__(self) -> str:
+
+        return design_words(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Allocation:
+    """The best design for a budget, or the cheapest one that reaches a target.
+
+    Attributes
+    ----------
+    study : that it was made from
+    aim : the coefficient, and the budget or target
+    cost : of a measurement
+    components : (k,) as they were taken
+    alternatives : the designs that were compared with their best sizes, the best design first
+    top : how many designs :attr:`table` has beside the best of every alternative
+    notes : what a reader should know
+    left_out : designs that the budget does not pay for, or that miss the target by the estimates
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> trec = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
+    ...                         "ia": .00143, "pia": .00176})
+    >>> study = trec.dstudy("p x i x a", i=50, a=1)
+    >>> found = study.optimize("10*i + i*a", budget=1100, designs=["p x i x a", "p x (a:i)"])
+    >>> print(found.best)
+    p × (a:i): 100 i, 1 a in each i; costs 1,100; Eρ² = 0.981
+    """
+
+    study: DStudy
+    aim: Aim
+    cost: Cost | CostFunction
+    components: FloatArray
+    alternatives: tuple[Alternative, ...]
+    top: int
+    notes: tuple[str, ...] = ()
+    left_out: tuple[Alternative, ...] = ()
+
+    @cached_property
+    def best(self) -> AllocatedDesign:
+        """The recommended design, with intervals from what gave them to the D-study."""
+        first = self.alternatives[0]
+        return self._designed(first, 0)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The best sizes of every alternative, the best first; then other designs near the best.
+
+        A row a design: ``design``, the sizes of the facets, ``cost``, ``universe_var``,
+        ``rel_err_var``, ``abs_err_var``, ``Erho2``, ``Phi`` and the interval ``_low``, ``_high``
+        of the coefficient that was aimed at. Designs in which one facet alone could be larger
+        within the budget (smaller at the target) are left out.
+        """
+        import pandas as pd
+
+        frames = []
+        for number, alternative in enumerate(self.alternatives):
+            rows = alternative.solution.sizes
+            source = self.study.source if self.study.source.method != "profile" else None
+            plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
+            made = project(
+                self.study.components,
+                plan,
+                alpha=self.study.alpha,
+                negative=self.study.negative,
+                source=source,
+            )
+            if source is None:
+                # A profile takes many maximisations: the best design alone has one.
+                made = _without_intervals(made)
+            wanted = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
+            wanted += [f"{self.aim.coefficient}_{end}" for end in ("low", "high")]
+            frame = made.table
+            facets = [f for f in self.study.plan.facets if f in frame.columns]
+            frame = frame[[*facets, *wanted]]
+            frame.insert(len(facets), "cost", alternative.solution.cost)
+            frame.insert(0, "design", str(plan.design))
+            first = np.arange(len(rows)) > 0
+            frames.append(frame.assign(_first=first, _number=number))
+        table = pd.concat(frames, ignore_index=True)
+        column, rising = self.aim.coefficient, not self.aim.is_coefficient
+        keys = [column, "cost"] if self.aim.budget is not None else ["cost", column]
+        ascending = [rising if key == column else True for key in keys]
+        ordered = table.sort_values(
+            ["_first", *keys, "_number"], ascending=[True, *ascending, True], kind="stable"
+        )
+        shown = len(self.alternatives) + self.top - 1
+        kept = ordered.drop(columns=["_first", "_number"]).head(shown)
+        return kept.reset_index(drop=True)
+
+    @property
+    def continuous(self) -> pd.DataFrame:
+        """The best sizes if they need not be whole: a row a design, in the order of the table.
+
+        nan where the cost is a function that may be anything.
+        """
+        import pandas as pd
+
+        rows = {}
+        for alternative in self.alternatives:
+            problem = alternative.problem
+            found = np.full(problem.lo.size, np.nan)
+            if not isinstance(problem.cost, CostFunction):
+                error = np.maximum(problem.error @ self.components, 0.0)
+                goal = goal_of(problem, self.components, self.aim)
+                found = continuous_sizes(error, problem.cost, problem.lo, problem.hi, goal)
+            sizes = problem.sizes(found[None, :])[0]
+            rows[str(problem.plan.design)] = dict(zip(problem.plan.facets, sizes, strict=True))
+        frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("design")
+        return frame[list(self.study.plan.facets)]
+
+    @cached_property
+    def ratio(self) -> EstimatedQuantity | None:
+        """The best ratio of two sizes, n_i/n_a, where it is that of two variances.
+
+        That is where two crossed facets are paid by the product of their sizes: the error
+        A/n_i + B/n_a + C/(n_i n_a) is then least at n_i/n_a = A/B, whatever the budget. None
+        elsewhere. It takes no notice of bounds: at least one level of each is needed.
+
+        References
+        ----------
+        Bodoff and Li (2007), SIGIR, section 3.2.3, p. 373.
+        """
+        for alternative in self.alternatives:
+            problem = alternative.problem
+            if len(problem.facets) != 2 or isinstance(problem.cost, CostFunction):
+                continue
+            _, second, first, both = range(4)
+            a, b = problem.error[first], problem.error[second]
+            above = problem.plan.design.nested_in
+            if any(f in above[other] for f in problem.facets for other in problem.facets):
+                continue
+            if problem.cost[both] <= 0.0 or problem.cost[[first, second]].any() or not b.any():
+                continue
+            numerator, denominator = problem.facets
+            return self._ratio(f"n({numerator})/n({denominator})", a, b)
+        return None
+
+    def _ratio(self, name: str, a: FloatArray, b: FloatArray) -> EstimatedQuantity:
+        q = Quantities("ratio", a[None, :], b[None, :])
+        alpha = self.study.alpha
+        local = FromComponents(self.study.components, negative=self.study.negative)
+        value = float(local.values(q)[0])
+        if math.isnan(value):
+            why = "the second facet does not add to the error: one level of it is enough"
+            return EstimatedQuantity(
+                name, math.inf, math.nan, math.nan, math.nan, alpha, "", (why,)
+            )
+        found = self.study.source.limits(q, alpha)
+        se = float(local.standard_errors(q)[0])
+        low, high = float(found.low[0]), float(found.high[0])
+        return EstimatedQuantity(name, value, se, low, high, alpha, found.method, found.notes)
+
+    @property
+    def required(self) -> Requirement | None:
+        """With a target for a coefficient and one facet to choose: its size with an interval."""
+        problem = self.alternatives[0].problem
+        if self.aim.target is None or not self.aim.is_coefficient or len(problem.facets) != 1:
+            return None
+        return required_size(
+            self.study.components,
+            self.study.source,
+            self.best.study.plan,
+            negative=self.study.negative,
+            target=self.aim.target,
+            coefficient=self.aim.coefficient,
+            facet=problem.facets[0],
+            alpha=self.study.alpha,
+        )
+
+    @cached_property
+    def frontier(self) -> pd.DataFrame:
+        """What every amount of money buys: designs than which none is both cheaper and better.
+
+        From the cheapest design to the budget, with a target to twice the cost of the best design.
+        A row a design, the cheapest first: ``cost``, ``design``, the sizes of the facets,
+        ``rel_err_var``, ``abs_err_var``, ``Erho2`` and ``Phi``. Where there are more than some
+        hundreds of such designs, those are shown that are best for budgets in equal ratios; see
+        :attr:`frontier_is_whole`.
+        """
+        return self.frontiers.whole()
+
+    @property
+    def frontier_is_whole(self) -> bool:
+        """Whether :attr:`frontier` has all designs that are best for some budget."""
+        return self.frontiers.is_whole
+
+    @cached_property
+    def frontiers(self) -> Frontiers:
+        """The frontier of every design, on which those are that no other design of its kind beats.
+
+        See :class:`~vcomp.gtheory.allocation.frontier.Frontiers`.
+        """
+        from vcomp.gtheory.allocation.frontier import trace_frontiers
+
+        return trace_frontiers(self)
+
+    def stability(
+        self, draws: int | Replicates = 1000, *, rng: int | np.random.Generator | None = None
+    ) -> Stability:
+        """Return how the recommendation depends on the components being estimates.
+
+        The components are drawn again, the best design is found for every draw, and the
+        recommended design is compared with it.
+
+        Parameters
+        ----------
+        draws : replicates of a bootstrap of the fit; or how many draws to make from the
+            approximate distribution of the estimates: independent mean squares, each a multiple
+            of χ², that have their covariance matrix. A D-study with bootstrap intervals takes its
+            own replicates
+        rng : seed or generator of the draws
+
+        Raises
+        ------
+        PlanError
+            If the covariance matrix of the components is not known and there are no replicates,
+            or replicates are of other components.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> found = res.dstudy().optimize("5*topic", target=0.9).stability(200, rng=1)
+        >>> found.sizes.columns.tolist()
+        ['low', 'median', 'high']
+        """
+        from vcomp.gtheory.allocation.stability import find_stability
+
+        return find_stability(self, draws, rng)
+
+    def summary(self, stability: Stability | None = None) -> Any:
+        """Return a printable summary: the recommendation in words, and what comes near it.
+
+        Parameters
+        ----------
+        stability : of the recommendation, if it was found, to be told too
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+
+        return summary(self, stability)
+
+    def plot(self, coefficient: str | None = None, ax: Any | None = None) -> Any:
+        """Draw the coefficient over the cost: what every amount of money buys, by design.
+
+        Parameters
+        ----------
+        coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``; that which
+            was aimed at if None
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            The coefficient is not one of these.
+        VcompError
+            matplotlib is not installed.
+        """
+        from vcomp.gtheory.allocation.frontier import draw
+
+        return draw(self, coefficient, ax)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        return f"Allocation({self.best})"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+    def _designed(self, alternative: Alternative, place: int) -> AllocatedDesign:
+        problem = alternative.problem
+        sizes = problem.sizes(alternative.solution.sizes[[place]])
+        plan = replace(problem.plan, sizes=sizes)
+        study = project(
+            self.study.components,
+            plan,
+            alpha=self.study.alpha,
+            negative=self.study.negative,
+            source=self.study.source,
+        )
+        by_facet = dict(zip(plan.facets, sizes[0].tolist(), strict=True))
+        order = [f for f in plan.design.outer_first if f in by_facet]
+        whole = {f: int(by_facet[f]) if by_facet[f].is_integer() else by_facet[f] for f in order}
+        return AllocatedDesign(
+            str(plan.design), whole, float(alternative.solution.cost[place]), study, self.aim
+        )
+
+
+def _without_intervals(study: DStudy) -> DStudy:
+    ends = {
+        c: np.full_like(x, np.nan) for c, x in study.columns.items() if c[-4:] in ("_low", "high")
+    }
+    return replace(study, columns={**study.columns, **ends})
+
+
+_ROWS = 6
+"""Of the table the summary shows so many rows, and the best of every design."""
+
+
+def design_words(chosen: AllocatedDesign) -> str:
+    """Return a design with its sizes, cost and coefficient in words.
+
+    Parameters
+    ----------
+    chosen : the design
+    """
+    design = chosen.study.plan.design
+    sizes = ", ".join(_size(f, n, design) for f, n in chosen.sizes.items())
+    return (
+        f"{shown(chosen.design)}: {sizes}; costs {money(chosen.cost)}; "
+        f"{_worth(chosen, chosen.aim.coefficient)}"
+    )
+
+
+def summary(allocation: Allocation, stability: Stability | None) -> Any:
+    """Return a summary that says what to do, what it is worth, and what comes near it.
+
+    Parameters
+    ----------
+    allocation : the recommendation
+    stability : told too where it is given
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    aim, best = allocation.aim, allocation.best
+    if aim.budget is not None:
+        title = f"The best design for a budget of {money(aim.budget)}: highest {aim.symbol}"
+        if not aim.is_coefficient:
+            title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
+    else:
+        sign = "≥" if aim.is_coefficient else "≤"
+        goal = display.number(aim.target or 0.0, 10)
+        title = f"The cheapest design with {aim.symbol} {sign} {goal}"
+    lines = [
+        f"Recommended is {design_words(best)}.",
+        f"Cost: {allocation.cost}.",
+        *_more(allocation),
+        *(stability.sentences() if stability is not None else []),
+        *allocation.notes,
+    ]
+    lines += [note for note in best.study.notes if "taken as" in note]
+    return display.summary([_table(allocation, title)], lines)
+
+
+def _table(allocation: Allocation, title: str) -> Any:
+    shown_rows = max(_ROWS, len(allocation.alternatives))
+    frame, name = allocation.table.head(shown_rows), allocation.aim.coefficient
+    cells: dict[str, list[str]] = {}
+    designs = [shown(d) for d in frame["design"]]
+    if len(set(designs)) > 1:
+        cells["design"] = designs
+    for facet in allocation.best.sizes:
+        cells[facet] = [display.count(n) for n in frame[facet]]
+    cells["cost"] = [money(c) for c in frame["cost"]]
+    coefficients = ("Erho2", "Phi") if allocation.aim.is_coefficient else (name, "Erho2", "Phi")
+    for column in coefficients:
+        coefficient = column in ("Erho2", "Phi")
+        values = frame[column]
+        cells[SYMBOLS[column]] = (
+            [display.coefficient(v) for v in values]
+            if coefficient
+            else display.fixed(values, significant=4)
+        )
+        if column == name:
+            _add_interval(cells, frame, allocation)
+    return display.simple_table(list(zip(*cells.values(), strict=True)), list(cells), title=title)
+
+
+def _add_interval(
+    cells: dict[str, list[str]], frame: pd.DataFrame, allocation: Allocation
+) -> None:
+    name = allocation.aim.coefficient
+    ends = list(zip(frame[f"{name}_low"], frame[f"{name}_high"], strict=True))
+    if all(math.isnan(low) or math.isnan(high) for low, high in ends):
+        return
+    interval = (
+        display.coefficient_interval if allocation.aim.is_coefficient else display.short_interval
+    )
+    cells[f"{display.level(allocation.study.alpha)} interval"] = [
+        interval(low, high) for low, high in ends
+    ]
+
+
+def _more(allocation: Allocation) -> list[str]:
+    """Return sentences on the next best, the ratio of sizes, and a required size."""
+    lines = []
+    frame, name = allocation.table, allocation.aim.coefficient
+    if allocation.aim.budget is not None and len(frame) > 1:
+        first, second = frame.iloc[0], frame.iloc[1]
+        gap = abs(float(first[name]) - float(second[name]))
+        sizes = ", ".join(f"{f} = {display.count(second[f])}" for f in allocation.best.sizes)
+        where = "" if second["design"] == first["design"] else f"{shown(second['design'])}, "
+        lines.append(
+            f"{'Next best' if where == '' else 'Best of the other designs'}: {where}{sizes}; "
+            f"{allocation.aim.symbol} is {'lower' if allocation.aim.is_coefficient else 'higher'} "
+            f"by {display.number(gap, 2)}."
+        )
+    ratio = allocation.ratio
+    if ratio is not None:
+        lines.append(f"The best ratio of sizes without bounds: {ratio}.")
+    required = allocation.required
+    if required is not None:
+        lines.append(str(required))
+    return lines
+
+
+def _size(facet: str, n: float, design: Design) -> str:
+    if facet == REPLICATE:
+        return f"{display.count(n)} {'score' if n == 1 else 'scores'} a cell"
+    above = design.innermost(design.nested_in[facet])
+    within = " and ".join(f for f in design.outer_first if f in above)
+    return f"{display.count(n)} {facet}" + (f" in each {within}" if within else "")
+
+
+def _worth(chosen: AllocatedDesign, name: str) -> str:
+    columns = chosen.study.columns
+    value, low, high = (float(columns[f"{name}{end}"][0]) for end in ("", "_low", "_high"))
+    if name in ("Erho2", "Phi"):
+        text, interval = display.coefficient(value), display.coefficient_interval(low, high)
+    else:
+        text = display.number(value)
+        interval = "" if math.isnan(low) else display.short_interval(low, high)
+    level = display.level(chosen.study.alpha)
+    return f"{SYMBOLS[name]} = {text}" + (f" ({level}: {interval})" if interval else "")

@@ -1,0 +1,297 @@
+"""How many levels of a facet a coefficient needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError
+from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
+from vcomp.gtheory.plan import DStudyPlan
+from vcomp.gtheory.projection import composition, sampling_fractions, weights
+from vcomp.inference.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.intervals.limits import IntervalSource
+from vcomp.inference.intervals.two_way import ARTEAGA, FELDT, arteaga_interval, feldt_interval
+from vcomp.inference.quantities import Quantities, take_components
+
+__all__ = [
+    "Requirement",
+    "SYMBOLS",
+    "check_requirement",
+    "required_size",
+    "requirement_ratio",
+]
+
+
+SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
+"""The coefficients as they are printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """The size of a facet at which a coefficient reaches a target.
+
+    Attributes
+    ----------
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    target : what it is to reach
+    facet : whose size is asked for
+    n : the smallest size that reaches it; infinite where none does
+    low, high : interval of n; nan where it is not known
+    alpha : the interval has confidence 1 − alpha
+    held : the sizes at which the other facets are held
+    method : how the interval was made
+    why : a sentence where n is infinite
+
+    Examples
+    --------
+    >>> print(Requirement("Phi", 0.95, "topic", 259, 130, 487, alpha=0.05))
+    For Φ = 0.95, 259 levels of topic are needed (95 %: 130 to 487).
+    """
+
+    coefficient: str
+    target: float
+    facet: str
+    n: float
+    low: float
+    high: float
+    alpha: float
+    held: Mapping[str, float] = field(default_factory=dict)
+    method: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        symbol = SYMBOLS[self.coefficient]
+        if self.why:
+            return f"{symbol} = {display.number(self.target)} is out of reach: {self.why}"
+        text = (
+            f"For {symbol} = {display.number(self.target)}, {display.count(self.n)} "
+            f"{'level' if self.n == 1 else 'levels'} of {self.facet} "
+            f"{'is' if self.n == 1 else 'are'} needed"
+        )
+        if not (math.isnan(self.low) or math.isnan(self.high)):
+            ends = f"{display.count(self.low)} to {display.count(self.high)}"
+            text += f" ({display.level(self.alpha)}: {ends})"
+        if self.held:
+            others = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
+            text += f", with {others}"
+        return f"{text}."
+
+
+def required_size(
+    components: VarianceComponents,
+    source: IntervalSource,
+    plan: DStudyPlan,
+    *,
+    negative: str,
+    target: float,
+    coefficient: str,
+    facet: str | None,
+    alpha: float,
+) -> Requirement:
+    """Return the size of `facet` at which `coefficient` reaches `target`.
+
+    The error variance is A + B/n in the size n of the facet (of a finite universe A is negative
+    where all levels leave no error), all others held at the sizes of the
+    first plan (of the G-study's own plan at the G-study's sizes, not at the effective ones), so
+    n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size reaches the target
+    when A alone is too much. The interval is that of the F quantiles in a two-way design;
+    elsewhere that of n as a ratio of two variances, by the method of the D-study.
+
+    Parameters
+    ----------
+    components : of the G-study
+    source : of the interval
+    plan : of the D-study
+    negative : how negative components are taken, ``"zero"`` or ``"keep"``
+    target : between 0 and 1
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    facet : may be None where only one has a size
+    alpha : the interval has confidence 1 − alpha
+
+    Raises
+    ------
+    PlanError
+        The target, coefficient or facet is not one that can be.
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), SIGIR, eq. (6), (7), (12) and (13).
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 1.0, "i": 2.0, "Residual": 8.0}).dstudy(i=10)
+    >>> study.required(target=0.8, coefficient="Phi").n
+    40
+    """
+    facet = check_requirement(plan, target, coefficient, facet)
+    held = _held(components, plan, facet)
+    universe, a, b, room = _forms(components, plan, target, coefficient, facet)
+    values = take_components(components, negative).values
+    tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
+    # what cancels to the last digits is no room
+    if D <= 1e-12 * A:
+        D = 0.0
+    n = _ceil(B / D) if D > 0 else math.inf
+    why = "" if D > 0 else _why(tau, A, facet, plan.object)
+    ends, method = (math.nan, math.nan), ""
+    two_way = _two_way_ends(components, plan, facet, coefficient, source.method)
+    if two_way is not None:
+        table, method = two_way
+        interval = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
+        ends = interval(table, target, alpha)
+    elif b.any():
+        found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
+        ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
+    largest = plan.universe.sizes.get(facet, math.inf)
+    levels = f"all {display.count(largest)} levels of {facet}"
+    if n > largest and not why:
+        why = f"not even {levels} are enough."
+    elif n == largest < math.inf and plan.universe.holds_all(plan.facets, facet):
+        n = math.inf
+        why = f"it takes {levels}, and with them nothing is left to generalize over."
+    # What is more than there are cannot be had.
+    n, low, high = (math.inf if size > largest else size for size in (n, *ends))
+    return Requirement(coefficient, target, facet, n, low, high, alpha, held, method, why)
+
+
+def check_requirement(plan: DStudyPlan, target: float, coefficient: str, facet: str | None) -> str:
+    """Return the facet that is meant.
+
+    Raises
+    ------
+    PlanError
+        The target, coefficient or facet is not one that can be.
+    """
+    _check(target, coefficient)
+    return _facet(facet, plan)
+
+
+def requirement_ratio(
+    components: VarianceComponents, plan: DStudyPlan, target: float, coefficient: str, facet: str
+) -> Quantities:
+    """Return the size n = B/(τ(1 − π)/π − A) that a coefficient needs as a ratio of components.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study, the first of which holds the other facets
+    target : π
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    facet : whose size is asked for
+    """
+    _, _, b, room = _forms(components, plan, target, coefficient, facet)
+    return Quantities("ratio", b[None, :], room[None, :])
+
+
+def _forms(
+    components: VarianceComponents, plan: DStudyPlan, target: float, coefficient: str, facet: str
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the weights of τ, A, B and of the room τ(1 − π)/π − A that is left for B/n."""
+    held = _held(components, plan, facet)
+    universe, a, b = _split(components, plan, coefficient, facet, held)
+    return universe, a, b, universe * (1 - target) / target - a
+
+
+def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
+    # The G-study's own plan shows effective sizes, which belong together: 33.7 documents a topic
+    # beside 1.4 topics. With another number of topics it is the G-study's sizes that hold.
+    own = components.sizes if plan.is_own and plan.inverse_n is not None else {}
+    first = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
+    return {f: own.get(f, n) for f, n in first if f != facet}
+
+
+def _two_way_ends(
+    components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, method: str
+) -> tuple[TwoWayMeanSquares, str] | None:
+    """Return the mean squares that give the interval from F quantiles, if they do."""
+    table = two_way_table(components, plan) if method in ("auto", "f") else None
+    if table is None or facet != table.columns or not two_way_plans(table, plan)[0]:
+        return None
+    return table, FELDT if coefficient == "Erho2" else ARTEAGA
+
+
+def _split(
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    coefficient: str,
+    facet: str,
+    held: Mapping[str, float],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the weights of τ, A and B."""
+    sizes = np.array([[held.get(f, 1.0) for f in plan.facets]])
+    one = replace(plan, sizes=sizes, inverse_n=None, labels=None)
+    made, w = composition(components, one), weights(components, one)
+    counts = made.has_object if coefficient == "Erho2" else np.ones_like(made.has_object)
+    falls = made.divides[:, plan.facets.index(facet)] & counts
+    error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
+    # Of one level the error is B - B/N'; the second part stays whatever the size.
+    fraction = np.array(sampling_fractions(one)[0])
+    inverse = np.array([1.0 / sizes[0, d].prod() for d in made.divides])
+    all_levels = np.array([fraction[d].prod() for d in made.divides]) * inverse
+    return w.universe[0], np.where(falls, -all_levels, error), np.where(falls, inverse, 0.0)
+
+
+def _feldt_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
+    # a coefficient's lower limit needs the most levels
+    zetas = reversed(feldt_interval(table, alpha))
+    low, high = (_ceil(target / (z * (1 - target))) if z > 0 else math.inf for z in zetas)
+    return low, high
+
+
+def _arteaga_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
+    lambdas = reversed(arteaga_interval(table, alpha))
+    low, high = (
+        _ceil(target * (1 - v) / (v * (1 - target))) if v > 0 else math.inf for v in lambdas
+    )
+    return low, high
+
+
+def _ceil(n: float) -> float:
+    """Return the next whole number, at least 1; nan and infinity as they are."""
+    if not math.isfinite(n):
+        return math.nan if math.isnan(n) else n
+    # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70
+    return max(1, math.ceil(n - 1e-9 * abs(n)))
+
+
+def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
+    if universe <= 0:
+        return f"the variance of {object_} is not estimated above zero."
+    return (
+        f"error variance {display.number(held_error)} does not fall with more {facet}; "
+        "plan more of the other facets."
+    )
+
+
+def _check(target: float, coefficient: str) -> None:
+    if coefficient not in list(SYMBOLS):
+        raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
+    if not isinstance(target, Real) or not 0 < target < 1:
+        raise PlanError(f"the target of a coefficient lies between 0 and 1, not at {target!r}")
+
+
+def _facet(facet: str | None, plan: DStudyPlan) -> str:
+    free = [f for f in plan.facets if f not in plan.universe.fixed]
+    named = [f for f in free if f != REPLICATE] or free
+    if facet is None and not named:
+        raise PlanError("all facets are fixed: there is no size that could be required")
+    if facet is None and len(named) == 1:
+        return named[0]
+    if facet is None:
+        raise PlanError(f"which facet's size is required? pass facet=, one of {named}")
+    if facet not in plan.facets:
+        raise PlanError(f"{facet!r} has no size in this D-study; facet= is one of {named}")
+    if facet in plan.universe.fixed:
+        raise PlanError(
+            f"{facet!r} is fixed: its levels are all that there are, and no number of them is "
+            "required"
+        )
+    return facet

@@ -1,0 +1,485 @@
+"""The D-study: what a planned measurement would be worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError
+from vcomp.gtheory.plan import DStudyPlan
+from vcomp.gtheory.planned_quantity import MeanOfScores
+from vcomp.gtheory.requirement import Requirement, required_size
+from vcomp.gtheory.universe import check_columns
+from vcomp.inference.components import REPLICATE, VarianceComponents
+from vcomp.inference.intervals.limits import IntervalSource
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.gtheory.allocation.result import Allocation
+
+__all__ = [
+    "DStudy",
+    "summary",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DStudy:
+    """Error variances and coefficients of planned measurements.
+
+    Attributes
+    ----------
+    plan : design, object of measurement and sizes
+    components : of the G-study, as estimated
+    alpha : intervals have confidence 1 − alpha
+    negative : how negative components are taken, ``"zero"`` or ``"keep"``
+    columns : name of the quantity → (m,) values, one a plan; see :attr:`table`
+    interval_methods : quantity → how its interval was made; those without one are missing
+    notes : what a reader should know of these numbers
+    source : what gave the intervals
+    mean : of the scores, for decisions by a cut score; None where it is not known
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+    >>> study.table[["i", "Erho2", "Phi"]].round(3)
+        i  Erho2    Phi
+    0  10  0.833  0.806
+    1  20  0.909  0.893
+    """
+
+    plan: DStudyPlan
+    components: VarianceComponents
+    alpha: float
+    negative: str
+    columns: Mapping[str, FloatArray]
+    interval_methods: Mapping[str, str]
+    notes: tuple[str, ...]
+    source: IntervalSource
+    mean: MeanOfScores | None = None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a plan.
+
+        The sizes of the facets under their names; ``universe_var``, ``rel_err_var`` σ²(δ),
+        ``abs_err_var`` σ²(Δ), ``Erho2``, ``Phi``; of each of the last four its standard error
+        ``_se`` and the ends ``_low`` and ``_high`` of its interval, nan where not estimable.
+        Limits of coefficients below 0 are cut at 0.
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> list(from_components({"p": 0.5, "i:p": 1.0}).dstudy(i=10).table.columns[:6])
+        ['i', 'universe_var', 'rel_err_var', 'abs_err_var', 'Erho2', 'Phi']
+        """
+        return self.sizes_table(self.columns).assign(**self.columns)
+
+    def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """Return the sizes of the facets, one row a plan, to put other `columns` beside them."""
+        import pandas as pd
+
+        check_columns(columns, self.plan.facets)
+
+        labels = self.plan.labels
+        index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
+        sized = zip(self.plan.facets, self.plan.sizes.T, strict=True)
+        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
+
+    def quantity(self, name: str, kind: Literal["unbiased"] | None = None) -> pd.DataFrame:
+        """Return one quantity of every plan with its standard error and interval.
+
+        Parameters
+        ----------
+        name : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
+            ``"rel_sem"`` √σ²(δ), ``"abs_sem"`` √σ²(Δ) (standard errors of measurement),
+            ``"rel_signal_noise"`` σ²(τ)/σ²(δ) or ``"abs_signal_noise"`` σ²(τ)/σ²(Δ)
+        kind : of the standard errors: ``"unbiased"`` for those of Brennan's normal procedure, from
+            2 MS²/(df + 2), which GENOVA prints; None for those of the table
+
+        Returns
+        -------
+        pandas.DataFrame
+            The sizes of the facets, then ``estimate``, ``se``, ``low`` and ``high``; nan where it
+            is not defined or there is none.
+
+        Raises
+        ------
+        PlanError
+            If the name or kind is not one of these, or there is no covariance matrix to take the
+            unbiased one from.
+        EstimationError
+            If the method of the intervals has none for it.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, eq. 2.41 for signal-noise ratios, section 6.1 for
+        the normal procedure.
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 40])
+        >>> study.quantity("abs_sem")[["i", "estimate"]].round(3)
+            i  estimate
+        0  10     0.346
+        1  40     0.173
+        """
+        from vcomp.gtheory.conduct import quantity_table
+
+        return quantity_table(self, name, kind)
+
+    def phi_lambda(self, cut: Any) -> pd.DataFrame:
+        """Return Φ(λ), the index of dependability of decisions by a cut score.
+
+        Parameters
+        ----------
+        cut : one cut score λ or several, on the scale of the scores; the λ-curve is drawn by
+            :meth:`plot_phi_lambda`
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for every plan and cut score: the sizes, ``cut``, ``estimate``, ``se``, ``low``
+            and ``high``, intervals by the method of the D-study where it has one of such a
+            function, else by the delta method.
+
+        Raises
+        ------
+        PlanError
+            If a cut score is not a finite number, or the mean of the scores is not known.
+
+        References
+        ----------
+        Brennan and Kane (1977), Journal of Educational Measurement 14, 277-289; Brennan (2001),
+        Generalizability Theory, eq. 2.54 and fig. 2.1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> study = res.dstudy(topic=6)
+        >>> study.phi_lambda([0.5, 0.724])[["topic", "cut", "estimate"]].round(3)
+           topic    cut  estimate
+        0      6  0.500     0.975
+        1      6  0.724     0.871
+        """
+        from vcomp.gtheory.conduct import phi_lambda_table
+
+        return phi_lambda_table(self, cut)
+
+    def plot_phi_lambda(self, cut: Any = None, ax: Any | None = None) -> Any:
+        """Draw Φ(λ) over the cut score, with its interval, a curve a plan.
+
+        Parameters
+        ----------
+        cut : cut scores of the curve; if None, from three standard deviations of the universe
+            score below the mean to three above
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            As :meth:`phi_lambda`, or if there are more plans than curves can be told apart.
+        VcompError
+            matplotlib is not installed.
+        """
+        from vcomp.gtheory.picture import draw_phi_lambda
+
+        return draw_phi_lambda(self, cut, ax)
+
+    def effects(self, plan: int = 0) -> pd.DataFrame:
+        """Return what the error variances of one plan are made of.
+
+        Parameters
+        ----------
+        plan : number of the plan, the row of :attr:`table`
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row an effect of the D-design, by its facets: the ``components`` of the G-study that
+            go to it, their sum ``variance``, the number ``n`` of levels that it is averaged over,
+            and its parts of ``universe_var``, ``rel_err_var`` and ``abs_err_var``, which add up
+            to those of the table.
+
+        Raises
+        ------
+        PlanError
+            If there is no such plan.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, chap. 4.
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> published = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
+        >>> published.dstudy("i:p", object="p", i=10).effects().drop(columns="abs_err_var")
+               components  variance     n  universe_var  rel_err_var
+        effect
+        p               p       0.5   1.0           0.5         0.00
+        i:p  i + Residual       1.2  10.0           0.0         0.12
+        """
+        from vcomp.gtheory.projection import effects_table
+
+        if type(plan) is bool or not isinstance(plan, Integral) or not 0 <= plan < len(self.plan):
+            raise PlanError(f"there is no plan {plan!r}: they are 0 to {len(self.plan) - 1}")
+        return effects_table(self.components, self.plan, self.negative, plan)
+
+    def required(
+        self, target: float = 0.95, coefficient: str = "Erho2", facet: str | None = None
+    ) -> Requirement:
+        """Return how many levels of `facet` reach `target`, with an interval.
+
+        The other facets are held at the sizes of the *first* plan; a facet nested in `facet` keeps
+        its size within each level. See :func:`~vcomp.gtheory.required_size`.
+
+        Parameters
+        ----------
+        target : of the coefficient, between 0 and 1
+        coefficient : ``"Erho2"`` or ``"Phi"``
+        facet : may be left out where only one has a size
+
+        Raises
+        ------
+        PlanError
+            The target, coefficient or facet is not one that can be.
+
+        References
+        ----------
+        Urbano, Marrero and Martín (2013), SIGIR, eq. (6), (7), (12) and (13).
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=10)
+        >>> print(study.required(0.9))
+        For Eρ² = 0.9, 18 levels of i are needed.
+        """
+        return required_size(
+            self.components,
+            self.source,
+            self.plan,
+            negative=self.negative,
+            target=target,
+            coefficient=coefficient,
+            facet=facet,
+            alpha=self.alpha,
+        )
+
+    def optimize(
+        self,
+        cost: Any,
+        *,
+        budget: float | None = None,
+        target: float | None = None,
+        coefficient: str = "Erho2",
+        designs: str | Sequence[str] | None = None,
+        bounds: Mapping[str, Any] | None = None,
+        n_objects: Any = None,
+        top: int = 10,
+    ) -> Allocation:
+        """Return the best design for a budget, or the cheapest design that reaches a target.
+
+        The sizes of all facets that are not fixed are chosen anew; the parameters are those of
+        :func:`vcomp.gtheory.allocation.optimize`.
+
+        Raises
+        ------
+        PlanError
+            If nothing can be had for the budget or nothing reaches the target, a facet without
+            bound costs nothing, the cost falls when a size grows, or an argument does not fit.
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> trec = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
+        ...                         "ia": .00143, "pia": .00176})
+        >>> study = trec.dstudy("p x (a:i)", i=50, a=1)
+        >>> print(study.optimize({"i": 5, "a": 1}, target=0.97, coefficient="Phi").best)
+        p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
+        """
+        from vcomp.gtheory.allocation.allocate import optimize
+
+        asked = (budget, target, coefficient, designs, bounds, n_objects, top)
+        return optimize(self, cost, *asked)
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=10)
+        >>> print(study.summary())  # doctest: +ELLIPSIS
+        D-study p × i; object of measurement: p
+        ...
+        """
+
+        return summary(self)
+
+    def plot(
+        self,
+        x: str | None = None,
+        coefficient: str | Sequence[str] = ("Erho2", "Phi"),
+        ax: Any | None = None,
+        target: float | None = None,
+    ) -> Any:
+        """Draw Eρ² and Φ over the size of a facet, with their intervals.
+
+        Planned sizes are points; the lines between them are the same D-study at sizes between.
+        There is a line for every combination of the other facets' sizes.
+
+        Parameters
+        ----------
+        x : the facet on the horizontal axis; the one of which most sizes are planned if None
+        coefficient : ``"Erho2"``, ``"Phi"`` or both
+        ax : matplotlib axes to draw on; those of a new figure if None
+        target : draws a line there, and the legend has the size of `x` that reaches it
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            The facet, a coefficient or the target is not one that can be, or there are more lines
+            than can be told apart.
+        VcompError
+            matplotlib is not installed.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from vcomp.gtheory import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+        >>> ax = study.plot(target=0.9, ax=Figure().subplots())
+        >>> print(ax.get_legend().get_texts()[0].get_text())
+        Eρ²:  0.9 at 18
+        """
+        from vcomp.gtheory.picture import draw
+
+        return draw(self, x, coefficient, ax, target)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan)})"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def _whole(sizes: FloatArray) -> Any:
+    """Return whole numbers as such, unless they are too many for an int."""
+    whole = (sizes == np.floor(sizes)) & (sizes < 2.0**53)
+    return sizes.astype(np.int64) if whole.all() else sizes.astype(float)
+
+
+def summary(study: DStudy) -> Any:
+    """Return a summary that says what was planned, what it is worth and what would be enough.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+    >>> print(str(summary(study)).splitlines()[0])
+    D-study p × i; object of measurement: p
+    """
+    columns, confidence = study.columns, display.level(study.alpha)
+    cells: dict[str, list[str]] = {}
+    if study.plan.labels is not None:
+        cells[""] = list(study.plan.labels)
+    for facet, sizes in zip(study.plan.facets, study.plan.sizes.T, strict=True):
+        cells[facet] = [display.count(n) for n in sizes]
+    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+        cells[symbol] = [display.coefficient(c) for c in columns[name]]
+        ends = zip(columns[f"{name}_low"], columns[f"{name}_high"], strict=True)
+        intervals = [display.coefficient_interval(low, high) for low, high in ends]
+        if any(intervals):
+            # headers are keys here: a space more keeps those of Eρ² and Φ apart
+            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
+    for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
+        cells[symbol] = display.fixed(columns[name], significant=3)
+    design = str(study.plan.design).replace(" x ", " × ")
+    table = display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"D-study {design}; object of measurement: {study.plan.object}",
+    )
+    return display.summary([table], [*_explanations(study), *study.notes])
+
+
+def _universe_name(study: DStudy) -> str:
+    """Return what the universe score is of, with facets that are fixed: ``p | o``."""
+    given = [f for f in study.plan.facets if f in study.plan.universe.fixed]
+    return " | ".join([study.plan.object, ", ".join(given)] if given else [study.plan.object])
+
+
+def _generalized(study: DStudy) -> list[str]:
+    """Say over what scores are not generalized, or not without end."""
+    space, facets = study.plan.universe, study.plan.facets
+    lines = []
+    fixed = [f for f in facets if f in space.fixed]
+    if fixed:
+        lines.append(
+            f"Fixed: the planned {' and '.join(fixed)} are all that scores are generalized to."
+        )
+    lines += [
+        f"The universe of {facet} has {display.count(size)} levels."
+        for facet, size in space.sizes.items()
+    ]
+    if space.within:
+        inside = " and ".join(f for f in study.plan.design.facets if f in space.within)
+        lines.append(f"Objects are compared within the levels of {inside}.")
+    return lines
+
+
+def _explanations(study: DStudy) -> list[str]:
+    object_ = study.plan.object
+    variances = np.unique(study.columns["universe_var"])
+    universe = " to ".join(display.number(float(v)) for v in variances[[0, -1][: variances.size]])
+    lines = [
+        f"Eρ²: how reliable differences between {object_} are (error variance σ²(δ)).",
+        f"Φ: how reliable absolute scores of {object_} are (error variance σ²(Δ)).",
+        f"Universe-score variance σ²({_universe_name(study)}) = {universe}.",
+        *_generalized(study),
+    ]
+    methods = study.interval_methods
+    told = {methods[c]: s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods}
+    if told:
+        how = [m if len(told) == 1 else f"{s} {m}" for m, s in told.items()]
+        lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
+    named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
+    if len(named) == 1 and study.columns["universe_var"][0] > 0:
+        lines += [str(study.required(0.95, c, named[0])) for c in ("Erho2", "Phi")]
+    return lines

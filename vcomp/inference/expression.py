@@ -1,0 +1,266 @@
+"""Quantities as people write them: ``"sys"``, ``"sys / (sys + Residual/50)"``, ``"sd(topic)"``."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError, did_you_mean
+from vcomp.inference.quantities import Form, Quantities, Smooth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "read_quantity",
+    "smooth_of",
+]
+
+
+_FUNCTIONS = ("sqrt", "sd", "var", "share")
+_ELSE = "write anything else as a function of the components, such as lambda v: v['sys'] ** 0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A number (without weights), or a form of the components."""
+
+    number: float
+    form: Form = "linear"
+    a: FloatArray | None = None
+    b: FloatArray | None = None
+
+
+def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -> Quantities:
+    """Return the quantity that a text means.
+
+    Parameters
+    ----------
+    text : sums of components with numbers as factors, a ratio of two such sums, or a square root
+        of one; ``total`` is the sum of all components, ``sd(x)`` is ``sqrt(x)``, ``share(x)`` is
+        ``x / total``, ``var(x)`` is ``x``
+    names : of the components
+    others : further names that the caller reads itself, for messages
+
+    Raises
+    ------
+    EstimationError
+        If it is not of that form, or names a component that is not there.
+
+    Examples
+    --------
+    >>> q = read_quantity("sys / (sys + Residual/50)", ["sys", "topic", "Residual"])
+    >>> q.form, q.a, q.b
+    ('share', array([[1., 0., 0.]]), array([[0.  , 0.  , 0.02]]))
+    """
+    coded = _coded(text, names)
+    try:
+        tree = ast.parse(coded, mode="eval").body
+    except SyntaxError:
+        raise EstimationError(
+            f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
+            f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
+        ) from None
+    value = _Reader(text, tuple(names), tuple(others)).read(tree)
+    if value.a is None:
+        raise EstimationError(f"{text!r} holds no component; they are {', '.join(names)}")
+    rows = [None if w is None else w[None, :] for w in (value.a, value.b)]
+    assert rows[0] is not None
+    return Quantities(value.form, rows[0], rows[1])
+
+
+def _coded(text: str, names: Sequence[str]) -> str:
+    """Return the text with components, whose names need not be Python's, as ``_0_``, ``_1_``."""
+    longest = sorted(range(len(names)), key=lambda k: -len(names[k]))
+    alternatives = "|".join(f"(?P<n{k}>{re.escape(names[k])})" for k in longest)
+    pattern = re.compile(rf"`?(?<![\w:.])(?:{alternatives})(?![\w:.])`?")
+
+    def code(match: re.Match[str]) -> str:
+        assert match.lastgroup is not None
+        return f"_{match.lastgroup[1:]}_"
+
+    return pattern.sub(code, text.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    text: str
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def read(self, node: ast.expr) -> _Value:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return _Value(float(node.value))
+        if isinstance(node, ast.Name):
+            return self._component(node.id)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+            return self._times(_Value(sign), self.read(node.operand))
+        if isinstance(node, ast.BinOp):
+            return self._operation(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._call(node)
+        raise self._refusal("only +, -, *, / and sqrt of components are read")
+
+    def _component(self, name: str) -> _Value:
+        match = re.fullmatch(r"_(\d+)_", name)
+        if match:
+            return _Value(0.0, "linear", np.eye(len(self.names))[int(match[1])])
+        if name == "total":
+            return _Value(0.0, "linear", np.ones(len(self.names)))
+        known = [*self.names, "total", *self.others]
+        raise EstimationError(
+            f"{name!r} is no component and no quantity{did_you_mean(name, known)}; components are "
+            f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"
+        )
+
+    def _operation(self, node: ast.BinOp) -> _Value:
+        left, right = self.read(node.left), self.read(node.right)
+        if isinstance(node.op, ast.Add | ast.Sub):
+            sign = -1.0 if isinstance(node.op, ast.Sub) else 1.0
+            return self._sum(left, self._times(_Value(sign), right))
+        if isinstance(node.op, ast.Mult):
+            return self._times(left, right)
+        if isinstance(node.op, ast.Div):
+            return self._ratio(left, right)
+        raise self._refusal("only +, -, * and / are read")
+
+    def _call(self, node: ast.Call) -> _Value:
+        assert isinstance(node.func, ast.Name)
+        if node.func.id not in _FUNCTIONS or len(node.args) != 1 or node.keywords:
+            raise self._refusal(f"the functions are {', '.join(_FUNCTIONS)}, of one argument")
+        inside = self.read(node.args[0])
+        if inside.a is None or inside.form != "linear":
+            raise self._refusal(f"{node.func.id} is of a sum of components")
+        if node.func.id == "var":
+            return inside
+        if node.func.id == "share":
+            return self._ratio(inside, self._component("total"))
+        return _Value(0.0, "root", inside.a)
+
+    def _sum(self, left: _Value, right: _Value) -> _Value:
+        if left.a is None and right.a is None:
+            return _Value(left.number + right.number)
+        if left.a is None or right.a is None or left.form != "linear" or right.form != "linear":
+            raise self._refusal("only components can be added up, not numbers, ratios or roots")
+        return _Value(0.0, "linear", left.a + right.a)
+
+    def _times(self, left: _Value, right: _Value) -> _Value:
+        if left.a is None and right.a is None:
+            return _Value(left.number * right.number)
+        number, form = (left, right) if left.a is None else (right, left)
+        if number.a is not None:
+            raise self._refusal("components are multiplied by numbers only")
+        assert form.a is not None
+        if form.form == "linear":
+            return _Value(0.0, "linear", number.number * form.a)
+        if form.form == "root" and number.number > 0.0:
+            return _Value(0.0, "root", number.number**2 * form.a)
+        if form.form in ("ratio", "share"):
+            assert form.b is not None
+            whole = form.b + form.a if form.form == "share" else form.b
+            return _Value(0.0, "ratio", number.number * form.a, whole)
+        raise self._refusal("roots are multiplied by positive numbers only")
+
+    def _ratio(self, left: _Value, right: _Value) -> _Value:
+        if right.a is None:
+            if right.number == 0.0:
+                raise self._refusal("it divides by zero")
+            return self._times(_Value(1.0 / right.number), left)
+        if left.a is None or left.form != "linear" or right.form != "linear":
+            raise self._refusal("a ratio is one of two sums of components")
+        rest = right.a - left.a
+        if (rest >= 0.0).all() and (left.a >= 0.0).all():
+            return _Value(0.0, "share", left.a, rest)
+        return _Value(0.0, "ratio", left.a, right.a)
+
+    def _refusal(self, why: str) -> EstimationError:
+        return EstimationError(f"cannot take {self.text!r} as a quantity: {why}; {_ELSE}")
+
+
+_STEP = 1e-30
+"""Of a complex step: nothing is subtracted, so that it can be as small as it likes."""
+
+_AGREE = 1e-3
+"""Relative difference to a central difference above which a complex step went astray, as it does
+in absolute values."""
+
+
+def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smooth:
+    """Return a function of a Series of components as a quantity.
+
+    Its gradient is by complex steps, exact to rounding. A function that takes no complex numbers
+    (``max``, ``math.sqrt``), or treats them otherwise (``abs``), has central differences instead.
+
+    Parameters
+    ----------
+    function : of a Series of the components by name; returns one number
+    names : of the components, the residual last
+
+    Examples
+    --------
+    >>> q = smooth_of(lambda v: v["sys"] / v["Residual"] ** 2, ["sys", "Residual"])
+    >>> q.slopes(np.array([3.0, 2.0]), np.zeros(0))[0]
+    array([ 0.25, -0.75])
+    """
+    import pandas as pd
+
+    def at(v: Any) -> Any:
+        try:
+            return function(pd.Series(v, index=list(names)))
+        except KeyError as error:
+            raise EstimationError(
+                f"the function asks for component {error}, which is not there; they are "
+                f"{', '.join(names)}"
+            ) from None
+
+    def value(v: FloatArray, beta: FloatArray) -> float:
+        found = at(v)
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            raise EstimationError(
+                f"the function has to return one number, not {type(found).__name__}"
+            ) from None
+
+    def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return _gradient(at, v), np.zeros_like(beta)
+
+    return Smooth(value, slopes)
+
+
+def _gradient(at: Callable[[Any], Any], v: FloatArray) -> FloatArray:
+    differences = np.array([_central(at, v, j) for j in range(v.size)])
+    try:
+        with warnings.catch_warnings():
+            # A lost imaginary part shows below.
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            steps = np.array([_complex_step(at, v, j) for j in range(v.size)])
+    except (TypeError, ValueError, AttributeError):
+        return differences
+    size = np.abs(differences).max(initial=0.0)
+    close = np.allclose(steps, differences, rtol=_AGREE, atol=_AGREE * size)
+    return steps if close else differences
+
+
+def _complex_step(at: Callable[[Any], Any], v: FloatArray, j: int) -> float:
+    moved = v.astype(complex)
+    moved[j] += 1j * _STEP
+    return float(complex(at(moved)).imag / _STEP)
+
+
+def _central(at: Callable[[Any], Any], v: FloatArray, j: int) -> float:
+    h = 1e-5 * (abs(v[j]) or np.abs(v).max(initial=1.0))
+    ends = []
+    for sign in (1.0, -1.0):
+        moved = v.copy()
+        moved[j] += sign * h
+        ends.append(float(at(moved)))
+    return float((ends[0] - ends[1]) / (2.0 * h))

@@ -1,0 +1,401 @@
+"""The test of one component that a fit allows, and which of several it should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.quadratic.anova import AnovaTable
+from vcomp.estimators.quadratic.closed_form import orthogonal_table
+from vcomp.estimators.registry import get_estimator
+from vcomp.exceptions import DataError, EstimationError, did_you_mean
+from vcomp.inference.components import RESIDUAL
+from vcomp.inference.hypotheses.exact_f import (
+    Ratio,
+    exact_ratio,
+    ratio_of_table,
+    synthesised_ratio,
+)
+from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
+from vcomp.inference.hypotheses.outcome import HypothesisTest
+from vcomp.numerics.dense import solve_positive
+from vcomp.numerics.randomness import check_count
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "ComponentFit",
+    "METHODS",
+    "Score",
+    "Simulation",
+    "component_test",
+    "score_test",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The score at the fit without a component.
+
+    Attributes
+    ----------
+    statistic : Q/κ
+    df : ν of the χ²
+    z : U divided by its standard deviation
+    p_value : upper tail
+    """
+
+    statistic: float
+    df: float
+    z: float
+    p_value: float
+
+
+def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
+    """Return the score test of a component at the fit by REML that holds it at 0.
+
+    Parameters
+    ----------
+    stats : sums of the rows
+    null : the fit without the component, by REML
+    term : its name
+
+    Raises
+    ------
+    EstimationError
+        If the engine of these data has no expected information.
+    """
+    from scipy.special import chdtrc
+
+    engine = choose_engine(stats, reml=True, names=null.names[:-1])
+    if "expected" not in engine.kinds:
+        raise EstimationError(
+            f"the score test needs the expected information, and the {engine.name} engine, which "
+            "serves these data, has the average one only; use method='lrt'"
+        )
+    t = null.names.index(term)
+    information = engine.information(null.values, "expected")
+    free = np.array([name not in null.held for name in null.names]) & (null.values > 0.0)
+    across = information[t, free]
+    variance = float(
+        information[t, t] - across @ solve_positive(information[np.ix_(free, free)], across)
+    )
+    # Σ_u σ²_u V_u = V and P V P = P: the row of the information gives ½ tr(P V_t).
+    expectation = float(information[t] @ null.values)
+    score = float(engine.derivatives(null.values).score[t])
+    if not variance > 1e-12 * information[t, t]:
+        raise EstimationError(
+            f"at the fit without {term!r} the other components explain all that it could: its "
+            "score has no variance of its own"
+        )
+    df = 2.0 * expectation**2 / variance
+    statistic = (expectation + score) * 2.0 * expectation / variance
+    return Score(statistic, df, score / np.sqrt(variance), float(chdtrc(df, max(statistic, 0.0))))
+
+
+METHODS = ("auto", "f", "lrt", "simulated", "score")
+
+_FEW_EFFECTS = 2000
+"""Effects beside those of the largest term up to which terms are adjusted without being asked."""
+
+_CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
+"""Sizes up to which a thousand fits by elimination take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How many data sets a simulated test draws, from which stream, with how many threads.
+
+    Raises
+    ------
+    EstimationError
+        If a number is not a whole one from 1 on.
+    """
+
+    n: int = 1000
+    rng: int | np.random.Generator | None = None
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        check_count(self.n, "n")
+        check_count(self.workers, "workers")
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFit:
+    """What is needed of a fit.
+
+    Attributes
+    ----------
+    estimate : its components
+    table : its analysis of variance, None where it has none
+    classical : whether that is the classical one of balanced data: independent mean squares
+    stats : sums of the rows, None after loading
+    """
+
+    estimate: Estimate
+    table: AnovaTable | None
+    classical: bool
+    stats: Statistics | None
+
+
+def component_test(
+    fit: ComponentFit, term: Any, method: str, simulation: Simulation
+) -> HypothesisTest:
+    """Return a test of σ²(term) = 0.
+
+    Parameters
+    ----------
+    fit : with the component
+    term : its name
+    method : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
+    simulation : for ``"simulated"``
+
+    Raises
+    ------
+    EstimationError
+        If there is no such component or method, or the design or fit does not allow it.
+    DataError
+        If the rows are needed and the result was loaded without them.
+    """
+    _check_term(fit.estimate, term)
+    if method not in METHODS:
+        listed = ", ".join(map(repr, METHODS))
+        raise EstimationError(f"method={method!r} is not known; tests of a component are {listed}")
+    if method == "auto":
+        return _auto(fit, term, simulation)
+    if method == "f":
+        return _f(fit, term)
+    return _by_likelihood(fit, term, method, simulation)
+
+
+def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTest:
+    """Return the exact F-test if there is one, else a simulated or an asymptotic one."""
+    ratio, obstacle = None, "the design gives no exact F-test"
+    if fit.stats is None or _adjusting_is_cheap(fit.stats, fit.estimate.names):
+        ratio = _exact(fit, term)
+    else:
+        obstacle = "an exact F-test would have to adjust too many effects for each other"
+    if ratio is not None:
+        return _noted(_f_outcome(fit, term, ratio), "Chosen as it is exact.")
+    if fit.estimate.method not in ("reml", "ml") or fit.stats is None:
+        return _f(fit, term)
+    if _simulation_is_cheap(fit):
+        found = _by_likelihood(fit, term, "simulated", simulation)
+        return _noted(found, f"Chosen as {obstacle}, and simulating is cheap here.")
+    found = _by_likelihood(fit, term, "lrt", simulation)
+    return _noted(
+        found,
+        f"Chosen as {obstacle}, and simulating would take long here (method='simulated' does).",
+    )
+
+
+def _adjusting_is_cheap(stats: Statistics, names: tuple[str, ...]) -> bool:
+    if orthogonal_table(stats, names) is not None:
+        return True
+    return sum(stats.sizes) - max(stats.sizes) + stats.Xy.size <= _FEW_EFFECTS
+
+
+def _simulation_is_cheap(fit: ComponentFit) -> bool:
+    stats = fit.stats
+    assert stats is not None
+    if stats.strata is not None:
+        return True
+    return sum(stats.sizes) <= _CHEAP_EFFECTS and stats.n <= _CHEAP_ROWS
+
+
+# F -----------------------------------------------------------------------------------------------
+
+
+def _exact(fit: ComponentFit, term: str) -> Ratio | None:
+    t = fit.estimate.names.index(term)
+    if fit.stats is not None:
+        return exact_ratio(fit.stats, fit.estimate.names, t)
+    return ratio_of_table(fit.table, t) if fit.classical and fit.table is not None else None
+
+
+def _f(fit: ComponentFit, term: str) -> HypothesisTest:
+    """Return the exact F-test, in balanced data at least an approximate one."""
+    ratio = _exact(fit, term)
+    if ratio is None and fit.classical and fit.table is not None:
+        ratio = synthesised_ratio(fit.table, fit.estimate.names.index(term))
+    if ratio is None:
+        _refuse_f(fit, term)
+    assert ratio is not None
+    return _f_outcome(fit, term, ratio)
+
+
+def _refuse_f(fit: ComponentFit, term: str) -> None:
+    if fit.stats is None:
+        raise DataError(
+            f"this result was loaded without its rows, and for unbalanced data an F-test of "
+            f"{term!r} needs them; fit the model again"
+        )
+    likelihood = fit.estimate.method in ("reml", "ml")
+    advice = "use method='simulated' or 'lrt'" if likelihood else (
+        "fit by method='reml' and test by likelihood (res.test picks how)"
+    )  # fmt: skip
+    raise EstimationError(
+        f"there is no F-test of {term!r}: nothing is left of it beside the other terms, or no "
+        f"mean square has its expectation without σ²({term}); {advice}"
+    )
+
+
+def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
+    from scipy.special import fdtrc
+
+    df = ratio.df
+    shown = display.degrees_of_freedom(df)
+    note = f"F is {ratio.numerator} / {ratio.denominator}" + (
+        ", whose expectations are equal if the component is 0."
+        if ratio.exact
+        else ": no single mean square has the expectation; degrees of freedom by Satterthwaite."
+    )
+    return HypothesisTest(
+        term=term,
+        method="exact F-test" if ratio.exact else "F-test with synthesised mean squares",
+        symbol="F",
+        statistic=ratio.statistic,
+        distribution=f"F({shown})" if ratio.exact else f"F({shown}), approximate",
+        df=df,
+        p_value=float(fdtrc(*df, ratio.statistic)),
+        estimate=_value(fit.estimate, term),
+        exact=ratio.exact,
+        notes=(note,),
+    )
+
+
+# Likelihood --------------------------------------------------------------------------------------
+
+
+def _by_likelihood(
+    fit: ComponentFit, term: str, method: str, simulation: Simulation
+) -> HypothesisTest:
+    estimate = fit.estimate
+    if estimate.method not in ("reml", "ml"):
+        raise EstimationError(
+            f"method={method!r} compares likelihoods, and {estimate.method!r} has none; fit by "
+            "method='reml' or 'ml', or use method='f'"
+        )
+    if fit.stats is None:
+        raise DataError(
+            f"this result was loaded without its rows, and method={method!r} fits the model "
+            f"without {term!r}; fit the model again"
+        )
+    if method == "score":
+        return _score(fit.stats, estimate, term)
+    null = null_fit(fit.stats, estimate, term)
+    if method == "lrt":
+        return _limiting(estimate, term, null)
+    return _simulated(fit.stats, estimate, term, null, simulation)
+
+
+def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
+    notes = []
+    if null.at_bound:
+        verb = "is at its bound" if len(null.at_bound) == 1 else "are at their bounds"
+        listed = ", ".join(f"σ²({name})" for name in null.at_bound)
+        notes.append(
+            f"{listed} {verb} 0 as well: the mixture is not the limiting distribution then, "
+            "mostly conservative; method='simulated' has no such limit."
+        )
+    if null.error > 0.0:
+        notes.append(
+            f"The statistic has a Monte Carlo error of {display.number(null.error, 2)} or less "
+            "from the engine's random probes."
+        )
+    return HypothesisTest(
+        term=term,
+        method=f"{_restricted(estimate)}likelihood ratio test",
+        symbol="LR",
+        statistic=null.statistic,
+        distribution="½χ²₀ + ½χ²₁ in large samples",
+        df=(0.0, 1.0),
+        p_value=mixture_p(null.statistic),
+        estimate=_value(estimate, term),
+        notes=tuple(notes),
+    )
+
+
+def _simulated(
+    stats: Statistics, estimate: Estimate, term: str, null: NullFit, simulation: Simulation
+) -> HypothesisTest:
+    found = simulated_p(
+        stats, null, term, int(simulation.n), rng=simulation.rng, workers=int(simulation.workers)
+    )
+    notes = [f"{display.percent(found.share_zero)} of the drawn ratios are 0."]
+    if found.n < simulation.n:
+        notes.append(f"{simulation.n - found.n} of the drawn data sets could not be fitted.")
+    return HypothesisTest(
+        term=term,
+        method=f"simulated {_restricted(estimate)}likelihood ratio test",
+        symbol="LR",
+        statistic=null.statistic,
+        distribution=f"{found.n:,} data sets drawn at the fit without it",
+        df=(),
+        p_value=found.p_value,
+        estimate=_value(estimate, term),
+        p_error=found.p_error,
+        notes=tuple(notes),
+    )
+
+
+def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
+    values = dict(zip(estimate.names, estimate.values, strict=True))
+    hold = {name: float(values[name]) for name in estimate.held} | {term: 0.0}
+    null = get_estimator("reml", hold=hold).estimate(stats, estimate.names)
+    if not null.converged:
+        raise EstimationError(f"the fit without {term!r} did not converge: {null.status}")
+    found = score_test(stats, null, term)
+    notes = [f"The efficient score is {display.number(found.z, 3)} standard deviations from 0."]
+    if estimate.method == "ml":
+        notes.append("It is the score of the restricted likelihood, at a fit by REML.")
+    return HypothesisTest(
+        term=term,
+        method="restricted score test",
+        symbol="Q",
+        statistic=found.statistic,
+        distribution=f"χ² with {display.number(found.df, 4)} df, matched to its mean and variance",
+        df=(found.df,),
+        p_value=found.p_value,
+        estimate=_value(estimate, term),
+        notes=tuple(notes),
+    )
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def _check_term(estimate: Estimate, term: Any) -> None:
+    terms = estimate.names[:-1]
+    if term == RESIDUAL:
+        raise EstimationError(
+            "the residual cannot be tested: without it the model has no likelihood, and no mean "
+            f"square is free of it; components that can be are {', '.join(terms) or 'none'}"
+        )
+    if term not in terms:
+        raise EstimationError(
+            f"there is no component {term!r} to test{did_you_mean(term, terms)}; they are "
+            f"{', '.join(terms) or 'none'}"
+        )
+    if term in estimate.held:
+        raise EstimationError(
+            f"σ²({term}) is held at {display.number(_value(estimate, term))}, not estimated; fit "
+            "without hold= to test it"
+        )
+
+
+def _value(estimate: Estimate, term: str) -> float:
+    return float(estimate.values[estimate.names.index(term)])
+
+
+def _restricted(estimate: Estimate) -> str:
+    return "restricted " if estimate.method == "reml" else ""
+
+
+def _noted(outcome: HypothesisTest, note: str) -> HypothesisTest:
+    return replace(outcome, notes=(*outcome.notes, note))

@@ -1,0 +1,217 @@
+"""F-tests of components from an analysis of variance.
+
+If σ²_t = 0 two mean squares may have the same expectation. Their ratio has an F distribution if
+both are multiples of independent χ²: for a quadratic form with df degrees of freedom
+
+    Var(SS) = 2 tr(AVAV) ≥ 2 (tr AV)²/df = 2 E(SS)²/df
+
+with equality for such multiples only (Cauchy & Schwarz), and the covariance of two is zero only if
+they are independent: so the covariance matrix of the sums of squares says whether a ratio is
+exact, whatever the design. In balanced data these are the classical tests. In unbalanced data the
+sum of squares of a term that has no finer one in the model, adjusted for all others, is a multiple
+of χ² that only it and the residual are in: Wald's (1947) test; see Seely & El-Bassiouni (1983).
+
+Where no single mean square will do, sums of several have the expectation (Cochran 1951), each
+with Satterthwaite's degrees of freedom: approximate, and offered for balanced data only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.estimators.quadratic.anova import AnovaTable, adjustment
+from vcomp.estimators.quadratic.closed_form import adjusted, orthogonal_table
+from vcomp.estimators.quadratic.quadratic_forms import TooLargeError, stratum_quadratic_covariance
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "Ratio",
+    "exact_ratio",
+    "ratio_of_table",
+    "synthesised_ratio",
+]
+
+
+_SAME = 1e-9
+"""Expectations, and variances, that differ relatively by less than this are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of mean squares, or of sums of them, with equal expectations if σ²_t = 0.
+
+    Attributes
+    ----------
+    statistic : F
+    df : of numerator and denominator
+    numerator, denominator : the mean squares in words
+    exact : whether it has the F distribution under normality
+    """
+
+    statistic: float
+    df: tuple[float, float]
+    numerator: str
+    denominator: str
+    exact: bool
+
+
+def exact_ratio(stats: Statistics, names: tuple[str, ...], term: int) -> Ratio | None:
+    """Return the exact F-ratio of a term, None where the design gives none.
+
+    Parameters
+    ----------
+    stats : sums of the rows
+    names : components, the residual last
+    term : position of the term
+
+    Raises
+    ------
+    EstimationError
+        If the analysis of variance would not fit into memory.
+    """
+    table, covariance = _analysis(stats, names)
+    if not _usable(table, term):
+        return None
+    for other in _same_expectation(table, term):
+        if _is_exact(table, covariance, term, other):
+            return _ratio(table, term, other)
+    return None
+
+
+def ratio_of_table(table: AnovaTable, term: int) -> Ratio | None:
+    """Return the exact F-ratio of a term in an analysis of variance of balanced data."""
+    if not _usable(table, term):
+        return None
+    return next((_ratio(table, term, u) for u in _same_expectation(table, term)), None)
+
+
+def synthesised_ratio(table: AnovaTable, term: int) -> Ratio | None:
+    """Return an approximate F-ratio of sums of mean squares of balanced data (Cochran 1951).
+
+    The combination of the other mean squares that has the expectation is unique; those with
+    negative coefficients are added to the numerator, so that neither side can be negative.
+    None where there is no such combination.
+    """
+    if not _usable(table, term) or (table.df <= 0).any():
+        return None
+    rest = np.delete(np.arange(table.df.size), term)
+    try:
+        weights = np.linalg.solve(table.expected[np.ix_(rest, rest)].T, table.expected[term, rest])
+    except np.linalg.LinAlgError:
+        return None
+    weights[np.abs(weights) < _SAME * np.abs(weights).max()] = 0.0
+    mean_squares = table.sum_sq / table.df
+    above = np.zeros(table.df.size)
+    below = np.zeros(table.df.size)
+    above[term] = 1.0
+    above[rest[weights < 0.0]] = -weights[weights < 0.0]
+    below[rest[weights > 0.0]] = weights[weights > 0.0]
+    numerator, denominator = float(above @ mean_squares), float(below @ mean_squares)
+    if not denominator > 0.0:
+        return None
+    df = tuple(
+        float((w @ mean_squares) ** 2 / np.sum((w * mean_squares) ** 2 / table.df))
+        for w in (above, below)
+    )
+    return Ratio(
+        statistic=numerator / denominator,
+        df=(df[0], df[1]),
+        numerator=_sum_in_words(above, table.names),
+        denominator=_sum_in_words(below, table.names),
+        exact=False,
+    )
+
+
+def _analysis(
+    stats: Statistics, names: tuple[str, ...]
+) -> tuple[AnovaTable, Callable[[FloatArray], FloatArray]]:
+    """Return the analysis of variance of adjusted terms, and the covariance of its sums."""
+    table = orthogonal_table(stats, names)
+    if table is not None:
+        strata = stats.strata
+        assert strata is not None
+        rows = adjustment(stats.group_sums)
+
+        def covariance(v: FloatArray) -> FloatArray:
+            found: FloatArray = rows @ stratum_quadratic_covariance(strata, v) @ rows.T
+            return found
+
+        return table, covariance
+    reductions = adjusted(stats.cross_products)
+    return reductions.table(names), reductions.covariance
+
+
+def _usable(table: AnovaTable, term: int) -> bool:
+    """Whether the term has degrees of freedom, and there is something to divide by."""
+    return bool(table.df[term] > 0 and np.isfinite(table.expected[term]).all())
+
+
+def _same_expectation(table: AnovaTable, term: int) -> list[int]:
+    """Return the mean squares with the same expectation if σ²_t = 0, the residual first."""
+    wanted = np.delete(table.expected[term], term)
+    scale = np.abs(wanted).max()
+    found = []
+    for u in reversed(range(table.df.size)):
+        if u == term or table.df[u] <= 0 or not table.sum_sq[u] > 0.0:
+            continue
+        # A denominator that σ²_t is in would make the test blind.
+        here = table.expected[u]
+        close = np.abs(np.delete(here, term) - wanted).max() <= _SAME * scale
+        if close and abs(here[term]) <= _SAME * table.expected[term, term]:
+            found.append(u)
+    return found
+
+
+def _is_exact(
+    table: AnovaTable, covariance: Callable[[FloatArray], FloatArray], term: int, other: int
+) -> bool:
+    """Whether both are multiples of independent χ² if σ²_t = 0, whatever the others are."""
+    residual = table.df.size - 1
+    involved = np.delete(table.expected[term], [term, residual])
+    if other == residual and not involved.any():
+        # Forms without any expectation from a term are free of it: Wald's test.
+        return True
+    v = _generic(table, term)
+    try:
+        C = covariance(v)
+    except TooLargeError:
+        return False
+    for u in (term, other):
+        least = 2.0 * table.df[u] * float(table.expected[u] @ v) ** 2
+        if abs(C[u, u] - least) > _SAME * least:
+            return False
+    return bool(abs(C[term, other]) <= _SAME * np.sqrt(C[term, term] * C[other, other]))
+
+
+def _generic(table: AnovaTable, term: int) -> FloatArray:
+    """Return components with σ²_t = 0 that no accident of numbers hides a difference at."""
+    v: FloatArray = np.sqrt(2.0 + np.arange(table.df.size)) / np.maximum(
+        table.expected.max(axis=0), 1.0
+    )
+    v[term] = 0.0
+    return v
+
+
+def _ratio(table: AnovaTable, term: int, other: int) -> Ratio:
+    mean_squares = table.sum_sq[[term, other]] / table.df[[term, other]]
+    return Ratio(
+        statistic=float(mean_squares[0] / mean_squares[1]),
+        df=(float(table.df[term]), float(table.df[other])),
+        numerator=f"MS({table.names[term]})",
+        denominator=f"MS({table.names[other]})",
+        exact=True,
+    )
+
+
+def _sum_in_words(weights: FloatArray, names: tuple[str, ...]) -> str:
+    parts = []
+    for weight, name in zip(weights, names, strict=True):
+        if weight:
+            size = "" if abs(weight - 1.0) < _SAME else f"{display.number(weight)} "
+            parts.append(f"{size}MS({name})")
+    return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"

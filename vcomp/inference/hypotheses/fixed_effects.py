@@ -1,0 +1,428 @@
+"""Tests of fixed effects when the components are estimated: how many degrees of freedom.
+
+For a row l of contrasts q = l'Φl is the variance of l'β̂ at the estimated components, Φ =
+(X'V⁻¹X)⁻¹. Satterthwaite's degrees of freedom match χ² to its mean and variance,
+
+    ν = 2 q²/Var(q̂),   Var(q̂) = Σ_t Σ_u (∂q/∂σ²_t)(∂q/∂σ²_u) Cov(σ̂²_t, σ̂²_u)
+
+with ∂q/∂σ²_t = l'Φ X'V⁻¹V_t V⁻¹X Φl (Giesbrecht & Burns 1985); several rows at once by their
+eigenvectors (Fai & Cornelius 1996), as lmerTest does. Kenward and Roger (1997) also correct Φ for
+the error of the components, and scale F.
+
+A component at its bound, or held, counts as known: it adds nothing to the variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.estimate import Estimate, FixedErrors, errors_of_fixed
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.fixed_forms import FixedForms
+from vcomp.exceptions import EstimationError
+from vcomp.inference.intervals.limits import normal_quantile
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "ContrastTest",
+    "Contrasts",
+    "JointTest",
+    "KenwardRoger",
+    "Satterthwaite",
+    "contrasts_of",
+    "degrees_of_freedom",
+    "fixed_errors_of",
+    "known_components_of",
+    "normal_test",
+    "satterthwaite_of",
+    "t_interval",
+    "t_tests",
+]
+
+
+_SAME_DF = 1e-8
+"""Degrees of freedom that differ by less than this are one number."""
+
+_NULL = 1e-10
+"""An eigenvalue below this share of the largest is of a row that says nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastTest:
+    """Tests of single rows Lβ = c, one a row.
+
+    Attributes
+    ----------
+    estimate, std_error, df, t, p_value : (m,); df is ∞ where the normal distribution serves, and
+        nan where there are none
+    """
+
+    estimate: FloatArray
+    std_error: FloatArray
+    df: FloatArray
+    t: FloatArray
+    p_value: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class JointTest:
+    """A test of all rows at once.
+
+    Attributes
+    ----------
+    statistic : F
+    df : of the numerator, the number of independent rows, and of the denominator
+    p_value : its upper tail
+    """
+
+    statistic: float
+    df: tuple[float, float]
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Satterthwaite:
+    """Tests with Satterthwaite's degrees of freedom.
+
+    Attributes
+    ----------
+    cov_beta : (p, p) Φ
+    slopes : (k + 1, p, p) ∂Φ/∂σ²_t
+    covariance : (k + 1, k + 1) of the components
+    known : (k + 1,) which of them are held, or not above zero
+    """
+
+    cov_beta: FloatArray
+    slopes: FloatArray
+    covariance: FloatArray
+    known: BoolArray
+
+    def degrees(self, L: FloatArray) -> FloatArray:
+        """Return ν of every row of `L`, (m,).
+
+        ∞ where all components are known, nan where their covariance is not.
+        """
+        q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
+        free = ~self.known
+        g = np.einsum("ij,tjk,ik->ti", L, self.slopes[free], L)
+        variance = np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = 2.0 * np.square(q) / variance
+        return np.where(q > 0.0, df, np.nan)
+
+    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
+        """Return t-tests of the rows of `L`, whose estimates less their hypotheses are given."""
+        se = _standard_errors(L, self.cov_beta)
+        return t_tests(estimate, se, self.degrees(L))
+
+    def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
+        """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method)."""
+        d, P = np.linalg.eigh(L @ self.cov_beta @ L.T)
+        kept = d > _NULL * max(d.max(initial=0.0), 0.0)
+        if not kept.any():
+            return JointTest(np.nan, (0.0, np.nan), np.nan)
+        rotated = P[:, kept].T
+        statistic = float(np.mean(np.square(rotated @ estimate) / d[kept]))
+        df = (float(kept.sum()), _joint_degrees(self.degrees(rotated @ L)))
+        return JointTest(statistic, df, _f_tail(statistic, df))
+
+
+@dataclass(frozen=True, slots=True)
+class KenwardRoger:
+    """Tests with the covariance matrix and degrees of freedom of Kenward and Roger (1997).
+
+    Attributes
+    ----------
+    forms : of the columns of X, the second ones among them
+    covariance : (k + 1, k + 1) W, the inverse of the *expected* information of the restricted
+        likelihood
+    known : (k + 1,) which components are held, or at their bound
+    """
+
+    forms: FixedForms
+    covariance: FloatArray
+    known: BoolArray
+
+    @property
+    def _free(self) -> BoolArray:
+        return ~self.known
+
+    @property
+    def cov_beta(self) -> FloatArray:
+        """Φ_A = Φ + 2Φ {Σ_t Σ_u W_tu (Q_tu − P_t Φ P_u)} Φ, with P_t = −X'V⁻¹V_t V⁻¹X."""
+        free = self._free
+        assert self.forms.second is not None
+        W = self.covariance[np.ix_(free, free)]
+        P, phi = self.forms.first[free], self.forms.cov_beta
+        Q = self.forms.second[np.ix_(free, free)]
+        inside = np.einsum("tu,tuij->ij", W, Q) - np.einsum("tu,tij,jk,ukl->il", W, P, phi, P)
+        adjusted: FloatArray = phi + 2.0 * phi @ inside @ phi
+        return 0.5 * (adjusted + adjusted.T)
+
+    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
+        """Return t-tests of the rows of `L`; for one row the scale of F is 1."""
+        se = _standard_errors(L, self.cov_beta)
+        df = np.array([self._approximation(row[None, :])[0] for row in L])
+        return t_tests(estimate, se, df)
+
+    def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
+        """Return the scaled F-test of all rows at once; they are linearly independent."""
+        q = L.shape[0]
+        df, scale = self._approximation(L)
+        wald = estimate @ np.linalg.solve(L @ self.cov_beta @ L.T, estimate) / q
+        statistic = float(scale * wald)
+        return JointTest(statistic, (float(q), df), _f_tail(statistic, (float(q), df)))
+
+    def _approximation(self, L: FloatArray) -> tuple[float, float]:
+        """Return the degrees of freedom m and the scale λ of F (Kenward & Roger 1997, sec. 3)."""
+        free, q, phi = self._free, L.shape[0], self.forms.cov_beta
+        if not free.any():
+            return np.inf, 1.0
+        W, P = self.covariance[np.ix_(free, free)], self.forms.first[free]
+        theta = L.T @ np.linalg.solve(L @ phi @ L.T, L)
+        M = theta @ phi @ P @ phi
+        traces = np.trace(M, axis1=1, axis2=2)
+        A1 = float(traces @ W @ traces)
+        A2 = float(np.einsum("tu,tij,uji->", W, M, M))
+        if A2 == 0.0:
+            return np.inf, 1.0
+        if q == 1:
+            # Then A1 = A2, E* = 1/(1 − A2) and V* make m = 2/A2 and λ = 1.
+            return 2.0 / A2, 1.0
+        B = (A1 + 6.0 * A2) / (2.0 * q)
+        g = ((q + 1.0) * A1 - (q + 4.0) * A2) / ((q + 2.0) * A2)
+        divisor = 3.0 * q + 2.0 * (1.0 - g)
+        c1, c2, c3 = g / divisor, (q - g) / divisor, (q + 2.0 - g) / divisor
+        rest = 1.0 - A2 / q
+        rho = (rest / (1.0 - c2 * B)) ** 2 * (1.0 + c1 * B) / (1.0 - c3 * B) / q
+        m = 4.0 + (q + 2.0) / (q * rho - 1.0)
+        return float(m), float(m * rest / (m - 2.0))
+
+
+def normal_test(L: FloatArray, estimate: FloatArray, cov_beta: FloatArray) -> ContrastTest:
+    """Return tests of the rows of `L` by the normal distribution: the components as if known."""
+    return t_tests(estimate, _standard_errors(L, cov_beta), np.full(L.shape[0], np.inf))
+
+
+def t_interval(
+    estimate: FloatArray, std_error: FloatArray, df: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return estimate ± t std_error; the normal quantile where df is ∞ or not known (nan).
+
+    Parameters
+    ----------
+    estimate, std_error, df : (m,)
+    alpha : intervals have confidence 1 − alpha
+    """
+    from scipy.special import stdtrit
+
+    known = np.isfinite(df)
+    quantile = stdtrit(np.where(known, df, 1.0), 1.0 - alpha / 2.0)
+    half = np.where(known, quantile, normal_quantile(alpha)) * std_error
+    return estimate - half, estimate + half
+
+
+def _standard_errors(L: FloatArray, cov_beta: FloatArray) -> FloatArray:
+    variances = np.einsum("ij,jk,ik->i", L, cov_beta, L)
+    se: FloatArray = np.sqrt(np.maximum(variances, 0.0))
+    return se
+
+
+def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTest:
+    """Return two-sided tests; where df is nan the normal distribution serves."""
+    from scipy.special import ndtr, stdtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(se > 0.0, estimate / se, np.nan)
+    known = np.isfinite(df)
+    tail = np.where(known, stdtr(np.where(known, df, 1.0), -np.abs(t)), ndtr(-np.abs(t)))
+    return ContrastTest(estimate, se, df, t, 2.0 * tail)
+
+
+def _joint_degrees(df: FloatArray) -> float:
+    """Return the degrees of freedom of a mean of independent t² (Fai & Cornelius 1996)."""
+    if not np.isfinite(df).all():
+        return np.nan if np.isnan(df).any() else np.inf
+    if np.ptp(df) < _SAME_DF * df.max():
+        return float(df.mean())
+    if (df <= 2.0).any():
+        return 2.0
+    expectation = float(np.sum(df / (df - 2.0)))
+    return 2.0 * expectation / (expectation - df.size)
+
+
+def _f_tail(statistic: float, df: tuple[float, float]) -> float:
+    from scipy.special import chdtrc, fdtrc
+
+    if np.isfinite(df[1]):
+        return float(fdtrc(*df, statistic))
+    return float(chdtrc(df[0], df[0] * statistic))
+
+
+def known_components_of(estimate: Estimate) -> BoolArray:
+    """Return which components count as known: held, at their bound, or estimated below zero."""
+    held = np.array([name in estimate.held for name in estimate.names])
+    return held | ~(estimate.values > 0.0)
+
+
+def degrees_of_freedom(estimate: Estimate) -> FloatArray:
+    """Return Satterthwaite's degrees of freedom of the coefficients, nan where there are none."""
+    errors = estimate.fixed_errors
+    return np.full(estimate.beta.size, np.nan) if errors is None else errors.df
+
+
+def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
+    """Return what gives Satterthwaite's degrees of freedom, None where slopes are not known."""
+    errors = estimate.fixed_errors
+    if errors is None or errors.slopes is None:
+        return None
+    covariance = next(iter(estimate.covariances.values()))
+    known = known_components_of(estimate)
+    return Satterthwaite(estimate.cov_beta, errors.slopes, covariance, known)
+
+
+def fixed_errors_of(
+    stats: Statistics, estimate: Estimate, transform: FloatArray, cov_beta: FloatArray
+) -> FixedErrors | None:
+    """Return slopes and degrees of freedom on the scale of the data.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    estimate : on the centred scale, with slopes of that scale if it is one of a likelihood
+    transform : (p, p) T, so that β = T b for coefficients b of the centred columns
+    cov_beta : (p, p) on the scale of the data
+
+    Returns
+    -------
+    None where there are no fixed effects, or no slopes in the memory that is free.
+    """
+    slopes = _slopes(stats, estimate)
+    if slopes is None:
+        return None
+    slopes = transform @ slopes @ transform.T
+    covariance = next(iter(estimate.covariances.values()))
+    known = known_components_of(estimate)
+    found = Satterthwaite(cov_beta, slopes, covariance, known)
+    return FixedErrors(slopes, found.degrees(np.eye(cov_beta.shape[0])))
+
+
+def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:
+    """Return ∂Cov(β̂)/∂σ²_t, (k + 1, p, p), on the centred scale."""
+    if estimate.fixed_errors is not None:
+        return estimate.fixed_errors.slopes
+    if not estimate.beta.size or not np.isfinite(estimate.cov_beta).all():
+        return None
+    if estimate.method == "anova":
+        # The mean of all scores has the variance Σ σ² Σ n_g²/N².
+        n = float(stats.n)
+        return np.array([*stats.group_sums.squares, n])[:, None, None] / n**2
+    v = np.maximum(estimate.values, 0.0)
+    if not v[-1] > 0.0:
+        return None
+    try:
+        errors = errors_of_fixed(choose_engine(stats, reml=True), v)
+    except (EstimationError, np.linalg.LinAlgError):
+        return None
+    return None if errors is None else errors.slopes
+
+
+_DEPENDENT = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Contrasts:
+    """The hypothesis L β = c.
+
+    Attributes
+    ----------
+    L : (m, p)
+    constants : (m,) c
+    names : of the rows, such as ``"x - z"``
+    """
+
+    L: FloatArray
+    constants: FloatArray
+    names: tuple[str, ...]
+
+    def independent(self) -> Contrasts:
+        """Return the same hypothesis by those rows that do not follow from rows before them.
+
+        Raises
+        ------
+        EstimationError
+            If the rows contradict each other.
+        """
+        scale = np.linalg.norm(self.L, axis=1)
+        rows, values = self.L / scale[:, None], self.constants / scale
+        kept: list[int] = []
+        for place, row in enumerate(rows):
+            weights = np.linalg.lstsq(rows[kept].T, row, rcond=None)[0]
+            if np.linalg.norm(row - weights @ rows[kept]) > _DEPENDENT:
+                kept.append(place)
+            elif abs(values[place] - weights @ values[kept]) > 1e-8 * np.abs(values).max():
+                raise EstimationError(
+                    f"the contrasts {', '.join(self.names)} contradict each other: "
+                    f"{self.names[place]} = {self.constants[place]:g} does not go with those "
+                    "before it"
+                )
+        names = tuple(self.names[place] for place in kept)
+        return Contrasts(self.L[kept], self.constants[kept], names)
+
+
+def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
+    """Return the contrasts that a matrix or a text says.
+
+    Parameters
+    ----------
+    hypothesis : (p,) or (m, p) numbers; or text as of statsmodels, ``"x = z"`` or
+        ``"x, z = 1"``
+    names : of the fixed effects
+
+    Raises
+    ------
+    EstimationError
+        If it has another shape, names something else, or a row is zero.
+
+    Examples
+    --------
+    >>> contrasts_of("x = z", ("Intercept", "x", "z")).L.tolist()
+    [[0.0, 1.0, -1.0]]
+    """
+    from patsy import DesignInfo, PatsyError
+
+    if not names:
+        raise EstimationError("this model has no fixed effects, and nothing to contrast")
+    try:
+        found = DesignInfo(list(names)).linear_constraint(hypothesis)
+    except (PatsyError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise EstimationError(
+            f"{hypothesis!r} is no contrast of the {len(names)} fixed effects "
+            f"{', '.join(names)}: {reason}; give a row of numbers for each contrast, or text such "
+            f"as '{names[-1]} = 0'"
+        ) from None
+    L, values = np.asarray(found.coefs, dtype=float), np.asarray(found.constants, dtype=float)
+    if not (np.isfinite(L).all() and np.isfinite(values).all()):
+        raise EstimationError("contrasts are finite numbers")
+    zero = ~L.any(axis=1)
+    if zero.any() or not L.size:
+        raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")
+    labels = tuple(_label(row, names) for row in L)
+    return Contrasts(L, values.ravel(), labels)
+
+
+def _label(row: FloatArray, names: tuple[str, ...]) -> str:
+    parts: list[str] = []
+    for weight, name in zip(row, names, strict=True):
+        if weight == 0.0:
+            continue
+        size = "" if abs(weight) == 1.0 else f"{abs(weight):g} "
+        sign = "-" if weight < 0.0 else "+"
+        first = f"-{size}{name}" if weight < 0.0 else f"{size}{name}"
+        parts.append(f" {sign} {size}{name}" if parts else first)
+    return "".join(parts)

@@ -1,0 +1,177 @@
+"""Likelihood ratio tests of one component: by the limiting mixture, and simulated.
+
+Under σ²_t = 0 the parameter is at its bound, and the statistic 2(ℓ₁ − ℓ₀) of a large sample is 0
+half of the time and χ²₁ else (Self & Liang 1987; Stram & Lee 1994). With few levels, or further
+components at their bound, the truth can be far from that; its finite-sample distribution comes
+from data drawn at the fit without the component (Crainiceanu & Ruppert 2004; Scheipl, Greven &
+Küchenhoff 2008). Restricted likelihoods serve as well as full ones: both models have the same X.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.registry import get_estimator
+from vcomp.exceptions import EstimationError
+from vcomp.inference.resampling.parametric import likelihoods_under
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "NullFit",
+    "Simulated",
+    "mixture_p",
+    "null_fit",
+    "simulated_p",
+]
+
+
+_TIE = 1e-8
+"""Ratios that differ by less are the same: at a bound they are 0 but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class NullFit:
+    """A fit without one component, beside the fit with it.
+
+    Attributes
+    ----------
+    statistic : 2(ℓ₁ − ℓ₀), not below 0
+    estimate : without the component, which is held at 0
+    at_bound : other components that are at their bound in either fit
+    error : Monte Carlo standard error of the statistic, where engines have random probes
+    """
+
+    statistic: float
+    estimate: Estimate
+    at_bound: tuple[str, ...]
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A p-value by simulation.
+
+    Attributes
+    ----------
+    p_value : (1 + how many ratios are as large or larger)/(n + 1)
+    p_error : its Monte Carlo standard error
+    share_zero : of the ratios that are 0
+    n : number of data sets whose fits ended at their maxima
+    """
+
+    p_value: float
+    p_error: float
+    share_zero: float
+    n: int
+
+
+def null_fit(stats: Statistics, whole: Estimate, term: str) -> NullFit:
+    """Return the fit with a component at 0, others that were held still at their values.
+
+    Parameters
+    ----------
+    stats : sums of the rows
+    whole : fit by REML or ML
+    term : name of a component that is not held
+
+    Raises
+    ------
+    EstimationError
+        If either fit did not converge: there is no ratio of maxima then.
+    """
+    places = {name: float(v) for name, v in zip(whole.names, whole.values, strict=True)}
+    hold = {name: places[name] for name in whole.held} | {term: 0.0}
+    null = get_estimator(whole.method, hold=hold).estimate(stats, whole.names)
+    for fitted, what in ((whole, "with"), (null, "without")):
+        if not fitted.converged:
+            raise EstimationError(
+                f"the fit {what} {term!r} did not converge, and a likelihood ratio compares "
+                f"maxima: {fitted.status}"
+            )
+    zero = {
+        name
+        for fitted in (whole, null)
+        for name, value in zip(fitted.names, fitted.values, strict=True)
+        if value == 0.0 and name not in hold
+    }
+    return NullFit(
+        statistic=max(0.0, 2.0 * (whole.llf - null.llf)) if places[term] > 0.0 else 0.0,
+        estimate=null,
+        at_bound=tuple(name for name in whole.names if name in zero),
+        error=2.0 * float(np.hypot(whole.llf_error, null.llf_error)),
+    )
+
+
+def mixture_p(statistic: float) -> float:
+    """Return the tail of ½χ²₀ + ½χ²₁; 1 at 0, where all of it is as large."""
+    from scipy.special import chdtrc
+
+    return 1.0 if statistic <= 0.0 else float(0.5 * chdtrc(1.0, statistic))
+
+
+def simulated_p(
+    stats: Statistics,
+    null: NullFit,
+    term: str,
+    n: int,
+    *,
+    rng: int | np.random.Generator | None,
+    workers: int,
+) -> Simulated:
+    """Return the p-value among `n` data sets drawn at the null fit.
+
+    Parameters
+    ----------
+    stats : sums of the rows
+    null : the fit without the component
+    term : its name
+    n : number of data sets
+    rng, workers : as for the parametric bootstrap
+
+    Raises
+    ------
+    EstimationError
+        If hardly any of the drawn data sets could be fitted.
+    """
+    fitted = null.estimate
+    values = dict(zip(fitted.names, fitted.values, strict=True))
+    held = {name: float(values[name]) for name in fitted.held if name != term}
+    drawn = likelihoods_under(
+        stats,
+        fitted.names,
+        fitted.values,
+        [held, held | {term: 0.0}],
+        n,
+        rng=rng,
+        reml=fitted.method == "reml",
+        workers=workers,
+    )
+    return simulated_tail(null.statistic, 2.0 * (drawn[:, 0] - drawn[:, 1]))
+
+
+def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:
+    """Return where a statistic lies among drawn ones; nan ones, which failed, do not count.
+
+    Raises
+    ------
+    EstimationError
+        If fewer than half of them are numbers.
+    """
+    ratios = np.maximum(drawn[np.isfinite(drawn)], 0.0)
+    if 2 * ratios.size < max(drawn.size, 1):
+        raise EstimationError(
+            f"only {ratios.size} of {drawn.size} drawn data sets could be fitted; use "
+            "method='lrt', or leave out a term that is next to nothing"
+        )
+    larger = int(np.sum(ratios >= statistic - _TIE))
+    p = (1.0 + larger) / (ratios.size + 1.0)
+    return Simulated(
+        p_value=p,
+        p_error=float(np.sqrt(p * (1.0 - p) / ratios.size)),
+        share_zero=float(np.mean(ratios <= _TIE)),
+        n=int(ratios.size),
+    )

@@ -1,0 +1,421 @@
+"""Likelihood ratio tests of whole models against each other.
+
+Components that the smaller model does not have are at their bound in it. With r parameters that
+are free to both sides of their hypothesis, fixed effects above all, and b components at their
+bound, the limiting distribution is Σ_j w_j χ²_{r+j}, j = 0 … b (Self & Liang 1987): ½ and ½ for
+b = 1. For two components with correlation ρ of their efficient estimates (Self & Liang, case 7)
+
+    w_0 = arccos(ρ)/2π,   w_1 = ½,   w_2 = ½ − arccos(ρ)/2π
+
+Weights of even and of odd j add up to ½ each, whatever they are, so that ½χ²_{r+b−1} + ½χ²_{r+b}
+is never too small (Perlman 1969): that bound serves where the weights are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.numerics.dense import solve_positive
+from vcomp.statistics.statistics import Statistics
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "ComparedFit",
+    "Comparison",
+    "ModelComparison",
+    "check_comparable",
+    "check_likelihood",
+    "check_rows",
+    "compare_fits",
+    "facets_of",
+    "mixture_tail",
+]
+
+
+_SAME = 1e-9
+"""Relative differences of sums that rows in another order make."""
+
+_ROUNDING = 1e-13
+"""Relative differences that another order makes of a mean far from zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFit:
+    """What is needed of a fit.
+
+    Attributes
+    ----------
+    formula, response : of the model
+    estimate : by REML or ML
+    exog_names : columns of the fixed part
+    nobs : number of rows
+    response_sums : mean of the response and sum of squares about it; None if they are not known
+    stats : sums of the rows, None after loading
+    """
+
+    formula: str
+    response: str
+    estimate: Estimate
+    exog_names: tuple[str, ...]
+    nobs: int
+    response_sums: tuple[float, float] | None
+    stats: Statistics | None
+
+    @property
+    def n_parameters(self) -> int:
+        """Fixed effects and components that were estimated."""
+        return len(self.exog_names) + len(self.estimate.names) - len(self.estimate.held)
+
+    @property
+    def known(self) -> dict[frozenset[str], float]:
+        """The components that were held, by the facets of their terms."""
+        values = dict(zip(self.estimate.names, self.estimate.values, strict=True))
+        return {facets_of(name): float(values[name]) for name in self.estimate.held}
+
+    @property
+    def free(self) -> dict[frozenset[str], str]:
+        """Names of the components that were estimated, by the facets of their terms."""
+        held = self.estimate.held
+        return {facets_of(name): name for name in self.estimate.names if name not in held}
+
+
+def check_likelihood(fit: ComparedFit) -> None:
+    """Refuse a fit without a likelihood at its maximum."""
+    estimate = fit.estimate
+    if estimate.method not in ("reml", "ml"):
+        raise EstimationError(
+            f"{fit.formula!r} was fitted by {estimate.method!r}, which has no likelihood to "
+            "compare; fit by method='reml' or 'ml'"
+        )
+    if not estimate.converged or not np.isfinite(estimate.llf):
+        raise EstimationError(
+            f"the likelihood of {fit.formula!r} is not at its maximum, and a comparison is one of "
+            f"maxima: {estimate.status}"
+        )
+
+
+def check_rows(one: ComparedFit, other: ComparedFit) -> None:
+    """Refuse fits of different scores."""
+    pair = f"{one.formula!r} and {other.formula!r}"
+    if one.response != other.response:
+        raise DataError(
+            f"{pair} have the responses {one.response!r} and {other.response!r}: likelihoods of "
+            "different responses cannot be compared"
+        )
+    if one.nobs != other.nobs:
+        raise DataError(
+            f"{pair} were fitted to {one.nobs:,} and {other.nobs:,} rows: drop the rows with a "
+            "missing value in any column of either, and fit both to what is left"
+        )
+    if one.response_sums is None or other.response_sums is None:
+        raise DataError(
+            f"whether {pair} were fitted to the same rows cannot be told: one was stored by an "
+            "older version; fit it again"
+        )
+    (mean, squares), (mean_2, squares_2) = one.response_sums, other.response_sums
+    spread = np.sqrt(squares / one.nobs)
+    same = abs(squares - squares_2) <= _SAME * squares
+    if not same or abs(mean - mean_2) > _SAME * spread + _ROUNDING * abs(mean):
+        raise DataError(
+            f"{pair} were fitted to different values of {one.response!r} (their means are "
+            f"{display.number(mean, 8)} and {display.number(mean_2, 8)})"
+        )
+
+
+def check_comparable(one: ComparedFit, other: ComparedFit) -> None:
+    """Refuse likelihoods that are not on one scale."""
+    methods = one.estimate.method, other.estimate.method
+    if methods[0] != methods[1]:
+        raise EstimationError(
+            f"{one.formula!r} was fitted by {methods[0].upper()} and {other.formula!r} by "
+            f"{methods[1].upper()}: fit both by the same method"
+        )
+    if methods[0] != "reml":
+        return
+    if set(one.exog_names) != set(other.exog_names) or _columns_differ(one, other):
+        raise EstimationError(
+            f"the fixed parts of {one.formula!r} and {other.formula!r} differ "
+            f"({' + '.join(one.exog_names) or '0'}; {' + '.join(other.exog_names) or '0'}): "
+            "restricted likelihoods are of what each fixed part leaves, and cannot be compared; "
+            "fit both by method='ml'"
+        )
+
+
+def _columns_differ(one: ComparedFit, other: ComparedFit) -> bool:
+    """Whether columns of the same names hold different numbers, as far as that is known."""
+    if one.stats is None or other.stats is None or not one.exog_names:
+        return False
+    order = [other.exog_names.index(name) for name in one.exog_names]
+    ours, theirs = one.stats.XX, other.stats.XX[np.ix_(order, order)]
+    scale = np.sqrt(np.outer(np.diagonal(ours), np.diagonal(ours)))
+    return bool((np.abs(ours - theirs) > 1e-8 * scale).any())
+
+
+def facets_of(name: str) -> frozenset[str]:
+    """Return the facets of a term, in whatever order its name has them."""
+    return frozenset(name.split(":"))
+
+
+_ROUNDED = 1e-6
+"""A larger model whose log-likelihood is this much below the smaller one's was not maximised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A likelihood ratio of two fits, the second the larger one.
+
+    Attributes
+    ----------
+    statistic : 2(ℓ₁ − ℓ₀); nan where the models are not nested
+    df : number of parameters that the smaller model lacks
+    weights : (b + 1,) of χ² with ``df − b`` … ``df`` degrees of freedom
+    p_value : tail of that mixture
+    distribution : in words
+    notes : sentences on it
+    """
+
+    statistic: float
+    df: int
+    weights: tuple[float, ...]
+    p_value: float
+    distribution: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """Fits in the order of their numbers of parameters, each against the one before; ``print`` it.
+
+    Attributes
+    ----------
+    fits : the models
+    comparisons : one fewer than fits
+    """
+
+    fits: tuple[ComparedFit, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a model: npar, llf, aic, bic; and against the one before statistic, df, p_value.
+
+        The column ``distribution`` says what the p-value is the tail of.
+        """
+        import pandas as pd
+
+        blank = Comparison(np.nan, 0, (), np.nan, "")
+        tests = (blank, *self.comparisons)
+        llf = np.array([fit.estimate.llf for fit in self.fits])
+        npar = np.array([fit.n_parameters for fit in self.fits])
+        n = np.array([fit.nobs for fit in self.fits])
+        columns = {
+            "npar": npar,
+            "llf": llf,
+            "aic": -2.0 * llf + 2.0 * npar,
+            "bic": -2.0 * llf + np.log(n) * npar,
+            "statistic": [test.statistic for test in tests],
+            "df": [np.nan if np.isnan(test.statistic) else test.df for test in tests],
+            "p_value": [test.p_value for test in tests],
+            "distribution": [test.distribution for test in tests],
+        }
+        index = pd.Index([fit.formula for fit in self.fits], name="formula")
+        return pd.DataFrame(columns, index=index)
+
+    def summary(self) -> Any:
+        """Return the table for reading, on statsmodels' table classes."""
+        frame = self.table
+        df = ["" if np.isnan(d) else display.count(d) for d in frame["df"]]
+        cells = {
+            "npar": [str(n) for n in frame["npar"]],
+            "llf": display.fixed(frame["llf"], decimals=3),
+            "AIC": display.fixed(frame["aic"], decimals=2),
+            "BIC": display.fixed(frame["bic"], decimals=2),
+            "LR": display.fixed(frame["statistic"], decimals=3, missing=""),
+            "df": df,
+            "p": ["" if np.isnan(p) else display.number(p, 3) for p in frame["p_value"]],
+        }
+        stubs = [f"{number}" for number in range(1, len(self.fits) + 1)]
+        table = display.simple_table(
+            list(zip(*cells.values(), strict=True)), list(cells), stubs=stubs
+        )
+        method = "restricted likelihood (REML)"
+        if self.fits[0].estimate.method == "ml":
+            method = "likelihood (ML)"
+        notes = [f"{k}: {formula}" for k, formula in enumerate(frame.index, start=1)]
+        notes.append(f"Compared by their {method}; {display.count(self.fits[0].nobs)} scores.")
+        for number, test in enumerate(self.comparisons, start=2):
+            if test.distribution:
+                notes.append(f"{number} against {number - 1}: {test.distribution}.")
+            notes += test.notes
+        return display.summary([table], notes)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def compare_fits(fits: tuple[ComparedFit, ...]) -> ModelComparison:
+    """Return the comparison of several fits, each with the next smaller one.
+
+    Raises
+    ------
+    DataError
+        If they are not of the same rows.
+    EstimationError
+        If their likelihoods cannot be compared.
+    """
+    if len(fits) < 2:
+        raise EstimationError(f"a comparison takes two results or more, not {len(fits)}")
+    for fit in fits:
+        check_likelihood(fit)
+    for fit in fits[1:]:
+        check_rows(fits[0], fit)
+        check_comparable(fits[0], fit)
+    ordered = tuple(sorted(fits, key=lambda fit: fit.n_parameters))
+    return ModelComparison(ordered, tuple(_compared(a, b) for a, b in pairwise(ordered)))
+
+
+def mixture_tail(weights: FloatArray, degrees: FloatArray, statistic: float) -> float:
+    """Return the probability that a mixture of χ² is `statistic` or more.
+
+    Examples
+    --------
+    >>> round(mixture_tail(np.array([0.5, 0.5]), np.array([0.0, 1.0]), 2.705543), 6)
+    0.05
+    """
+    from scipy.special import chdtrc
+
+    tails = [chdtrc(d, max(statistic, 0.0)) if d > 0 else float(statistic <= 0.0) for d in degrees]
+    return float(np.asarray(weights) @ np.array(tails))
+
+
+def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
+    why_not = _not_nested(small, big)
+    if why_not:
+        note = (
+            f"{small.formula!r} is not nested in {big.formula!r} ({why_not}): compare them by AIC "
+            "and BIC only."
+        )
+        return Comparison(np.nan, 0, (), np.nan, "", (note,))
+    statistic = 2.0 * (big.estimate.llf - small.estimate.llf)
+    allowed = _ROUNDED + 4.0 * float(np.hypot(big.estimate.llf_error, small.estimate.llf_error))
+    if statistic < -allowed:
+        raise EstimationError(
+            f"the log-likelihood of {big.formula!r} is below that of {small.formula!r}, which is "
+            "nested in it: it stands at another maximum; fit it again with another start="
+        )
+    added = [key for key in big.free if key not in small.free]
+    bound = [key for key in added if small.known.get(key, 0.0) == 0.0]
+    df = big.n_parameters - small.n_parameters
+    if df == 0:
+        note = f"{small.formula!r} and {big.formula!r} have the same parameters."
+        return Comparison(np.nan, 0, (), np.nan, "", (note,))
+    weights, notes = _weights(small, big, bound)
+    degrees = df - len(bound) + np.arange(len(bound) + 1.0)
+    statistic = max(statistic, 0.0)
+    return Comparison(
+        statistic=statistic,
+        df=df,
+        weights=tuple(float(w) for w in weights),
+        p_value=mixture_tail(weights, degrees, statistic),
+        distribution=_mixture_in_words(weights, degrees),
+        notes=notes,
+    )
+
+
+def _not_nested(small: ComparedFit, big: ComparedFit) -> str:
+    """Return what the smaller model has that the larger one has not, empty if it is nested."""
+    names = [name for name in small.exog_names if name not in big.exog_names]
+    if names:
+        return f"only the first has the fixed effect {names[0]!r}"
+    for key, name in small.free.items():
+        if key not in big.free:
+            where = "is held" if key in big.known else "is not there"
+            return f"σ²({name}) {where} in the second"
+    for key in big.known.keys() | (small.known.keys() - big.free.keys()):
+        if big.known.get(key, 0.0) != small.known.get(key, 0.0):
+            return f"σ²({':'.join(sorted(key))}) is held at different values"
+    return ""
+
+
+def _weights(
+    small: ComparedFit, big: ComparedFit, bound: list[frozenset[str]]
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return the weights of the mixture, and what is to be said of them."""
+    notes = []
+    at_zero = [n for n in small.free.values() if _value(small.estimate, n) == 0.0]
+    if at_zero and bound:
+        listed = ", ".join(f"σ²({name})" for name in at_zero)
+        notes.append(f"{listed} of the smaller model at 0: the mixture is mostly conservative.")
+    if len(bound) < 2:
+        return np.array([1.0] if not bound else [0.5, 0.5]), tuple(notes)
+    if len(bound) == 2:
+        correlation = _efficient_correlation(small, big, bound)
+        if correlation is not None:
+            outer = float(np.arccos(np.clip(correlation, -1.0, 1.0))) / (2.0 * np.pi)
+            return np.array([outer, 0.5, 0.5 - outer]), tuple(notes)
+    listed = ", ".join(f"σ²({big.free[key]})" for key in bound)
+    notes.append(
+        f"The weights for {listed} at their bounds together are not known: the p-value is an "
+        "upper limit (Perlman 1969)."
+    )
+    weights = np.zeros(len(bound) + 1)
+    weights[-2:] = 0.5
+    return weights, tuple(notes)
+
+
+def _efficient_correlation(
+    small: ComparedFit, big: ComparedFit, bound: list[frozenset[str]]
+) -> float | None:
+    """Return the correlation of the estimates of two components, were there no bounds.
+
+    It is that of the inverse of the expected information at the smaller model, in which all
+    components that are free in the larger one, and not at 0, are unknown.
+    """
+    if big.stats is None:
+        return None
+    null = {facets_of(n): _value(small.estimate, n) for n in small.estimate.names}
+    names = big.estimate.names
+    v = np.array([null.get(facets_of(name), 0.0) for name in names])
+    engine = choose_engine(big.stats, reml=big.estimate.method == "reml", names=names[:-1])
+    if "expected" not in engine.kinds or not v[-1] > 0.0:
+        return None
+    information = engine.information(v, "expected")
+    tested = np.array([facets_of(name) in bound for name in names])
+    free = np.array([facets_of(name) in big.free for name in names]) & ~tested & (v > 0.0)
+    across = information[np.ix_(free, tested)]
+    efficient = information[np.ix_(tested, tested)] - across.T @ solve_positive(
+        information[np.ix_(free, free)], across
+    )
+    d = np.sqrt(np.diagonal(efficient))
+    if not (np.square(d) > 1e-10 * np.diagonal(information)[tested]).all():
+        return None
+    # The inverse of a matrix of order two has the correlation with the other sign.
+    return float(-efficient[0, 1] / (d[0] * d[1]))
+
+
+def _mixture_in_words(weights: FloatArray, degrees: FloatArray) -> str:
+    parts = []
+    for weight, d in zip(weights, degrees, strict=True):
+        if weight:
+            share = "½" if weight == 0.5 else display.number(weight)
+            parts.append(f"χ²({int(d)})" if weight == 1.0 else f"{share} χ²({int(d)})")
+    return " + ".join(parts)
+
+
+def _value(estimate: Estimate, name: str) -> float:
+    values = dict(zip(estimate.names, estimate.values, strict=True))
+    return float(values[name])

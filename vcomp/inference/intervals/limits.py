@@ -1,0 +1,490 @@
+"""Intervals of quantities from components and their covariance: no rows, no refits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference.components import VarianceComponents
+from vcomp.inference.intervals.modified_large_sample import (
+    MeanSquares,
+    linear_limits,
+    mean_squares,
+    ratio_limits,
+    rests_on_two,
+)
+from vcomp.inference.quantities import Quantities, Scale, Smooth, Taken, take_components
+
+__all__ = [
+    "AT_BOUND",
+    "BELOW_ZERO",
+    "EXACT_F",
+    "FromComponents",
+    "IntervalSource",
+    "LOGIT_SCALE",
+    "LOG_SCALE",
+    "Limits",
+    "MODIFIED_LARGE_SAMPLE",
+    "SATTERTHWAITE",
+    "WALD",
+    "check_local_method",
+    "check_source",
+    "cut",
+    "delta_limits",
+    "log_interval",
+    "logit_interval",
+    "normal_quantile",
+    "satterthwaite_interval",
+    "standard_errors",
+    "wald_interval",
+]
+
+
+_ENDLESS = 1e6
+
+
+def standard_errors(
+    gradient: FloatArray, cov: FloatArray | None, unsure: BoolArray | None = None
+) -> FloatArray:
+    """Return the delta method's standard errors √(g'Cg), nan without a covariance matrix.
+
+    Parameters
+    ----------
+    gradient : (m, k) one row for each quantity
+    cov : (k, k) covariance matrix of the components
+    unsure : (k,) components that have no standard error without being known: what depends on
+        them alone has none either
+
+    References
+    ----------
+    Searle, Casella and McCulloch (1992), Variance Components, sec. 3.7.
+
+    Examples
+    --------
+    >>> standard_errors(np.array([[1.0, 1.0]]), np.diag([9.0, 16.0]))
+    array([5.])
+    """
+    if cov is None:
+        return np.full(len(gradient), np.nan)
+    variance: FloatArray = np.einsum("mk,mk->m", gradient @ cov, gradient)
+    se = np.sqrt(np.where(variance >= 0, variance, np.nan))
+    if unsure is None:
+        return se
+    return np.where((se == 0) & (gradient[:, unsure] != 0).any(axis=1), np.nan, se)
+
+
+def wald_interval(
+    value: FloatArray, se: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return estimate ± z se.
+
+    Examples
+    --------
+    >>> low, high = wald_interval(np.array([2.0]), np.array([0.5]), 0.05)
+    >>> low.round(4), high.round(4)
+    (array([1.02]), array([2.98]))
+    """
+    half = normal_quantile(alpha) * se
+    return value - half, value + half
+
+
+def log_interval(value: FloatArray, se: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return the delta method's interval of variances on the log scale.
+
+    Parameters
+    ----------
+    value : (m,) estimates; the interval is nan where they are not positive
+    se : (m,) their standard errors
+    alpha : the interval has confidence 1 − alpha
+
+    Examples
+    --------
+    >>> low, high = log_interval(np.array([2.0]), np.array([0.5]), 0.05)
+    >>> low.round(4), high.round(4)
+    (array([1.2253]), array([3.2646]))
+    """
+    inside = value > 0
+    safe = np.where(inside, value, 1.0)
+    reach = normal_quantile(alpha) * se / safe
+    reach = np.where(inside, reach, np.nan)
+    with np.errstate(over="ignore"):
+        return safe * np.exp(-reach), safe * np.exp(reach)
+
+
+def logit_interval(
+    value: FloatArray, se: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the delta method's interval of coefficients on the logit scale.
+
+    Parameters
+    ----------
+    value : (m,) estimates; the interval is nan where they are not between 0 and 1
+    se : (m,) their standard errors
+    alpha : the interval has confidence 1 − alpha
+
+    Examples
+    --------
+    >>> low, high = logit_interval(np.array([0.9]), np.array([0.03]), 0.05)
+    >>> low.round(4), high.round(4)
+    (array([0.824]), array([0.9453]))
+    """
+    inside = (value > 0) & (value < 1)
+    safe = np.where(inside, value, 0.5)
+    reach = np.where(inside, normal_quantile(alpha) * se / (safe * (1 - safe)), np.nan)
+    odds_against = (1 - safe) / safe
+    with np.errstate(over="ignore"):
+        return 1 / (1 + odds_against * np.exp(reach)), 1 / (1 + odds_against * np.exp(-reach))
+
+
+def satterthwaite_interval(
+    value: FloatArray, se: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return Satterthwaite's interval of variances: ν σ̂²/σ² as χ² with ν = 2 (σ̂²/se)².
+
+    It is exact for the residual of balanced data. A negative estimate has none (nan), and one
+    with a standard error several times its size gets [0, ∞]. An upper limit above a million times
+    the estimate is none: ∞.
+
+    References
+    ----------
+    Satterthwaite (1946), Biometrics Bulletin 2, 110-114.
+
+    Examples
+    --------
+    >>> low, high = satterthwaite_interval(np.array([2.0]), np.array([0.5]), 0.05)
+    >>> low.round(4), high.round(4)
+    (array([1.2934]), array([3.499]))
+    """
+    from scipy.special import chdtri
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        usable = (value > 0.0) & (se > 0.0)
+        df = np.where(usable, 2.0 * np.square(value / se), np.nan)
+        low, high = (df * value / chdtri(df, tail) for tail in (alpha / 2.0, 1.0 - alpha / 2.0))
+        # With a small fraction of a degree of freedom even upper quantiles of χ² are below ν, and
+        # both limits above the estimate: such an estimate says nothing, at any level.
+        useless = chdtri(df, 0.025) < df
+    endless = useless | (high > _ENDLESS * value)
+    low, high = np.where(useless, 0.0, low), np.where(endless, np.inf, high)
+    return np.fmin(low, np.where(usable, value, np.nan)), np.fmax(
+        high, np.where(usable, value, np.nan)
+    )
+
+
+def normal_quantile(alpha: float) -> float:
+    """Return z, which a normal variable exceeds in either direction with probability alpha."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(alpha / 2))
+
+
+MODIFIED_LARGE_SAMPLE = "modified large sample (Graybill and Wang 1980; Ting et al. 1990)"
+EXACT_F = "exact F of two mean squares"
+SATTERTHWAITE = "Satterthwaite"
+WALD = "Wald"
+LOG_SCALE = "delta method on the log scale"
+LOGIT_SCALE = "delta method on the logit scale"
+
+AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
+BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 0 at 68 %"
+
+_ONE_ERROR = 0.3173105078629141
+"""α of an interval of one standard error on either side."""
+
+LOCAL_METHODS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """Intervals of several quantities.
+
+    Attributes
+    ----------
+    low, high : (m,) nan where there is no interval
+    method : how they were made, in words; empty where there is none
+    notes : what a reader should know of them, half sentences
+    """
+
+    low: FloatArray
+    high: FloatArray
+    method: str
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class IntervalSource(Protocol):
+    """What gives intervals of quantities: a covariance matrix, a likelihood, replicates."""
+
+    @property
+    def method(self) -> str:
+        """Its name, as the user gives it."""
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha."""
+
+
+@dataclass(frozen=True)
+class FromComponents:
+    """Intervals from estimates and their covariance matrix.
+
+    Parameters
+    ----------
+    components : of the G-study
+    method : ``"mls"`` (which ``"auto"`` takes), ``"f"`` (the same, and nothing but exact for
+        ratios), ``"satterthwaite"``, ``"wald"`` or ``"log"``
+    negative : how negative estimates are taken, ``"keep"`` or ``"zero"``; ``"mls"`` rests on mean
+        squares, and its intervals hold the estimate that is taken so
+    beta, cov_beta : fixed effects and their covariance, for functions that depend on them
+
+    Raises
+    ------
+    EstimationError
+        If the method is not known
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vcomp.gtheory import from_components
+    >>> g = from_components({"p": 2.0, "Residual": 4.0}, cov=np.diag([0.5, 0.1])).components
+    >>> found = FromComponents(g, "wald").limits(Quantities("linear", np.eye(2)), 0.05)
+    >>> found.low.round(3), found.high.round(3)
+    (array([0.614, 3.38 ]), array([3.386, 4.62 ]))
+    """
+
+    components: VarianceComponents
+    method: str = "auto"
+    negative: str = "keep"
+    beta: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cov_beta: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        check_local_method(self.method)
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha.
+
+        Raises
+        ------
+        EstimationError
+            If the method has no interval for quantities of this form
+        PlanError
+            If alpha is not between 0 and 1
+        """
+        check_alpha(alpha)
+        if isinstance(quantities, Smooth):
+            return self._of_function(quantities, alpha)
+        if self.method == "auto" and self.squares is None:
+            return replace(self, method="log").limits(quantities, alpha)
+        if self.method == "f":
+            self._check_two(quantities)
+        if self.method in ("auto", "mls", "f"):
+            return self._modified_large_sample(quantities, alpha)
+        if self.method == "satterthwaite" and quantities.form not in ("linear", "root"):
+            raise EstimationError(
+                "Satterthwaite's interval is one of a variance, not of a ratio; method='mls', "
+                "'log', 'wald', 'profile' and 'bootstrap' have one"
+            )
+        return self._by_delta(quantities, alpha)
+
+    def values(self, quantities: Quantities | Smooth) -> FloatArray:
+        """Return the quantities at the estimates, (m,)."""
+        if isinstance(quantities, Smooth):
+            return np.array([quantities.function(self.taken.values, self.beta)])
+        return quantities.values(self.taken.values)
+
+    def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
+        """Return the delta method's standard errors; nan where only what is unsure matters."""
+        if isinstance(quantities, Smooth):
+            by_v, by_beta = quantities.slopes(self.taken.values, self.beta)
+            se = standard_errors(by_v[None, :], self.taken.cov, self.unsure)
+            return np.sqrt(np.square(se) + by_beta @ self.cov_beta @ by_beta)
+        gradients = quantities.gradients(self.taken.values)
+        return standard_errors(gradients, self.taken.cov, self.unsure)
+
+    @cached_property
+    def taken(self) -> Taken:
+        """The components under the policy for negative ones."""
+        return take_components(self.components, self.negative)
+
+    @cached_property
+    def unsure(self) -> BoolArray:
+        """Components without a standard error that are not known either."""
+        names = np.array(self.components.names, dtype=object)
+        return np.isin(names, [*self.taken.zeroed, *self.taken.bounded])
+
+    @cached_property
+    def squares(self) -> MeanSquares | None:
+        """The mean squares that stand for the estimates."""
+        return mean_squares(self.components)
+
+    # Methods ------------------------------------------------------------------------------------
+
+    def _modified_large_sample(self, q: Quantities, alpha: float) -> Limits:
+        squares = self.squares
+        if squares is None:
+            raise EstimationError(
+                "method='mls' needs the covariance matrix of the components, with which mean "
+                "squares can be made, and there is none here; published components need cov=, "
+                "fits have method='profile' and 'bootstrap'"
+            )
+        found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
+        if self.components.without_bounds is not None or self.taken.zeroed:
+            # The mean squares know no bounds, and the estimates do: the interval holds them too.
+            values = q.values(self.taken.values)
+            low, high = np.fmin(found.low, values), np.fmax(found.high, values)
+            found = replace(found, low=low, high=high)
+        silent = self._says_nothing(squares, q)
+        low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
+        found = replace(found, low=low, high=high)
+        notes = [*found.notes, *self._at_bound(q)]
+        exact = self.method == "f" and q.form in ("ratio", "share")
+        words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
+        return replace(found, method=words, notes=tuple(notes))
+
+    def _from_zero(self, found: Limits, squares: MeanSquares, q: Quantities) -> Limits:
+        """Return limits in which no variance is known to be zero, as none is.
+
+        Far below zero even the upper limit would be, and the interval [0, 0]. So the upper limit
+        of an estimate below zero does not fall below the one that an estimate of zero has at a
+        confidence of 68 %. It is the same for all levels: wider intervals stay wider.
+        """
+        without = self.components.without_bounds
+        free = self.components.values if without is None else without[0]
+        below = (q.a @ free < 0.0) & (q.a >= 0.0).all(axis=1)
+        if not below.any():
+            return found
+        high = found.high.copy()
+        for used in np.unique(q.a[below] != 0.0, axis=0):
+            rows = below & ((q.a != 0.0) == used).all(axis=1)
+            zeroed = np.where(used, np.maximum(free, 0.0), free)
+            at_zero = cut(q.take(rows), *_ends(squares.at(zeroed), q.take(rows), _ONE_ERROR))
+            high[rows] = np.fmax(high[rows], at_zero.high)
+        raised = (high > found.high).any()
+        return replace(
+            found, high=high, notes=(*found.notes, BELOW_ZERO) if raised else found.notes
+        )
+
+    def _check_two(self, q: Quantities) -> None:
+        """Refuse ratios that have no exact F."""
+        squares = self.squares
+        if q.form in ("linear", "root") or squares is None:
+            return
+        if not rests_on_two(squares, q.a, q.denominator):
+            raise EstimationError(
+                "method='f' is for ratios that rest on two independent mean squares of a balanced "
+                "design, and for Φ of a complete two-way table; use method='mls'"
+            )
+
+    def _says_nothing(self, squares: MeanSquares, q: Quantities) -> BoolArray:
+        """Return where all components that matter were neither estimated nor held."""
+        unsure = np.ones(q.a.shape[1], dtype=bool)
+        unsure[squares.places] = False
+        unsure &= ~np.isin(np.array(self.components.names, dtype=object), self.components.held)
+
+        def only(weights: FloatArray) -> BoolArray:
+            used = weights != 0.0
+            return np.asarray(used.any(axis=1) & ~(used & ~unsure).any(axis=1))
+
+        return only(q.a) if q.b is None else only(q.a) | only(q.b)
+
+    def _at_bound(self, q: Quantities) -> list[str]:
+        zero = q.values(self.components.values) == 0.0
+        bound = self.components.without_bounds is not None
+        return [AT_BOUND] if bound and bool((zero & (q.a != 0.0).any(axis=1)).any()) else []
+
+    def _by_delta(self, q: Quantities, alpha: float) -> Limits:
+        values, se = self.values(q), self.standard_errors(q)
+        if self.method == "satterthwaite":
+            power = 2.0 if q.form == "root" else 1.0
+            # of a standard deviation by its variance
+            spread = se * (2.0 * values if q.form == "root" else 1.0)
+            ends = satterthwaite_interval(values**power, spread, alpha)
+            low, high = ends[0] ** (1.0 / power), ends[1] ** (1.0 / power)
+            return Limits(low, high, SATTERTHWAITE if np.isfinite(low).any() else "")
+        return delta_limits(values, se, alpha, "real" if self.method == "wald" else q.scale)
+
+    def _of_function(self, q: Smooth, alpha: float) -> Limits:
+        if self.method not in ("auto", "wald", "log"):
+            raise EstimationError(
+                f"method={self.method!r} has no interval of any function of the components; "
+                "'wald', 'log', 'profile' and 'bootstrap' have one"
+            )
+        scale: Scale = q.scale if self.method == "auto" else "real"
+        if self.method == "log":
+            scale = "variance" if q.scale == "real" else q.scale
+        return delta_limits(self.values(q), self.standard_errors(q), alpha, scale)
+
+
+def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale) -> Limits:
+    """Return intervals that are normal on the natural, log or logit scale."""
+    interval, name = {
+        "real": (wald_interval, WALD),
+        "variance": (log_interval, LOG_SCALE),
+        "share": (logit_interval, LOGIT_SCALE),
+    }[scale]
+    low, high = interval(values, se, alpha)
+    return Limits(low, high, name if np.isfinite(low).any() else "")
+
+
+def _ends(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of linear forms, of ratios, and of what roots are taken of."""
+    if q.form in ("linear", "root"):
+        return linear_limits(squares, q.a, alpha)
+    return ratio_limits(squares, q.a, q.denominator, alpha)
+
+
+def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
+    """Return limits of ratios, or of linear forms for roots, on the quantities' own scale.
+
+    What cannot be negative is cut at zero.
+    """
+    signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
+    low = np.where(signed, low, np.maximum(low, 0.0))
+    high = np.where(signed, high, np.maximum(high, 0.0))
+    if q.form == "share":
+        low, high = _share(low), _share(high)
+    elif q.form == "root":
+        low, high = np.sqrt(low), np.sqrt(high)
+    return Limits(low, high, "")
+
+
+def check_local_method(method: str, others: tuple[str, ...] = ()) -> None:
+    """Refuse an interval method that is not known.
+
+    Raises
+    ------
+    EstimationError
+        Naming those that are.
+    """
+    if method not in (*LOCAL_METHODS, *others):
+        known = ", ".join(map(repr, (*LOCAL_METHODS, *others)))
+        raise EstimationError(f"method={method!r} is not known; intervals are {known}")
+
+
+def check_source(method: object) -> IntervalSource:
+    """Return what gives intervals itself.
+
+    Raises
+    ------
+    EstimationError
+        If it gives none.
+    """
+    if not isinstance(method, IntervalSource):
+        raise EstimationError(
+            f"method={method!r} gives no intervals; pass the name of a method, or what "
+            "bootstrap(), resample() or jackknife() returned (the size of a facet that has "
+            "the name 'method' goes into sizes={'method': …})"
+        )
+    return method
+
+
+def _share(ratio: FloatArray) -> FloatArray:
+    """Return ρ/(1 + ρ), 1 for an infinite ρ."""
+    endless = np.isinf(ratio)
+    safe = np.where(endless, 0.0, ratio)
+    return np.where(endless, 1.0, safe / (1.0 + safe))

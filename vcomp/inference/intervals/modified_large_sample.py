@@ -1,0 +1,356 @@
+"""Independent mean squares that stand for estimated components, in any design.
+
+The classical intervals of variance components are functions of mean squares S_i that are
+independent, with ν_i S_i/λ_i ~ χ². Balanced designs have them. Others do not, but every estimator
+has a covariance matrix, and from it such mean squares can be made: for the term t
+
+    λ_t = σ²_t + Σ_u b_tu σ²_u   over the terms u finer than t,
+
+with the b_tu that make Ŝ_t uncorrelated with the estimates of these components. Their degrees of
+freedom are ν_t = 2 λ_t²/Var(Ŝ_t) (Satterthwaite 1946). Of a balanced design these are the mean
+squares of the analysis of variance, each divided by the number of scores in a group of its term,
+whatever the estimator was, and their degrees of freedom. Of an unbalanced one they are the
+combinations that come closest; what correlation is left goes into the intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.inference.components import VarianceComponents
+from vcomp.numerics.dense import solve
+
+__all__ = [
+    "MeanSquares",
+    "linear_limits",
+    "mean_squares",
+    "ratio_limits",
+    "rests_on_two",
+    "unbiased_covariance",
+]
+
+
+_KNOWN = 1e12
+"""Degrees of freedom of what is known to a millionth: as good as all there are."""
+
+_TINY = 1e-9
+"""A mean square below this share of what it is expected to be counts as that share: rounding, or
+unbalanced data, can take it below zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanSquares:
+    """Mean squares with their degrees of freedom.
+
+    Attributes
+    ----------
+    basis : (K, K) coefficients of the K components that were estimated in the λ
+    places : (K,) where these components are among all k
+    values : (K,) the mean squares S
+    df : (K,) degrees of freedom ν
+    correlation : (K, K) of the mean squares; the unit matrix for balanced designs
+    known : (k,) values of the components that were not estimated, 0 for others
+    """
+
+    basis: FloatArray
+    places: LongArray
+    values: FloatArray
+    df: FloatArray
+    correlation: FloatArray
+    known: FloatArray
+
+    def coefficients(self, weights: FloatArray) -> FloatArray:
+        """Return c with w'σ² = c'λ + what is known, (m, K), of (m, k) weights w."""
+        # Of each component alone first: weights are many more than components.
+        of_components = solve(self.basis, np.eye(len(self.basis)))
+        return np.asarray(weights[:, self.places] @ of_components)
+
+    def at(self, components: FloatArray) -> MeanSquares:
+        """Return the mean squares of (k,) larger estimates, as well known as these."""
+        return replace(self, values=np.maximum(self.basis @ components[self.places], self.values))
+
+
+def mean_squares(components: VarianceComponents) -> MeanSquares | None:
+    """Return the mean squares that stand for estimated components.
+
+    Where a component is at its bound they are those of the estimates without bounds.
+
+    Returns
+    -------
+    None where there is no covariance matrix
+
+    References
+    ----------
+    Satterthwaite (1946), Biometrics Bulletin 2, 110-114; Burdick and Graybill (1992), Confidence
+    Intervals on Variance Components, chap. 3, for balanced designs.
+
+    Examples
+    --------
+    A balanced p × i design with 11 × 21 scores:
+
+    >>> S = np.array([22.0, 13.0, 2.0])  # of p, i, pi; df 10, 20, 200
+    >>> to_components = np.array([[1, 0, -1], [0, 1, -1], [0, 0, 1]]) / [[21.0], [11.0], [1.0]]
+    >>> cov = to_components @ np.diag(2 * S**2 / [10, 20, 200]) @ to_components.T
+    >>> facets = tuple(map(frozenset, ("p", "i", "pi")))
+    >>> g = VarianceComponents(("p", "i", "Residual"), facets, to_components @ S, cov)
+    >>> mean_squares(g).df.round(6)
+    array([ 10.,  20., 200.])
+    """
+    estimates, cov = components.values, components.cov
+    if components.without_bounds is not None:
+        estimates, cov = components.without_bounds
+    if cov is None:
+        return None
+    free = np.isfinite(np.diagonal(cov)) & (np.diagonal(cov) > 0.0)
+    if not free.any():
+        return None
+    places = np.flatnonzero(free)
+    inside = cov[np.ix_(free, free)]
+    basis = _basis(inside, _is_finer(components.facets, free))
+    expected = basis @ components.values[free]
+    # Only unbalanced designs have combinations that negative estimates take below zero.
+    expected = np.where(expected > 0.0, expected, basis @ np.maximum(components.values[free], 0.0))
+    spread = basis @ inside @ basis.T
+    values = basis @ estimates[free]
+    if not (np.isfinite(spread).all() and (expected > 0.0).all()):
+        return None
+    # What rounding may have left of a variance of zero or less.
+    variances = np.maximum(np.diagonal(spread), 2.0 * expected**2 / _KNOWN)
+    df = 2.0 * expected**2 / variances
+    return MeanSquares(
+        basis,
+        places,
+        np.maximum(values, _TINY * expected),
+        df,
+        _correlation(spread, variances),
+        np.where(free, 0.0, components.values),
+    )
+
+
+def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:
+    """Return the covariance matrix of the components by Brennan's normal procedure.
+
+    The variance of a mean square S on ν degrees of freedom is estimated by 2S²/(ν + 2), which is
+    unbiased, instead of 2S²/ν. Exact for balanced designs; for others of the mean squares that
+    stand for the estimates.
+
+    Parameters
+    ----------
+    components : of the G-study, with their covariance
+
+    Returns
+    -------
+    (k, k), nan where a component was not estimated; None where there is no covariance matrix
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, eq. 6.1: the standard errors that GENOVA prints, and
+    those of Bodoff (2008).
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> one = from_components({"p": 2.0, "Residual": 4.0}, cov=np.diag([0.5, 3.2])).components
+    >>> unbiased_covariance(one)[1, 1].round(4)  # 2 × 4²/10 becomes 2 × 4²/12
+    np.float64(2.6667)
+    """
+    squares = mean_squares(components)
+    if squares is None:
+        return None
+    to_components = solve(squares.basis, np.eye(len(squares.basis)))
+    scale = squares.values * np.sqrt(2.0 / (squares.df + 2.0))
+    inside = to_components @ (squares.correlation * np.outer(scale, scale)) @ to_components.T
+    covariance = np.full((len(components.values),) * 2, np.nan)
+    covariance[np.ix_(squares.places, squares.places)] = inside
+    return covariance
+
+
+def _is_finer(facets: tuple[frozenset[str], ...], free: BoolArray) -> BoolArray:
+    """Return where the column's term is finer than the row's."""
+    kept = [f for f, used in zip(facets, free, strict=True) if used]
+    return np.array([[t < u for u in kept] for t in kept], dtype=bool)
+
+
+def _basis(cov: FloatArray, finer: BoolArray) -> FloatArray:
+    """Return the coefficients of the components in the λ, none of them negative."""
+    scale = np.sqrt(np.diagonal(cov))
+    R = cov / np.outer(scale, scale)
+    basis = np.eye(len(cov))
+    for t, below in enumerate(finer):
+        used = np.flatnonzero(below)
+        while used.size:
+            b = -np.linalg.lstsq(R[np.ix_(used, used)], R[used, t], rcond=1e-12)[0]
+            if b.min() >= 0.0:
+                basis[t, used] = b * scale[t] / scale[used]
+                break
+            used = np.delete(used, int(np.argmin(b)))
+    return basis
+
+
+def _correlation(spread: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return the correlations; what is rounding counts as none."""
+    scale = np.sqrt(variances)
+    R = np.clip(spread / np.outer(scale, scale), -1.0, 1.0)
+    R = np.where(np.abs(R) < _TINY, 0.0, R)
+    np.fill_diagonal(R, 1.0)
+    return R
+
+
+_ENDLESS = 1e6
+"""An upper limit beyond so many times the estimate is none: ∞."""
+
+
+def linear_limits(
+    squares: MeanSquares, weights: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of linear forms of the components, not cut at zero.
+
+    Parameters
+    ----------
+    squares : mean squares that stand for the estimates
+    weights : (m, k) of the components
+    alpha : intervals have confidence 1 − alpha
+
+    References
+    ----------
+    Graybill and Wang (1980), Journal of the American Statistical Association 75, 869-873; Ting,
+    Burdick, Graybill, Jeyaratnam and Lu (1990), Journal of Statistical Computation and Simulation
+    35, 135-143; Burdick and Graybill (1992), Confidence Intervals on Variance Components, sec.
+    3.3.
+
+    Examples
+    --------
+    >>> S = MeanSquares(
+    ...     np.eye(1), np.array([0]), np.array([2.0]), np.array([10.0]), np.eye(1), np.zeros(1)
+    ... )
+    >>> low, high = linear_limits(S, np.array([[1.0]]), 0.05)
+    >>> low.round(4), high.round(4)
+    (array([0.9764]), array([6.1596]))
+    """
+    from vcomp.inference.kernels.interval_ends import lower_limits
+
+    c = squares.coefficients(weights)
+    terms, reach = c * squares.values, _reach(squares, alpha / 2.0)
+    known = weights @ squares.known
+    # A limit above is minus the lower limit of the opposite.
+    return lower_limits(terms, *reach) + known, known - lower_limits(-terms, *reach)
+
+
+def ratio_limits(
+    squares: MeanSquares, a: FloatArray, b: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of ratios ρ = a'σ²/b'σ², cut at 0.
+
+    Parameters
+    ----------
+    squares : mean squares that stand for the estimates
+    a, b : (m, k) weights of the components
+    alpha : intervals have confidence 1 − alpha
+
+    Returns
+    -------
+    (m,) low, (m,) high; inf where the denominator may be zero
+
+    References
+    ----------
+    Burdick and Graybill (1992), sec. 3.4, on ratios; Fieller (1954) for the inversion.
+
+    Examples
+    --------
+    >>> S = MeanSquares(
+    ...     np.eye(2), np.arange(2), np.array([8.0, 2.0]), np.array([9.0, 12.0]), np.eye(2),
+    ...     np.zeros(2),
+    ... )
+    >>> low, high = ratio_limits(S, np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), 0.05)
+    >>> low.round(4), high.round(4)  # 4 / F(9, 12) and 4 F(12, 9)
+    (array([1.1642]), array([15.4729]))
+    """
+    from vcomp.inference.kernels.interval_ends import ratios_at_zero
+
+    reach = _reach(squares, alpha / 2.0)
+    A, B = (squares.coefficients(w) * squares.values for w in (a, b))
+    known = a @ squares.known, b @ squares.known
+    return ratios_at_zero(A, B, *known, 1.0, *reach), ratios_at_zero(A, B, *known, -1.0, *reach)
+
+
+def rests_on_two(squares: MeanSquares, a: FloatArray, b: FloatArray) -> bool:
+    """Return whether ratios a'σ²/b'σ² depend on two independent mean squares of a balanced design.
+
+    Then :func:`ratio_limits` are exact.
+    """
+    used = (squares.coefficients(a) != 0.0) | (squares.coefficients(b) != 0.0)
+    scale = np.maximum(np.abs(squares.coefficients(a)), np.abs(squares.coefficients(b)))
+    used &= scale * squares.values > 1e-9 * (scale * squares.values).max(axis=1, keepdims=True)
+    whole = np.abs(squares.df - np.round(squares.df)) < 1e-5 * squares.df
+    correlated = (squares.correlation != 0.0).sum(axis=1) > 1
+    independent = whole & ~correlated
+    return bool((used.sum(axis=1) <= 2).all() and not (used & ~independent).any())
+
+
+def _reach(
+    squares: MeanSquares, tail: float
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return how far limits with a tail probability lie from sums of mean squares.
+
+    Returns
+    -------
+    (K,) G and (K,) H, of positive and negative terms; (K, K) what pairs of opposite and of equal
+    signs add; (K, K) correlations, (0, 0) where there are none
+
+    References
+    ----------
+    Correlations enter as in intervals of sums of correlated estimates from the limits of each: Zou
+    (2008), Statistics in Medicine 27, 5693-5702.
+    """
+    nu, R = squares.df, squares.correlation
+    with np.errstate(divide="ignore", over="ignore"):
+        G = 1.0 - nu / _chi2(nu, tail)
+        H = nu / _chi2(nu, 1.0 - tail) - 1.0
+    # With a small fraction of a degree of freedom the quantile is below the mean.
+    G = np.where(G > 0.0, G, 1.0)
+    H = np.where((H > 0.0) & (H < _ENDLESS), H, np.inf)
+    off = R - np.eye(len(R))
+    # The corrections of pairs are made as far as these are independent.
+    independent = np.where(np.eye(len(R), dtype=bool), 0.0, 1.0 - np.abs(R))
+    opposite = _opposite(nu, G, H, tail) * independent
+    same = _same(nu, G, tail) * independent
+    return G, H, opposite, same, off if off.any() else np.zeros((0, 0))
+
+
+def _opposite(nu: FloatArray, G: FloatArray, H: FloatArray, tail: float) -> FloatArray:
+    """Return what a pair of opposite signs adds, (K, K): the row's coefficient is positive."""
+    F = _f_quantile(nu[:, None], nu[None, :], tail)
+    finite = np.where(np.isfinite(H), H, 0.0)
+    # Quantiles of tiny fractions of a degree of freedom overflow, and correct nothing.
+    with np.errstate(all="ignore"):
+        pair = (np.square(F - 1.0) - np.square(G[:, None] * F) - np.square(finite)) / F
+    return np.where(np.isfinite(pair), pair, 0.0)
+
+
+def _same(nu: FloatArray, G: FloatArray, tail: float) -> FloatArray:
+    """Return what a pair of positive signs adds beside a negative one, half on either side."""
+    n, m = nu[:, None], nu[None, :]
+    with np.errstate(all="ignore"):
+        ratio = (n + m) / _chi2(n + m, tail)
+        both = np.square(1.0 - ratio) * ((n + m) / n) * ((n + m) / m)
+        pair = both - np.square(G)[:, None] * (n / m) - np.square(G)[None, :] * (m / n)
+    return 0.5 * np.where(np.isfinite(pair), pair, 0.0)
+
+
+def _chi2(df: FloatArray, tail: float) -> FloatArray:
+    """Return what χ² exceeds with probability `tail`."""
+    from scipy.special import chdtri
+
+    quantile: FloatArray = chdtri(df, tail)
+    return quantile
+
+
+def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
+    """Return what F exceeds with probability `tail`."""
+    from scipy.special import fdtri
+
+    quantile: FloatArray = fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)
+    return quantile

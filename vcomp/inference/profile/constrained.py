@@ -1,0 +1,359 @@
+"""Maximise a log-likelihood over components on a surface: where one quantity of them is given.
+
+Steps maximise the quadratic model s'd − ½ d'Id above the bounds and along the surface, with the
+observed information where it is positive there and the average one elsewhere. They are halved
+where the likelihood would fall. The multiplier of the surface, λ with s = λ a (a its normal), is
+what the maximum gains as the quantity grows: a profile likelihood has its slope for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.bounded import constrained_step
+
+__all__ = [
+    "Place",
+    "Surface",
+    "maximise_on",
+    "place_at",
+    "rescaled",
+]
+
+
+_INSIDE = 0.1
+"""The residual keeps this share in one step, unless the surface itself asks for less."""
+
+_NEWTON_BELOW = 1.0
+"""Decrement below which the observed information is tried."""
+
+_UNSEEN = 1e-4
+"""A Newton step below this is taken unseen: what it leaves is its cube."""
+
+_TOLERANCE = 1e-6
+_STUCK = 1e-4
+_HALVINGS = 14
+_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """The components at which a quantity has a given value.
+
+    Attributes
+    ----------
+    normal : (k + 1,) gradient a at components
+    gap : what a'd has to be, to first order, for v + d to lie on the surface
+    is_flat : a hyperplane, to which one step leads exactly
+    """
+
+    normal: Callable[[FloatArray], FloatArray]
+    gap: Callable[[FloatArray], float]
+    is_flat: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A point with all that the next step is made from.
+
+    Attributes
+    ----------
+    v : (k + 1,) components
+    loglike, score : there
+    average : (k + 1, k + 1) average information
+    observed : the observed one, nan where a component is zero; None where it is not known
+    """
+
+    v: FloatArray
+    loglike: float
+    score: FloatArray
+    average: FloatArray
+    observed: FloatArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstrainedMaximum:
+    """Where a quantity has its value and the likelihood is largest.
+
+    Attributes
+    ----------
+    v : (k + 1,) components
+    loglike : there
+    multiplier : λ, with score = λ × normal but for components at zero
+    place : the last point that was evaluated, where the next search may start
+    decrement : how far the maximum seems to be, in standard errors
+    evaluations : of the likelihood
+    """
+
+    v: FloatArray
+    loglike: float
+    multiplier: float
+    place: Place
+    decrement: float
+    evaluations: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    d: FloatArray
+    multiplier: float
+    decrement: float
+    is_newton: bool
+
+
+def place_at(engine: LikelihoodEngine, v: FloatArray) -> Place:
+    """Return the derivatives at components, with the observed information if there is one.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the likelihood cannot be computed there.
+    """
+    found = engine.derivatives(v)
+    observed = None
+    if "observed" in engine.kinds:
+        observed = engine.information(v, "observed", positive_only=True)
+    return Place(v, found.loglike, found.score, found.average, observed)
+
+
+def maximise_on(
+    engine: LikelihoodEngine, start: Place, surface: Surface, held: BoolArray
+) -> ConstrainedMaximum:
+    """Return the maximum on a surface, above zero.
+
+    Parameters
+    ----------
+    engine : value, score and information; its value exact
+    start : a point, on the surface or off it
+    surface : what the components have to fulfil
+    held : (k + 1,) components that stay as they are in `start`
+
+    Raises
+    ------
+    EstimationError
+        If no step raises the likelihood before the conditions of a maximum are met, or no
+        components above zero lie on the surface.
+    """
+    return _Search(engine, surface, held).from_place(start)
+
+
+def rescaled(v: FloatArray, surface: Surface, held: BoolArray) -> FloatArray:
+    """Return components on a surface: what raises the quantity multiplied, what lowers it divided.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If that does not lead there.
+    """
+    for _ in range(50):
+        gap, free = surface.gap(v), np.where(held, 0.0, surface.normal(v))
+        if not (np.isfinite(gap) and np.isfinite(free).all()):
+            break
+        raises, lowers = (float(np.maximum(s * free, 0.0) @ v) for s in (1.0, -1.0))
+        wanted = gap + raises - lowers
+        if abs(gap) <= 1e-14 * (raises + lowers + abs(wanted)):
+            return v
+        if raises > 0.0:
+            factor = (wanted + np.sqrt(wanted**2 + 4.0 * raises * lowers)) / (2.0 * raises)
+        else:
+            factor = -lowers / wanted if wanted else 0.0
+        if not (np.isfinite(factor) and factor > 0.0):
+            break
+        v = v * np.where(free > 0.0, factor, np.where(free < 0.0, 1.0 / factor, 1.0))
+        if surface.is_flat:
+            return v
+    raise np.linalg.LinAlgError("rescaling does not lead to the surface")
+
+
+@dataclass(slots=True)
+class _Search:
+    engine: LikelihoodEngine
+    surface: Surface
+    held: BoolArray
+    evaluations: int = 0
+    bend: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def from_place(self, start: Place) -> ConstrainedMaximum:
+        here = self._onto_surface(start)
+        previous = np.inf
+        for _ in range(_STEPS):
+            step = self._step(here)
+            stalled = step.decrement < _STUCK and step.decrement > 0.5 * previous
+            if step.is_newton and step.decrement <= _UNSEEN and self.surface.is_flat:
+                v = np.maximum(here.v + step.d, 0.0)
+                return self._ended(here, step, v, here.loglike + 0.5 * step.decrement**2)
+            if step.decrement <= _TOLERANCE or stalled:
+                return self._ended(here, step, here.v, here.loglike)
+            there = self._uphill(here, step)
+            if there is None:
+                if step.decrement < _STUCK:
+                    return self._ended(here, step, here.v, here.loglike)
+                break
+            previous = step.decrement
+            self._learn_bend(here, there, step.multiplier)
+            here = there
+        raise EstimationError(
+            "the profile cannot be followed: no step along it raises the likelihood, although "
+            f"the maximum is {step.decrement:.2g} standard errors away; use a Wald interval or "
+            "the parametric bootstrap"
+        )
+
+    def _ended(self, here: Place, step: _Step, v: FloatArray, value: float) -> ConstrainedMaximum:
+        return ConstrainedMaximum(
+            v, value, step.multiplier, here, step.decrement, self.evaluations
+        )
+
+    # To the surface -----------------------------------------------------------------------------
+
+    def _onto_surface(self, start: Place) -> Place:
+        """Return a first point on the surface: the tangent's, or a rescaled one."""
+        shift = self.surface.gap(start.v)
+        if shift == 0.0:
+            return start
+        # On a curved surface a part of the way may be all that the tangent is good for.
+        for part in (1.0,) if self.surface.is_flat else (1.0, 0.5, 0.25, 0.1):
+            try:
+                step = self._step(start, part * shift)
+                return self._evaluated(self._returned(start.v + step.d))
+            except np.linalg.LinAlgError:
+                continue
+        try:
+            return self._evaluated(rescaled(start.v, self.surface, self.held))
+        except np.linalg.LinAlgError:
+            raise EstimationError(
+                "the profile cannot be followed: no components are found there, or they are too "
+                "many decades apart to compute with; use a Wald interval or the parametric "
+                "bootstrap"
+            ) from None
+
+    def _returned(self, v: FloatArray) -> FloatArray:
+        """Return the components moved back to the surface, in a few damped steps on it alone."""
+        v = np.maximum(v, 0.0)
+        if self.surface.is_flat:
+            return v
+        gap = self.surface.gap(v)
+        for _ in range(60):
+            normal = np.where(self.held, 0.0, self.surface.normal(v))
+            if not (np.isfinite(gap) and np.isfinite(normal).all()):
+                break
+            unit = np.maximum(v, 1e-3 * v.sum())
+            if abs(gap) <= 1e-14 * float(np.abs(normal) @ unit):
+                return v
+            step, _, _ = constrained_step(
+                np.diag(1.0 / unit**2), np.zeros(v.size), _floor(v), normal, gap
+            )
+            moved = self._nearer(v, step, gap)
+            if moved is None:
+                break
+            v, gap = moved
+        raise np.linalg.LinAlgError("the surface cannot be reached from here")
+
+    def _nearer(
+        self, v: FloatArray, step: FloatArray, gap: float
+    ) -> tuple[FloatArray, float] | None:
+        """Return the first of the step and its halves that closes the gap, with what is left."""
+        for halving in range(_HALVINGS):
+            moved = np.maximum(v + 0.5**halving * step, 0.0)
+            left = self.surface.gap(moved)
+            if abs(left) < abs(gap):
+                return moved, left
+        return None
+
+    # Along it -----------------------------------------------------------------------------------
+
+    def _step(self, here: Place, shift: float = 0.0) -> _Step:
+        """Return the step that the quadratic model suggests, to the surface or along it."""
+        free = ~self.held
+        normal = self.surface.normal(here.v)
+        if not normal[free].any():
+            raise np.linalg.LinAlgError("the quantity does not change with the components here")
+        step = _bounded(here.average, here.score, here.v, normal, free, shift)
+        if here.observed is None or not (step.decrement < _NEWTON_BELOW or shift):
+            return step
+        moves = free & ((here.v > 0.0) | (step.d > 0.0))
+        information = here.observed
+        if self.bend.size:
+            information = information + step.multiplier * self.bend
+        matrix = information[np.ix_(moves, moves)]
+        if not normal[moves].any() or not _is_positive_within(matrix, normal[moves]):
+            return step
+        try:
+            return _bounded(information, here.score, here.v, normal, moves, shift, is_newton=True)
+        except np.linalg.LinAlgError:  # only a corner of the bounds lies on the surface
+            return step
+
+    def _uphill(self, here: Place, step: _Step) -> Place | None:
+        """Return the first of the step and its halves that raises the likelihood."""
+        lost = 1e-12 if step.decrement < 1e-3 else 1e-14
+        slack = lost * max(abs(here.loglike), self.engine.n)
+        gain = 0.5 * step.decrement**2
+        for halving in range(_HALVINGS):
+            fraction = 0.5**halving
+            try:
+                there = self._evaluated(self._returned(here.v + fraction * step.d))
+            except np.linalg.LinAlgError:
+                continue
+            if there.loglike >= here.loglike + 1e-4 * fraction * gain - slack:
+                return there
+        return None
+
+    def _evaluated(self, v: FloatArray) -> Place:
+        self.evaluations += 1
+        place = place_at(self.engine, v)
+        if not np.isfinite(place.loglike):
+            raise np.linalg.LinAlgError("no likelihood here")
+        return place
+
+    def _learn_bend(self, here: Place, there: Place, multiplier: float) -> None:
+        """Learn the curvature of the surface from how its normal turned (symmetric rank one)."""
+        if self.surface.is_flat or multiplier == 0.0:
+            return
+        if not self.bend.size:
+            self.bend = np.zeros((here.v.size, here.v.size))
+        d = there.v - here.v
+        turned = self.surface.normal(there.v) - self.surface.normal(here.v)
+        rest = turned - self.bend @ d
+        along = float(rest @ d)
+        if abs(along) > 1e-8 * np.linalg.norm(rest) * np.linalg.norm(d):
+            self.bend = self.bend + np.outer(rest, rest) / along
+
+
+def _floor(v: FloatArray) -> FloatArray:
+    lower = -v
+    lower[-1] *= 1.0 - _INSIDE
+    return lower
+
+
+def _bounded(
+    information: FloatArray,
+    score: FloatArray,
+    v: FloatArray,
+    normal: FloatArray,
+    moves: BoolArray,
+    shift: float,
+    *,
+    is_newton: bool = False,
+) -> _Step:
+    step = np.zeros_like(v)
+    step[moves], multiplier, decrement = constrained_step(
+        information[np.ix_(moves, moves)], score[moves], _floor(v)[moves], normal[moves], shift
+    )
+    return _Step(step, multiplier, decrement, is_newton)
+
+
+def _is_positive_within(matrix: FloatArray, normal: FloatArray) -> bool:
+    """Whether a matrix, on a unit diagonal, is positive definite across a normal."""
+    if not np.isfinite(matrix).all():
+        return False
+    scale = np.sqrt(np.abs(np.diagonal(matrix)))
+    if not (scale > 0.0).all():
+        return False
+    basis = np.linalg.qr((normal / scale)[:, None], mode="complete")[0][:, 1:]
+    within = basis.T @ (matrix / np.outer(scale, scale)) @ basis
+    return bool(np.linalg.eigvalsh(within).min(initial=1.0) > 1e-10)

@@ -1,0 +1,266 @@
+"""Quantities of the components that a profile likelihood can be traced of.
+
+Each knows its value, the surface of components that have a given value, and the range of values
+that components above zero can give it, with the components that are zero where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import EstimationError
+from vcomp.inference.profile.constrained import Surface
+
+__all__ = [
+    "Constraint",
+    "Limits",
+    "LinearConstraint",
+    "RatioConstraint",
+    "SmoothConstraint",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The values that a quantity can have.
+
+    Attributes
+    ----------
+    low, high : its least and largest value, −∞ and ∞ where there is none
+    zero_low, zero_high : (k + 1,) components that are zero at that value; None where no components
+        with a positive residual have it
+    """
+
+    low: float
+    high: float
+    zero_low: BoolArray | None = None
+    zero_high: BoolArray | None = None
+
+
+class Constraint(Protocol):
+    """A quantity, as the profile needs it."""
+
+    def value(self, v: FloatArray) -> float:
+        """Return the quantity at components."""
+
+    def surface(self, theta: float) -> Surface:
+        """Return the surface on which the quantity is `theta`."""
+
+    def pace(self, v: FloatArray) -> float:
+        """Return the slope of the profile log-likelihood at a multiplier of 1."""
+
+    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+        """Return the range of the quantity while some components stay as they are in `v`.
+
+        Raises
+        ------
+        EstimationError
+            If the quantity is the same whatever the others are.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LinearConstraint:
+    """w'v: a component, their total, an error variance, a difference.
+
+    Parameters
+    ----------
+    weights : (k + 1,) w, the residual's last
+
+    Examples
+    --------
+    >>> total = LinearConstraint(np.ones(3))
+    >>> total.value(np.array([1.0, 2.0, 4.0]))
+    7.0
+    >>> limits = total.limits(np.ones(3), np.array([False, True, False]))
+    >>> limits.low, limits.high
+    (1.0, inf)
+    """
+
+    weights: FloatArray
+
+    def value(self, v: FloatArray) -> float:
+        """Return w'v."""
+        return float(self.weights @ v)
+
+    def surface(self, theta: float) -> Surface:
+        """Return the plane w'v = θ."""
+        w = self.weights
+        return Surface(normal=lambda v: w, gap=lambda v: _rounded(theta - float(w @ v), theta))
+
+    def pace(self, v: FloatArray) -> float:
+        """Return 1."""
+        return 1.0
+
+    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+        """Return the range of w'v."""
+        free = np.where(held, 0.0, self.weights)
+        if not free.any():
+            raise EstimationError(_CONSTANT)
+        base = float(self.weights[held] @ v[held])
+        rises, falls = free > 0.0, free < 0.0
+        low = -np.inf if falls.any() else base
+        high = np.inf if rises.any() else base
+        return Limits(
+            low,
+            high,
+            None if falls.any() or rises[-1] else rises,
+            None if rises.any() or falls[-1] else falls,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RatioConstraint:
+    """a'v / b'v: a share, an intraclass correlation, Eρ², Φ, a signal-to-noise ratio.
+
+    Parameters
+    ----------
+    numerator : (k + 1,) a
+    denominator : (k + 1,) b, not negative
+
+    Raises
+    ------
+    EstimationError
+        If a weight of the denominator is negative, or all are zero.
+
+    Examples
+    --------
+    >>> share = RatioConstraint(np.array([1.0, 0.0]), np.array([1.0, 1.0]))
+    >>> share.value(np.array([1.0, 3.0]))
+    0.25
+    >>> limits = share.limits(np.ones(2), np.zeros(2, dtype=bool))
+    >>> limits.low, limits.high, limits.zero_low, limits.zero_high
+    (0.0, 1.0, array([ True, False]), None)
+    """
+
+    numerator: FloatArray
+    denominator: FloatArray
+
+    def __post_init__(self) -> None:
+        if (self.denominator < 0.0).any() or not self.denominator.any():
+            raise EstimationError(
+                "the denominator of a ratio has weights that are not negative, and not all zero; "
+                f"they are {self.denominator.tolist()}"
+            )
+
+    def value(self, v: FloatArray) -> float:
+        """Return a'v / b'v, ±∞ where only the denominator is zero.
+
+        Raises
+        ------
+        EstimationError
+            If both are zero.
+        """
+        above, below = float(self.numerator @ v), float(self.denominator @ v)
+        if below > 0.0:
+            return above / below
+        if above == 0.0:
+            raise EstimationError(
+                "the ratio is 0/0: all components of its numerator and of its denominator are "
+                "estimated at zero, and the data say nothing of it"
+            )
+        return float(np.copysign(np.inf, above))
+
+    def surface(self, theta: float) -> Surface:
+        """Return the plane (a − θb)'v = 0."""
+        normal = self.numerator - theta * self.denominator
+        size = np.abs(normal)
+        return Surface(
+            normal=lambda v: normal, gap=lambda v: _rounded(-float(normal @ v), float(size @ v))
+        )
+
+    def pace(self, v: FloatArray) -> float:
+        """Return b'v."""
+        return float(self.denominator @ v)
+
+    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+        """Return the range of a'v / b'v, which lies between those of single components."""
+        a, b, known = self.numerator, self.denominator, ~held
+        used = known & ((a != 0.0) | (b != 0.0))
+        ratios = _ratios(a[used], b[used])
+        of_held = _ratios(np.array([a[held] @ v[held]]), np.array([b[held] @ v[held]]))
+        # 0/0 of what is held says nothing.
+        every = np.concatenate([ratios, of_held[np.isfinite(of_held) | np.isinf(of_held)]])
+        if not ratios.size or every.min() == every.max():
+            raise EstimationError(_CONSTANT)
+        low, high = float(every.min()), float(every.max())
+        return Limits(low, high, self._zero(low, v, held), self._zero(high, v, held))
+
+    def _zero(self, end: float, v: FloatArray, held: BoolArray) -> BoolArray | None:
+        """Return what has to be zero for the ratio to be at an end of its range."""
+        if np.isinf(end):
+            away = self.denominator != 0.0
+        else:
+            weight = self.numerator - end * self.denominator
+            away = np.abs(weight) > 1e-14 * (np.abs(self.numerator) + abs(end) * self.denominator)
+        fixed = held & (v > 0.0)
+        return None if away[-1] or (away & fixed).any() else away & ~held
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothConstraint:
+    """Any smooth function f(v).
+
+    Parameters
+    ----------
+    function : value at (k + 1,) components
+    gradient : (k + 1,) at components
+    low, high : the range of the function over components above zero, as far as it is known; ends
+        of it are not tried themselves
+    """
+
+    function: Callable[[FloatArray], float]
+    gradient: Callable[[FloatArray], FloatArray]
+    low: float = -np.inf
+    high: float = np.inf
+
+    def value(self, v: FloatArray) -> float:
+        """Return f(v)."""
+        return float(self.function(v))
+
+    def surface(self, theta: float) -> Surface:
+        """Return the surface f(v) = θ."""
+
+        def gap(v: FloatArray) -> float:
+            # Where it is not defined the way back to the surface is made shorter.
+            with np.errstate(all="ignore"):
+                return theta - float(self.function(v))
+
+        def normal(v: FloatArray) -> FloatArray:
+            with np.errstate(all="ignore"):
+                return self.gradient(v)
+
+        return Surface(normal, gap, is_flat=False)
+
+    def pace(self, v: FloatArray) -> float:
+        """Return 1."""
+        return 1.0
+
+    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+        """Return the range that was given."""
+        if not np.where(held, 0.0, self.gradient(v)).any():
+            raise EstimationError(_CONSTANT)
+        return Limits(self.low, self.high)
+
+
+_CONSTANT = (
+    "the quantity does not change with the components that were estimated: its weights are all "
+    "the same, or zero, or its components were held; it has no profile"
+)
+
+
+def _rounded(gap: float, size: float) -> float:
+    """Return a gap, zero where it is the rounding of what it is the difference of."""
+    return 0.0 if abs(gap) <= 4e-16 * abs(size) else float(gap)
+
+
+def _ratios(above: FloatArray, below: FloatArray) -> FloatArray:
+    """Return a/b, ±∞ where only b is zero, nan where both are."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: FloatArray = above / below
+    return ratios

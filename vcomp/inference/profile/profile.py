@@ -1,0 +1,473 @@
+"""Profile likelihood: intervals of any quantity of the components, and of fixed effects.
+
+PL(θ) is the largest log-likelihood of all components with which the quantity is θ, and the signed
+root z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly normal (Venzon & Moolgavkar 1988; Pinheiro & Bates
+2000, section 2.4). An interval holds the θ whose z is within normal quantiles. It does not depend
+on how the quantity is parametrised, stays within its range, and needs no standard error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.maximisation import maximise
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference.profile.constrained import Place, maximise_on, place_at, rescaled
+from vcomp.inference.profile.constraints import (
+    Constraint,
+    Limits,
+    LinearConstraint,
+    RatioConstraint,
+    SmoothConstraint,
+)
+from vcomp.inference.profile.trace import (
+    Coordinate,
+    ProfileCurve,
+    Trace,
+    Visit,
+    check_engine,
+    checked_maximum,
+    signed_root,
+    trace_curve,
+)
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics
+
+__all__ = [
+    "Constraint",
+    "LinearConstraint",
+    "ProfileCurve",
+    "RatioConstraint",
+    "SmoothConstraint",
+    "profile_fixed_effect",
+    "profile_quantity",
+]
+
+
+_SOFT = 0.1
+"""Odds, relative to those of the estimate, that the scale adds to a range's end."""
+
+_LITTLE = 0.01
+"""Share of the total below which a component may be what another maximum has more of."""
+
+_POINTS = 9
+
+
+def profile_quantity(
+    engine: LikelihoodEngine,
+    v_hat: FloatArray,
+    constraint: Constraint,
+    *,
+    held: BoolArray | None = None,
+    alpha: float = 0.05,
+    name: str = "quantity",
+    points: int = _POINTS,
+) -> ProfileCurve:
+    """Return the profile of a quantity of the components.
+
+    An end is where z is at the normal quantile, to about 1e-9 of itself, or the end of the
+    quantity's range where z does not reach that, with a note. Where the estimate itself is at the
+    end of its range (a component of zero) the other end is at the same quantile: as an upper
+    confidence limit alone its level is 1 − alpha/2 or more.
+
+    Parameters
+    ----------
+    engine : restricted or full likelihood with an exact value
+    v_hat : (k + 1,) components at its maximum
+    constraint : the quantity
+    held : (k + 1,) components that were not estimated
+    alpha : the interval has confidence 1 − alpha
+    name : for messages and frames
+    points : between the ends, for plots, in addition to those that the search visits
+
+    Raises
+    ------
+    PlanError
+        If alpha is not between 0 and 1.
+    EstimationError
+        If the engine has random probes, the components are no maximum, the quantity is 0/0 or does
+        not depend on what was estimated, or the profile cannot be followed.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> from vcomp.estimators.likelihood.choose import choose_engine
+    >>> data = vcomp.datasets.load("bodoff2007_alpha")
+    >>> model = vcomp.VarianceComponentsModel("score ~ (1|sys) + (1|topic)", data)
+    >>> engine = choose_engine(model.statistics, reml=True)
+    >>> v = model.fit().vcomp.to_numpy()
+    >>> share = RatioConstraint(np.array([1.0, 0.0, 0.0]), np.ones(3))
+    >>> curve = profile_quantity(engine, v, share, name="share of sys")
+    >>> round(curve.low, 3) < round(curve.estimate, 3) < round(curve.high, 3)
+    True
+    """
+    check_alpha(alpha)
+    check_engine(engine)
+    known = np.zeros(v_hat.size, dtype=bool) if held is None else held
+    estimate = constraint.value(v_hat)
+    if np.isinf(estimate):
+        return _of_reciprocal(engine, v_hat, constraint, known, alpha, name, points)
+    limits = constraint.limits(v_hat, known)
+    here = checked_maximum(engine, v_hat, known)
+    quantity = _Quantity(engine, constraint, known, limits, here, estimate)
+    return trace_curve(quantity.trace(alpha), limits, quantity.guess, name, alpha, points)
+
+
+# Quantities of components -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Quantity:
+    """The profile of a quantity: how a point of it is computed, and where to look first."""
+
+    engine: LikelihoodEngine
+    constraint: Constraint
+    held: BoolArray
+    limits: Limits
+    here: Place
+    estimate: float
+    scale: Coordinate | None = None
+
+    def trace(self, alpha: float) -> Trace:
+        """Return the trace, with the estimate alone."""
+        from scipy.special import ndtri
+
+        level = -float(ndtri(0.5 * alpha))
+        self.scale = _coordinate(
+            self.limits, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
+        )
+        start = Visit(self.estimate, 0.0, self._slope(1.0), self.here.v, self.here)
+        return Trace(self.visit, self.edge, self.other, self.scale, [start])
+
+    def guess(self, level: float) -> float:
+        """Return where z may be at a level, on the coordinate: Wald's answer."""
+        assert self.scale is not None
+        side = float(np.sign(level))
+        distance = self._distance(side, abs(level))
+        at_bound = self.estimate in (self.limits.low, self.limits.high)
+        if at_bound:
+            return self.scale.t_of(self.estimate + side * distance)
+        t = self.scale.t_of(self.estimate)
+        return t + side * distance / self.scale.theta_of(t)[1]
+
+    def visit(self, theta: float, near: Visit) -> Visit:
+        """Return the point of the profile at θ."""
+        return self._found(theta, near.place)
+
+    def other(self, theta: float, near: Visit) -> Visit | None:
+        """Return the likeliest point at θ that other starts lead to; None for one component.
+
+        Planes of a single component are likelihoods as any other. On those of several one
+        component may take the place of another, each way with a maximum of its own, and those of a
+        ratio all meet where its components are zero.
+        """
+        surface = self.constraint.surface(theta)
+        matters = ~self.held & (surface.normal(near.v) != 0.0)
+        if surface.is_flat and np.count_nonzero(matters) == 1:
+            return None
+        starts = [self.here.v]
+        total = float(near.v[~self.held].sum())
+        for place in np.flatnonzero(matters & (near.v <= _LITTLE * total)):
+            starts.append(near.v.copy())
+            starts[-1][place] = 0.5 * total
+        found = []
+        for start in starts:
+            try:
+                v = rescaled(start, surface, self.held)
+                found.append(self._found(theta, place_at(self.engine, v)))
+            except (np.linalg.LinAlgError, EstimationError):
+                continue
+        return min(found, key=lambda visit: abs(visit.z), default=None)
+
+    def _found(self, theta: float, start: Place) -> Visit:
+        surface = self.constraint.surface(theta)
+        found = maximise_on(self.engine, start, surface, self.held)
+        slope = found.multiplier * self.constraint.pace(found.v)
+        return Visit(theta, self._root(theta, found.loglike), slope, found.v, found.place)
+
+    def edge(self, side: float) -> Visit | None:
+        """Return the point where the range ends, None where no components have it."""
+        low = side < 0.0
+        zero = self.limits.zero_low if low else self.limits.zero_high
+        if zero is None:
+            return None
+        sizes = np.array([*self.engine.sizes, self.engine.n], dtype=float)
+        start = np.where(zero, 0.0, self.here.v)
+        found = maximise(self.engine, start, sizes, held=self.held | zero)
+        if not found.converged:
+            raise EstimationError(
+                "the maximum of the likelihood with components at zero was not found, and with it "
+                "whether the profile interval reaches the end of the range; use a Wald interval"
+            )
+        theta = self.limits.low if low else self.limits.high
+        return Visit(
+            theta, self._root(theta, found.loglike), 0.0, found.v, place_at(self.engine, found.v)
+        )
+
+    def _root(self, theta: float, loglike: float) -> float:
+        return signed_root(theta - self.estimate, self.here.loglike - loglike)
+
+    def _free(self, side: float) -> BoolArray:
+        """Return the components that move with the quantity from its estimate."""
+        normal = self.constraint.surface(self.estimate).normal(self.here.v)
+        moves: BoolArray = ~self.held & ((self.here.v > 0.0) | (side * normal > 0.0))
+        return moves
+
+    def _slope(self, side: float) -> float:
+        """Return the slope of the profile at the estimate: zero but where that is at a bound."""
+        normal = self.constraint.surface(self.estimate).normal(self.here.v)
+        inside = ~self.held & (self.here.v > 0.0) & (normal != 0.0)
+        rises = ~self.held & (side * normal > 0.0)
+        if inside.any() or not rises.any():
+            return 0.0
+        steepest = float((self.here.score[rises] / (side * normal[rises])).max())
+        return min(steepest, 0.0) * self.constraint.pace(self.here.v)
+
+    def _distance(self, side: float, level: float) -> float:
+        """Return how far away z may be at a level: λδ − δ²/2V = −z²/2."""
+        normal = self.constraint.surface(self.estimate).normal(self.here.v)
+        moves = self._free(side)
+        a, information = normal[moves], self.here.average[np.ix_(moves, moves)]
+        scale = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
+        solved = np.linalg.pinv(information / np.outer(scale, scale), rcond=1e-12) @ (a / scale)
+        variance = float(solved @ (a / scale)) / self.constraint.pace(self.here.v) ** 2
+        slope = self._slope(side)
+        if variance <= 0.0 or not np.isfinite(variance):
+            return level * (abs(self.estimate) or float(self.here.v.sum()))
+        root = np.sqrt(slope**2 + level**2 / variance)
+        return float(level**2 / (root - slope))
+
+
+def _coordinate(limits: Limits, estimate: float, below: float, above: float) -> Coordinate:
+    """Return a scale whose unit is the estimate, or a standard error where that is less."""
+    low, high = limits.low, limits.high
+    inner = estimate
+    if limits.zero_low is not None or estimate <= low:
+        inner = max(inner, low + 0.5 * min(above, high - low if np.isfinite(high) else above))
+    if limits.zero_high is not None or estimate >= high:
+        inner = min(inner, high - 0.5 * min(below, high - low if np.isfinite(low) else below))
+    if np.isinf(low) and np.isinf(high):
+        unit = max(below, above)
+    elif np.isinf(high):
+        unit = inner - low
+    elif np.isinf(low):
+        unit = high - inner
+    else:
+        unit = (high - inner) / (inner - low)
+    return Coordinate(
+        low,
+        high,
+        inner,
+        unit,
+        0.0 if limits.zero_low is None else _SOFT,
+        0.0 if limits.zero_high is None else _SOFT,
+    )
+
+
+def _of_reciprocal(
+    engine: LikelihoodEngine,
+    v_hat: FloatArray,
+    constraint: Constraint,
+    held: BoolArray,
+    alpha: float,
+    name: str,
+    points: int,
+) -> ProfileCurve:
+    """Return the profile of an infinite ratio, by that of its reciprocal."""
+    if not isinstance(constraint, RatioConstraint) or (constraint.numerator < 0.0).any():
+        raise EstimationError(
+            f"{name} is infinite at the estimates; its reciprocal has a profile, or its odds"
+        )
+    turned = RatioConstraint(constraint.denominator, constraint.numerator)
+    curve = profile_quantity(
+        engine, v_hat, turned, held=held, alpha=alpha, name=name, points=points
+    )
+    return curve.reciprocal()
+
+
+def profile_fixed_effect(
+    engine: LikelihoodEngine,
+    v_hat: FloatArray,
+    combination: FloatArray,
+    *,
+    offset: float = 0.0,
+    held: BoolArray | None = None,
+    alpha: float = 0.05,
+    name: str = "combination",
+    points: int = 9,
+) -> ProfileCurve:
+    """Return the profile of l'β + offset by maximum likelihood.
+
+    Parameters
+    ----------
+    engine : full likelihood with an exact value, made from strata or cross-products
+    v_hat : (k + 1,) components at its maximum
+    combination : (p,) l, for the columns of X as the engine has them, centred
+    offset : what centring took from it
+    held : (k + 1,) components that were not estimated
+    alpha : the interval has confidence 1 − alpha
+    name : for messages and frames
+    points : between the ends, for plots, in addition to those that the search visits
+
+    Raises
+    ------
+    PlanError
+        If alpha is not between 0 and 1.
+    EstimationError
+        If the likelihood is restricted or not exact, the components are no maximum of it, or the
+        combination is all zeros.
+    """
+    check_alpha(alpha)
+    check_engine(engine)
+    if engine.reml:
+        raise EstimationError(
+            f"the restricted likelihood does not contain the fixed effects, so that {name} has no "
+            "profile by REML; fit with method='ml', or use a Wald interval"
+        )
+    if not combination.any():
+        raise EstimationError(f"{name} is 0 whatever the fixed effects are: it has no profile")
+    known = np.zeros(v_hat.size, dtype=bool) if held is None else held
+    here = checked_maximum(engine, v_hat, known)
+    effect = _Effect(engine, combination, offset, known, here.loglike)
+    estimate, variance = effect.generalised(v_hat)
+    deviation = float(np.sqrt(variance))
+    effect.estimate = estimate
+    limits = Limits(-np.inf, np.inf)
+    scale = Coordinate(-np.inf, np.inf, estimate, deviation, 0.0, 0.0)
+    start = Visit(estimate, 0.0, 0.0, v_hat, None)
+    trace = Trace(effect.visit, lambda side: None, lambda theta, near: None, scale, [start])
+    return trace_curve(trace, limits, lambda z: z, name, alpha, points)
+
+
+@dataclass(slots=True)
+class _Effect:
+    """The profile of l'β: how a point of it is computed."""
+
+    engine: LikelihoodEngine
+    combination: FloatArray
+    offset: float
+    held: BoolArray
+    loglike: float
+    estimate: float = 0.0
+    blocked: BlockedLikelihood | None = None
+
+    def generalised(self, v: FloatArray) -> tuple[float, float]:
+        """Return the estimate at components, and its variance."""
+        beta, cov_beta = self.engine.fixed_effects(v)
+        l = self.combination  # noqa: E741 - its letter
+        return float(l @ beta) + self.offset, float(l @ cov_beta @ l)
+
+    def visit(self, theta: float, near: Visit) -> Visit:
+        """Return the point of the profile at l'β + offset = θ."""
+        engine = self._engine_at(theta - self.offset)
+        sizes = np.array([*engine.sizes, engine.n], dtype=float)
+        found = maximise(engine, near.v, sizes, held=self.held, tol=1e-8)
+        if not found.converged:
+            raise EstimationError(
+                f"the profile cannot be followed to {theta:.6g}: no maximum of the likelihood was "
+                "found there; use a Wald interval"
+            )
+        z = signed_root(theta - self.estimate, self.loglike - found.loglike)
+        estimate, variance = self.generalised(found.v)
+        return Visit(theta, z, (estimate - theta) / variance, found.v, None)
+
+    @property
+    def _products(self) -> CrossProducts:
+        assert isinstance(self.engine, BlockedLikelihood)
+        return self.engine.stats
+
+    def _engine_at(self, value: float) -> LikelihoodEngine:
+        """Return the engine of the model with l'β given, its equations analysed but once."""
+        if self.blocked is not None:
+            columns = _columns(self.combination, value)
+            return self.blocked.with_response(_of_products(self._products, columns))
+        engine = engine_without(self.engine, self.combination, value)
+        if isinstance(engine, BlockedLikelihood):
+            self.blocked = engine
+        return engine
+
+
+def engine_without(
+    engine: LikelihoodEngine, combination: FloatArray, value: float
+) -> LikelihoodEngine:
+    """Return the ML engine of the model in which l'β has a given value: one column fewer.
+
+    Raises
+    ------
+    EstimationError
+        If the engine is made from other sums than strata or cross-products.
+    """
+    columns = _columns(combination, value)
+    if isinstance(engine, StrataLikelihood):
+        return StrataLikelihood(_of_strata(engine.stats, columns), reml=False)
+    if isinstance(engine, BlockedLikelihood):
+        return BlockedLikelihood(_of_products(engine.stats, columns), reml=False)
+    raise EstimationError(
+        f"the {engine.name} engine has no profile of fixed effects; use engine='blocked' or a "
+        "Wald interval"
+    )
+
+
+def _columns(combination: FloatArray, value: float) -> FloatArray:
+    """Return the (1 + p, p) matrix that takes [y X] to [y* X*]: l'β = b, one β left out.
+
+    With β_j = (b − Σ l_i β_i)/l_j:  y* = y − (b/l_j) x_j,  x_i* = x_i − (l_i/l_j) x_j.
+    """
+    p = combination.size
+    j = int(np.argmax(np.abs(combination)))
+    matrix = np.eye(1 + p)
+    matrix[1 + j, 0] = -value / combination[j]
+    matrix[1 + j, 1:] -= combination / combination[j]
+    return np.delete(matrix, 1 + j, axis=1)
+
+
+def _of_products(stats: CrossProducts, columns: FloatArray) -> CrossProducts:
+    """Return the cross-products of other columns, linear in [y X]."""
+    sums = [np.column_stack([Zy, ZX]) @ columns for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
+    gram = columns.T @ _gram(stats) @ columns
+    return replace(
+        stats,
+        Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
+        ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
+        XX=gram[1:, 1:],
+        Xy=gram[1:, 0],
+        yy=float(gram[0, 0]),
+    )
+
+
+def _of_strata(stats: StratumStatistics, columns: FloatArray) -> StratumStatistics:
+    """Return the strata of other columns, linear in [y X]."""
+    gram = columns.T @ _gram(stats) @ columns
+    return replace(
+        stats,
+        strata=tuple(_of_stratum(s, columns) for s in stats.strata),
+        XX=gram[1:, 1:],
+        Xy=gram[1:, 0],
+        yy=float(gram[0, 0]),
+        # Those of the old columns; only effects need them, and a profile has none.
+        cells=None,
+    )
+
+
+def _of_stratum(stratum: Stratum, columns: FloatArray) -> Stratum:
+    """Return a stratum of other columns: those that have a part in it."""
+    here = columns[[0, *(1 + j for j in stratum.fixed)]]
+    fixed = tuple(int(j) for j in np.flatnonzero(here[:, 1:].any(axis=0)))
+    used = here[:, [0, *(1 + j for j in fixed)]]
+    means = tuple(
+        np.ascontiguousarray(np.einsum("qbr,bc->qcr", table, used))
+        for table in stratum.columns.means
+    )
+    within = used.T @ stratum.columns.within @ used
+    return replace(stratum, fixed=fixed, columns=GroupedColumns(means, within))
+
+
+def _gram(stats: CrossProducts | StratumStatistics) -> FloatArray:
+    top = np.concatenate([[stats.yy], stats.Xy])
+    return np.vstack([top, np.column_stack([stats.Xy, stats.XX])])

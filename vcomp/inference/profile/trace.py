@@ -1,0 +1,559 @@
+"""Where a profile likelihood crosses a level: root finding on a scale that makes it nearly normal.
+
+The signed root z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly a straight line in log θ for a variance and
+in log odds for a ratio. Newton steps on it need no more than the slope of PL, which the maximum on
+the surface gives as its multiplier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference.profile.constrained import Place, place_at
+from vcomp.inference.profile.constraints import Limits
+from vcomp.numerics.bounded import bounded_step
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Coordinate",
+    "End",
+    "ProfileCurve",
+    "Trace",
+    "Visit",
+    "check_engine",
+    "checked_maximum",
+    "signed_root",
+    "trace_curve",
+]
+
+
+_CLOSE = 1e-6
+"""A step on the coordinate below this is the last: what it leaves is its square."""
+
+_FAR = 20.0
+_FARTHER = 100.0
+"""Units of the coordinate: that far from the estimate, and that far to go, is no end at all."""
+
+_NARROW = 1e-12
+"""A bracket this narrow on the coordinate is rounding."""
+
+_JUMP = 1e-3
+"""A change of z within so narrow a bracket that shows another maximum."""
+
+_SAME = 1e-6
+"""A z nearer to the level than this is at it."""
+
+_MOST = 100
+_RESTARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """A scale t on which the profile of a quantity is nearly normal.
+
+    With o the odds of θ within its range (relative to those of the estimate where that is inside):
+    t = log (o + κ) − log (1 + κ' o), κ and κ' zero but for ends of the range that components have,
+    which then are at a finite t.
+
+    Attributes
+    ----------
+    low, high : range of θ
+    centre, unit : an inner θ, and a length on its scale
+    soft_low, soft_high : κ, κ'
+    """
+
+    low: float
+    high: float
+    centre: float
+    unit: float
+    soft_low: float
+    soft_high: float
+
+    def t_of(self, theta: float) -> float:
+        """Return t at θ, infinite at an end of the range that is not softened."""
+        if np.isinf(self.low) and np.isinf(self.high):
+            return (theta - self.centre) / self.unit
+        odds = self._odds(theta)
+        if np.isinf(odds):
+            return -np.log(self.soft_high) if self.soft_high else np.inf
+        above, below = odds + self.soft_low, 1.0 + self.soft_high * odds
+        return float(np.log(above) - np.log(below)) if above > 0.0 else -np.inf
+
+    def theta_of(self, t: float) -> tuple[float, float]:
+        """Return θ at t, and dθ/dt."""
+        if np.isinf(self.low) and np.isinf(self.high):
+            return float(self.centre + self.unit * t), self.unit
+        y = float(np.exp(t))
+        below = 1.0 - self.soft_high * y
+        odds = max((y - self.soft_low) / below, 0.0)
+        slope = y * (1.0 - self.soft_low * self.soft_high) / below**2
+        if np.isinf(self.high):
+            return self.low + self.unit * odds, self.unit * slope
+        if np.isinf(self.low):
+            return self.high - self.unit / odds, self.unit / odds**2 * slope
+        width, total = self.high - self.low, self.unit + odds
+        # From the nearer end, for its digits.
+        theta = (
+            self.low + width * odds / total
+            if odds < self.unit
+            else (self.high - width * self.unit / total)
+        )
+        return theta, width * self.unit / total**2 * slope
+
+    def _odds(self, theta: float) -> float:
+        if np.isinf(self.high):
+            return (theta - self.low) / self.unit
+        rest = self.high - theta
+        if rest <= 0.0:
+            return np.inf
+        if np.isinf(self.low):
+            return self.unit / rest
+        return self.unit * (theta - self.low) / rest
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A point of a profile.
+
+    Attributes
+    ----------
+    theta : the quantity
+    z : signed root of the likelihood ratio
+    slope : dPL/dθ
+    v : (k + 1,) components there
+    place : what the next search may start from
+    """
+
+    theta: float
+    z: float
+    slope: float
+    v: FloatArray
+    place: Any
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An end of an interval.
+
+    Attributes
+    ----------
+    theta : where z is at the level, or the end of the range
+    reached : whether z reaches the level there
+    """
+
+    theta: float
+    reached: bool
+
+
+@dataclass(slots=True)
+class Trace:
+    """The points of a profile that were visited, kept for the next search.
+
+    Attributes
+    ----------
+    visit : computes a point at θ, from a point nearby
+    edge : computes the point at an end of the range (side −1 or 1), None where there is none
+    other : computes the point at θ from other starts than the one nearby, None where there is no
+        need: on a surface the likelihood may have several maxima
+    coordinate : the scale to search on
+    visits : in the order of θ, the estimate among them
+    branched : the sides (−1 below the estimate, 1 above) on which there are two maxima
+    """
+
+    visit: Callable[[float, Visit], Visit]
+    edge: Callable[[float], Visit | None]
+    other: Callable[[float, Visit], Visit | None]
+    coordinate: Coordinate
+    visits: list[Visit] = field(default_factory=list)
+    branched: set[float] = field(default_factory=set)
+
+    def at(self, theta: float) -> Visit:
+        """Return the point at θ, computed from the nearest one towards the estimate.
+
+        A maximum is followed from the estimate outwards; starts from beyond may lead to another.
+        """
+        middle, t = min(self.visits, key=lambda v: abs(v.z)), self.coordinate.t_of(theta)
+        side = 1.0 if theta >= middle.theta else -1.0
+        inside = [v for v in self.visits if side * (v.theta - middle.theta) >= 0.0]
+        near = min(
+            (v for v in inside if side * (theta - v.theta) >= 0.0),
+            key=lambda v: abs(self._t(v) - t),
+        )
+        if near.theta == theta:
+            return near
+        found = self.visit(float(theta), near)
+        beyond = [v for v in self.visits if side * (v.theta - theta) > 0.0]
+        if side in self.branched and beyond:
+            # Two maxima are followed then, the other one from beyond.
+            other = self.visit(float(theta), min(beyond, key=lambda v: abs(self._t(v) - t)))
+            found = min(found, other, key=lambda v: abs(v.z))
+        return self.add(found)
+
+    def add(self, found: Visit) -> Visit:
+        """Keep a point."""
+        self.visits.append(found)
+        self.visits.sort(key=lambda v: v.theta)
+        return found
+
+    def crossing(self, level: float, guess: float) -> End:
+        """Return where z is at a level that is not zero, on its side of the estimate.
+
+        Parameters
+        ----------
+        level : of z; negative below the estimate
+        guess : t to try first
+
+        Raises
+        ------
+        EstimationError
+            If the search does not end.
+        """
+        for _ in range(_RESTARTS):
+            end = self._search(level, guess)
+            better = self._better(end.theta, level) if end.reached else None
+            if better is None:
+                return end
+            t = self._t(better)
+            guess = t + self._newton(better, t, level)
+        raise self._lost(level)
+
+    def _better(self, theta: float, level: float) -> Visit | None:
+        """Return a likelier point at a supposed crossing, instead of all that led there."""
+        side, near = float(np.sign(level)), min(self.visits, key=lambda v: abs(v.theta - theta))
+        found = self.other(theta, near)
+        if found is None or side * found.z >= side * level - _SAME:
+            return None
+        self.branched.add(side)
+        ends = (self.coordinate.low, self.coordinate.high)
+        self.visits = [
+            v
+            for v in self.visits
+            if v.theta in ends or (side * v.theta < side * theta and side * v.z < side * found.z)
+        ]
+        return self.add(found)
+
+    def _lost(self, level: float) -> EstimationError:
+        word = "lower" if level < 0.0 else "upper"
+        return EstimationError(
+            f"the profile interval does not close: the search for its {word} end does not settle, "
+            "as it does where the likelihood has several maxima; use a Wald interval or the "
+            "parametric bootstrap"
+        )
+
+    def _search(self, level: float, guess: float) -> End:
+        side = float(np.sign(level))
+        limit = self.coordinate.low if side < 0.0 else self.coordinate.high
+        wall = self.coordinate.t_of(limit)
+        inner, outer = self._bracket(level)
+        start, t, previous = self._t(inner), guess, np.inf
+        for _ in range(_MOST):
+            if outer is None and side * (t - wall) >= 0.0:
+                outer = self._edge(side, limit)
+                if outer is None or side * outer.z <= side * level:
+                    return End(limit, reached=False)
+            t = self._safe(t, inner, outer, level)
+            here = self.at(self.coordinate.theta_of(t)[0])
+            if side * here.z < side * level:
+                inner = here
+            else:
+                outer = here
+            step = self._newton(here, t, level)
+            if abs(step) <= _CLOSE:
+                return End(self.coordinate.theta_of(t + step)[0], reached=True)
+            if outer is not None and abs(self._t(outer) - self._t(inner)) <= _NARROW:
+                if abs(outer.z - inner.z) > _JUMP:
+                    break
+                return End(here.theta, reached=True)
+            if outer is None and abs(t - start) > _FAR and abs(step) > _FARTHER:
+                return End(limit, reached=False)
+            # Tangents that lead from one side to the other and back do not come nearer.
+            slow = outer is not None and abs(step) > 0.5 * previous
+            t, previous = np.inf if slow else t + step, abs(step)
+        raise self._lost(level)
+
+    def fill(self, low: float, high: float, points: int) -> None:
+        """Visit points about evenly spaced in z between two ends of an interval."""
+        # The visits next to the ends are as near as rounding takes them, on either side.
+        least, most = low - 1e-6 * abs(low), high + 1e-6 * abs(high)
+        inside = [v.z for v in self.visits if least <= v.theta <= most]
+        first, last = min(inside), max(inside)
+        for level in np.linspace(first, last, points):
+            nearest = min(abs(v.z - level) for v in self.visits)
+            if nearest <= 0.5 * (last - first) / points:
+                continue
+            finite = [v for v in self.visits if np.isfinite(self._t(v))]
+            inner = max((v for v in finite if v.z < level), key=lambda v: v.z)
+            outer = min((v for v in finite if v.z >= level), key=lambda v: v.z)
+            self.at(self.coordinate.theta_of(self._between(inner, outer, float(level)))[0])
+
+    def _edge(self, side: float, limit: float) -> Visit | None:
+        known = [v for v in self.visits if v.theta == limit]
+        found = known[0] if known else self.edge(side)
+        return found if known or found is None else self.add(found)
+
+    def _t(self, visit: Visit) -> float:
+        return self.coordinate.t_of(visit.theta)
+
+    def _bracket(self, level: float) -> tuple[Visit, Visit | None]:
+        """Return the visited points around a level, the one nearer to the estimate first."""
+        side = np.sign(level)
+        mine = [v for v in self.visits if side * v.z >= 0.0]
+        mine.sort(key=lambda v: float(side * v.theta))
+        inner, outer = mine[0], None
+        for visit in mine:
+            if side * visit.z >= side * level:
+                outer = visit
+                break
+            inner = visit
+        return inner, outer
+
+    def _between(self, inner: Visit, outer: Visit, level: float) -> float:
+        a, b = self._t(inner), self._t(outer)
+        return float(a + (b - a) * (level - inner.z) / (outer.z - inner.z))
+
+    def _safe(self, t: float, inner: Visit, outer: Visit | None, level: float) -> float:
+        """Return a trial within the bracket, or not too far where there is none."""
+        a, side = self._t(inner), float(np.sign(level))
+        if outer is None:
+            if not side * (t - a) > 0.0:
+                return a + side * 0.5
+            return t if abs(t - a) <= 3.0 + abs(a) else a + side * (3.0 + abs(a))
+        b = self._t(outer)
+        if min(a, b) < t < max(a, b):
+            return t
+        between = self._between(inner, outer, level)
+        share = (between - a) / (b - a)
+        return between if 0.1 < share < 0.9 else 0.5 * (a + b)
+
+    def _newton(self, here: Visit, t: float, level: float) -> float:
+        """Return the step on t to the level along the tangent of z."""
+        pace = self.coordinate.theta_of(t)[1]
+        rate = -here.slope * pace / here.z if here.z else 0.0
+        # z grows with θ wherever the likelihood has one maximum.
+        return (level - here.z) / rate if rate > 0.0 else float(np.sign(level)) * 1e3
+
+
+_AT_MAXIMUM = 1e-3
+"""Newton decrement above which components are no maximum."""
+
+_RISES = 1e-7
+"""A profile that rises above the maximum by more than this shows that there is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCurve:
+    """The profile of one quantity, with its interval.
+
+    Attributes
+    ----------
+    name : of the quantity
+    estimate : its value at the maximum
+    theta : (m,) values that were visited, in order
+    z : (m,) signed roots of the likelihood ratio there
+    components : (m, k + 1) components that are likeliest there
+    low, high : ends of the interval with confidence 1 − alpha
+    alpha : its level
+    notes : what the interval does not say by itself: an end that is the end of the range
+    """
+
+    name: str
+    estimate: float
+    theta: FloatArray
+    z: FloatArray
+    components: FloatArray
+    low: float
+    high: float
+    alpha: float
+    notes: tuple[str, ...]
+    _ends: Callable[[float], tuple[End, End]] = field(repr=False, compare=False)
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Return the interval with confidence 1 − alpha, traced further where it has to be.
+
+        Raises
+        ------
+        PlanError
+            If alpha is not between 0 and 1.
+        EstimationError
+            If the profile cannot be followed so far.
+        """
+        check_alpha(alpha)
+        if alpha == self.alpha:
+            return self.low, self.high
+        low, high = self._ends(alpha)
+        return low.theta, high.theta
+
+    def reciprocal(self) -> ProfileCurve:
+        """Return the curve of 1/θ, for θ that is not negative."""
+
+        def ends(level: float) -> tuple[End, End]:
+            low, high = self._ends(level)
+            turned = (End(_reciprocal(e.theta), e.reached) for e in (high, low))
+            return next(turned), next(turned)
+
+        low, high = ends(self.alpha)
+        estimate = _reciprocal(self.estimate)
+        return ProfileCurve(
+            name=self.name,
+            estimate=estimate,
+            theta=np.array([_reciprocal(t) for t in self.theta[::-1]]),
+            z=-self.z[::-1],
+            components=self.components[::-1],
+            low=low.theta,
+            high=high.theta,
+            alpha=self.alpha,
+            notes=_notes(self.name, estimate, low, high),
+            _ends=ends,
+        )
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row a visited value: parameter, value, z."""
+        import pandas as pd
+
+        return pd.DataFrame({"parameter": self.name, "value": self.theta, "z": self.z})
+
+
+def trace_curve(
+    trace: Trace,
+    limits: Limits,
+    guess: Callable[[float], float],
+    name: str,
+    alpha: float,
+    points: int,
+) -> ProfileCurve:
+    """Return the curve with its interval.
+
+    Parameters
+    ----------
+    trace : with the estimate as its only point
+    limits : the range of the quantity
+    guess : from a level of z to where it may be on the coordinate
+    name, alpha, points : as in :func:`profile_quantity`
+    """
+    from scipy.special import ndtri
+
+    (start,) = trace.visits
+
+    def ends(level: float) -> tuple[End, End]:
+        z = -float(ndtri(0.5 * level))
+        at_low, at_high = start.theta <= limits.low, start.theta >= limits.high
+        low = End(limits.low, False) if at_low else trace.crossing(-z, guess(-z))
+        high = End(limits.high, False) if at_high else trace.crossing(z, guess(z))
+        return low, high
+
+    low, high = ends(alpha)
+    if points:
+        trace.fill(low.theta, high.theta, points)
+    # Trials that went far beyond an end, or to infinity, are no part of a picture.
+    far = 0.5 - float(ndtri(0.5 * alpha))
+    visits = [v for v in trace.visits if np.isfinite(v.theta) and abs(v.z) <= far]
+    return ProfileCurve(
+        name=name,
+        estimate=start.theta,
+        theta=np.array([v.theta for v in visits]),
+        z=np.array([v.z for v in visits]),
+        components=np.array([v.v for v in visits]),
+        low=low.theta,
+        high=high.theta,
+        alpha=alpha,
+        notes=_notes(name, start.theta, low, high),
+        _ends=ends,
+    )
+
+
+def _notes(name: str, estimate: float, low: End, high: End) -> tuple[str, ...]:
+    notes = []
+    for end, word, sign in ((low, "lower", "below"), (high, "upper", "above")):
+        if end.reached:
+            continue
+        bound = display.number(end.theta, 6) if np.isfinite(end.theta) else "infinity"
+        if estimate == end.theta:
+            notes.append(
+                f"{name} is estimated at its bound {bound}: the interval is one-sided, and its "
+                "other end is where the likelihood ratio reaches the same χ² quantile"
+            )
+        elif np.isfinite(end.theta):
+            notes.append(
+                f"the data do not exclude {bound} for {name}: the {word} end of the interval is "
+                "the end of its range"
+            )
+        else:
+            notes.append(
+                f"the interval of {name} has no {word} end: the likelihood stays within the "
+                f"level however far {sign} the estimate it is"
+            )
+    return tuple(notes)
+
+
+def _reciprocal(theta: float) -> float:
+    return 1.0 / theta if theta > 0.0 else np.inf
+
+
+def check_engine(engine: LikelihoodEngine) -> None:
+    """Refuse an engine whose likelihood is not exact.
+
+    Raises
+    ------
+    EstimationError
+        With what can be used instead.
+    """
+    if not engine.exact_value:
+        raise EstimationError(
+            f"the {engine.name} engine gives its likelihood with the error of random probes, and "
+            "differences of it are what a profile is made of; use a Wald or Satterthwaite "
+            "interval, the parametric bootstrap, or fit with engine='blocked' if it fits into "
+            "memory"
+        )
+
+
+def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) -> Place:
+    """Return the place of an estimate, and refuse one that is no maximum.
+
+    Raises
+    ------
+    EstimationError
+        With how far it is from the maximum.
+    """
+    if (v < 0.0).any() or not v[-1] > 0.0:
+        raise EstimationError(
+            "a profile needs components above zero and a positive residual, as REML and ML give "
+            f"them, not {v.tolist()}"
+        )
+    here = place_at(engine, v)
+    free = ~held
+    _, decrement = bounded_step(here.average[np.ix_(free, free)], here.score[free], -v[free])
+    if decrement > _AT_MAXIMUM:
+        raise EstimationError(
+            "the components are no maximum of this likelihood: it is "
+            f"{display.number(decrement, 2)} standard errors away; a profile needs a fit by REML "
+            "or ML that converged"
+        )
+    return here
+
+
+def signed_root(difference: float, drop: float) -> float:
+    """Return ± √(2 drop) with the sign of a difference.
+
+    Raises
+    ------
+    EstimationError
+        If the likelihood has risen above its maximum.
+    """
+    if drop < -_RISES:
+        raise EstimationError(
+            "the profile rises above the maximum of the likelihood (by "
+            f"{display.number(-drop, 2)}): the fit ended at another maximum; fit again from "
+            "another start="
+        )
+    return float(np.copysign(np.sqrt(2.0 * max(drop, 0.0)), difference))

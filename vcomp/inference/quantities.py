@@ -1,0 +1,284 @@
+"""Quantities that are made of variance components: what errors and intervals are of.
+
+Nearly all are linear forms of the components or ratios of two: a component, its share, an error
+variance, Eρ², Φ, a required number of topics. What an interval method can do depends on the form
+alone, so that each is written once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import PlanError
+from vcomp.inference.components import VarianceComponents
+
+__all__ = [
+    "EstimatedQuantity",
+    "Form",
+    "Quantities",
+    "Scale",
+    "Smooth",
+    "TRANSFORMS",
+    "Taken",
+    "Transform",
+    "check_policy",
+    "take_components",
+]
+
+
+Form: TypeAlias = Literal["linear", "root", "ratio", "share"]
+Scale: TypeAlias = Literal["variance", "share", "real"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantities:
+    """Several quantities of one form in k components σ².
+
+    Attributes
+    ----------
+    form : ``"linear"`` a'σ², ``"root"`` √a'σ², ``"ratio"`` a'σ²/b'σ² or ``"share"``
+        a'σ²/(a'σ² + b'σ²)
+    a : (m, k) weights
+    b : (m, k) weights of ratios and shares, else None
+
+    Examples
+    --------
+    >>> share = Quantities("share", np.array([[1.0, 0.0]]), np.array([[0.0, 0.5]]))
+    >>> share.values(np.array([3.0, 2.0]))
+    array([0.75])
+    """
+
+    form: Form
+    a: FloatArray
+    b: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    @property
+    def scale(self) -> Scale:
+        """``"share"`` for what lies between 0 and 1, else ``"variance"``: above 0."""
+        return "share" if self.form == "share" else "variance"
+
+    @property
+    def denominator(self) -> FloatArray:
+        """The weights b of a ratio or share."""
+        assert self.b is not None
+        return self.b
+
+    @property
+    def used(self) -> BoolArray:
+        """Which components each quantity depends on, (m, k)."""
+        used: BoolArray = self.a != 0.0
+        return used if self.b is None else used | (self.b != 0.0)
+
+    def values(self, v: FloatArray) -> FloatArray:
+        """Return the quantities at components.
+
+        Parameters
+        ----------
+        v : (k,) components, or (B, k) several sets of them
+
+        Returns
+        -------
+        (m,) or (B, m); nan where a denominator is not positive, or below a root
+        """
+        top = v @ self.a.T
+        if self.form == "linear":
+            return np.asarray(top)
+        if self.form == "root":
+            return np.sqrt(np.where(top >= 0.0, top, np.nan))
+        bottom = v @ self.denominator.T
+        if self.form == "share":
+            bottom = bottom + top
+        return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0.0)
+
+    def gradients(self, v: FloatArray) -> FloatArray:
+        """Return the derivatives by the components at (k,) `v`, (m, k)."""
+        if self.form == "linear":
+            return self.a
+        top = (self.a @ v)[:, None]
+        nothing = np.full_like(self.a, np.nan)
+        if self.form == "root":
+            return np.divide(self.a, 2.0 * np.sqrt(np.abs(top)), out=nothing, where=top > 0.0)
+        bottom = (self.denominator @ v)[:, None]
+        slopes = bottom * self.a - top * self.denominator
+        total = bottom + top if self.form == "share" else bottom
+        return np.divide(slopes, total**2, out=nothing, where=total > 0.0)
+
+    def take(self, places: BoolArray | slice) -> Quantities:
+        """Return some of the quantities."""
+        return Quantities(self.form, self.a[places], None if self.b is None else self.b[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Smooth:
+    """One smooth function of the components and the fixed effects.
+
+    Attributes
+    ----------
+    function : f(σ², β) of (k,) and (p,) arrays
+    slopes : its gradients by both, (k,) and (p,)
+    scale : where its values lie
+    uses_fixed : whether it depends on the fixed effects
+    """
+
+    function: Callable[[FloatArray, FloatArray], float]
+    slopes: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+    scale: Scale = "real"
+    uses_fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """The components as a D-study takes them.
+
+    Attributes
+    ----------
+    values : (k,)
+    cov : (k, k) or None; zero for components that are taken as known
+    zeroed : names of negative components that are taken as zero
+    bounded : names of other components without a standard error, those that are held not among
+        them: these are known
+
+    Examples
+    --------
+    >>> Taken(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
+    ('Residual',)
+    """
+
+    values: FloatArray
+    cov: FloatArray | None
+    zeroed: tuple[str, ...]
+    bounded: tuple[str, ...]
+
+
+def take_components(components: VarianceComponents, negative: str) -> Taken:
+    """Return the components under a policy for negative ones.
+
+    A component that is held, taken as zero, or without a standard error because it is at its
+    bound, counts as known: its variance is zero in the delta method.
+
+    Parameters
+    ----------
+    components : of the G-study
+    negative : ``"zero"`` or ``"keep"``
+
+    Raises
+    ------
+    PlanError
+        `negative` is neither.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 3: negative estimates are set to zero once all
+    components have been estimated.
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> g = from_components({"p": 2.0, "i": -0.1, "Residual": 4.0}).components
+    >>> take_components(g, "zero").values
+    array([2., 0., 4.])
+    """
+    check_policy(negative)
+    below = (components.values < 0) & (negative == "zero")
+    values = np.where(below, 0.0, components.values)
+    cov = components.cov
+    unknown = np.zeros_like(below)
+    if cov is not None:
+        unknown = ~np.isfinite(np.diagonal(cov))
+        known = below | unknown
+        cov = np.where(known[:, None] | known[None, :], 0.0, cov)
+    names = np.array(components.names, dtype=object)
+    held = np.isin(names, list(components.held))
+    return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
+
+
+def check_policy(negative: str) -> None:
+    """Refuse a policy for negative components that is not known.
+
+    Raises
+    ------
+    PlanError
+        If it is neither ``"zero"`` nor ``"keep"``.
+    """
+    if negative not in ("zero", "keep"):
+        raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
+
+
+Transform: TypeAlias = Callable[[FloatArray], FloatArray]
+
+
+def _identity(x: FloatArray) -> FloatArray:
+    return x
+
+
+def _logit(x: FloatArray) -> FloatArray:
+    from scipy.special import logit
+
+    line: FloatArray = logit(x)
+    return line
+
+
+def _share(x: FloatArray) -> FloatArray:
+    from scipy.special import expit
+
+    share: FloatArray = expit(x)
+    return share
+
+
+TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
+    "real": (_identity, _identity),
+    "variance": (np.log, np.exp),
+    "share": (_logit, _share),
+}
+"""To the whole line and back, for each place where values lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedQuantity:
+    """What is known of one quantity.
+
+    Attributes
+    ----------
+    name : of the quantity, as it was asked for
+    estimate : its value at the estimated components
+    se : standard error by the delta method; nan where there is none
+    low, high : ends of the interval; nan where there is none, infinite where it is open
+    alpha : the interval has confidence 1 − alpha
+    method : how the interval was made
+    notes : what a reader should know of it
+
+    Examples
+    --------
+    >>> print(EstimatedQuantity("sys", 0.5, 0.1, 0.3, 0.8, 0.05, "Wald"))
+    sys = 0.5 (standard error 0.1), 95 % interval [0.3, 0.8] by Wald
+    """
+
+    name: str
+    estimate: float
+    se: float
+    low: float
+    high: float
+    alpha: float
+    method: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.name} = {display.number(self.estimate)}"
+        if not math.isnan(self.se):
+            text += f" (standard error {display.number(self.se, 3)})"
+        if math.isnan(self.low) or math.isnan(self.high):
+            text += ", no interval"
+        else:
+            ends = f"[{display.number(self.low, 3)}, {display.number(self.high, 3)}]"
+            text += f", {display.level(self.alpha)} interval {ends} by {self.method}"
+        return "; ".join([text, *self.notes])

@@ -1,0 +1,374 @@
+"""The jackknife over the levels of a facet: each left out in turn, and everything fitted again.
+
+With θ̂_(−j) the estimate without level j of n, the pseudo-values nθ̂ − (n − 1)θ̂_(−j) are averaged,
+and their standard deviation over √n is the standard error. A facet that is nested in others is
+taken apart by what it is nested in: with n_h levels in group h the pseudo-values are
+n_h θ̂ − (n_h − 1)θ̂_(−hj), the estimate is θ̂ plus, for every h, the mean of those less θ̂, and its
+variance Σ_h s²_h / n_h with Σ_h (n_h − 1) degrees of freedom, which is the same for one group.
+
+References
+----------
+Tukey (1958), Bias and confidence in not-quite large samples; Jones (1974), Jackknife estimation of
+functions of stratum means; Brennan (2001), Generalizability Theory, sec. 6.2; Shao and Tu (1995),
+The Jackknife and Bootstrap, secs. 1.2 and 6.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.design.design import Design
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference.intervals.limits import Limits
+from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
+from vcomp.inference.resampling.facet import (
+    SampleRefit,
+    check_levels,
+    refit_sample,
+    replicates_of,
+    report_failures,
+)
+from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
+from vcomp.numerics.parallel import run
+from vcomp.numerics.randomness import check_count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Jackknife",
+    "Jackknifed",
+    "Scale",
+    "jackknife",
+]
+
+
+Scale: TypeAlias = Literal["natural", "log", "logit"]
+
+KIND = "jackknife"
+_NATURAL = (
+    "a quantity that is at its bound without some level has its interval on the natural scale"
+)
+_FEWEST = 3
+"""Without one of two levels there is one, and no variance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jackknifed:
+    """What a jackknife says of one quantity.
+
+    Attributes
+    ----------
+    value : the estimate from all data
+    estimate : the mean of the pseudo-values on the scale that was asked for, taken back from it
+    se : standard error, on the natural scale
+    low, high : ends of the t interval, on the scale that was asked for and taken back from it
+    df : degrees of freedom
+    pseudo_values : of each level that was left out, on that scale
+    """
+
+    value: float
+    estimate: float
+    se: float
+    low: float
+    high: float
+    df: int
+    pseudo_values: FloatArray = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jackknife:
+    """Estimates without each level of a facet, and what follows from them.
+
+    Attributes
+    ----------
+    facet : whose levels were left out
+    replicates : the estimates without each of them, a row a level; ``adjusted`` are the
+        pseudo-values
+    whole, beta : (k + 1,) and (p,) components and fixed effects from all data
+    groups : for each row the combination of what the facet is nested in; one if it is not nested
+    levels : the level that each row is without, in words
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    >>> left_out = res.jackknife("topic")
+    >>> left_out.df == len(left_out.replicates) - 1
+    True
+    >>> share = left_out.of(lambda v: v[:, 0] / v.sum(axis=1), scale="logit")
+    >>> share.low < share.estimate < share.high
+    True
+    """
+
+    facet: str
+    replicates: Replicates
+    whole: FloatArray
+    beta: FloatArray
+    groups: LongArray
+    levels: tuple[str, ...]
+
+    @property
+    def method(self) -> str:
+        """Its name: ``"jackknife"``."""
+        return KIND
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom of intervals: levels less the groups that they are nested in."""
+        return int(self.groups.size - np.unique(self.groups).size)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The replicates' frame with the levels as its index."""
+        import pandas as pd
+
+        return self.replicates.frame.set_index(pd.Index(self.levels, name=self.facet))
+
+    def of(
+        self,
+        function: Callable[[FloatArray], FloatArray],
+        *,
+        alpha: float = 0.05,
+        scale: Scale = "natural",
+    ) -> Jackknifed:
+        """Return the jackknife of one quantity.
+
+        Parameters
+        ----------
+        function : of (B, k + 1) components, in the order of ``replicates.names``; it gives (B,)
+            values
+        alpha : the interval has confidence 1 − alpha
+        scale : ``"natural"``, or that on which pseudo-values are made and averaged: ``"log"`` for
+            what is above 0, ``"logit"`` for what lies between 0 and 1
+
+        Raises
+        ------
+        EstimationError
+            If the function does not give one number a row, a value does not lie where the scale
+            needs it, or the scale is not known.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        value, left = self._values(function)
+        return self._jackknifed(value, left, alpha, scale)
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals of several quantities: variances on the log scale, shares on the logit.
+
+        A quantity that is at its bound, with or without some level, has its interval on the
+        natural scale; the notes say so.
+
+        Parameters
+        ----------
+        quantities : of the components, and of the fixed effects
+        alpha : intervals have confidence 1 − alpha
+
+        Raises
+        ------
+        EstimationError
+            If an estimate is missing.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        check_alpha(alpha)
+        scale = _SCALE_OF[quantities.scale]
+        whole, left = self._quantities(quantities)
+        ends = np.full((2, whole.size), np.nan)
+        natural = False
+        for place, column in enumerate(left.T):
+            both = np.append(column, whole[place])
+            if not np.isfinite(both).all():
+                continue
+            own = scale if _is_inside(both, scale).all() else "natural"
+            natural |= own != scale
+            found = self._jackknifed(whole[place], column, alpha, own)
+            ends[:, place] = found.low, found.high
+        words = f"jackknife over {self.facet}, t with {self.df} df on the {scale} scale"
+        return Limits(ends[0], ends[1], words, (_NATURAL,) if natural else ())
+
+    def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
+        """Return the standard errors of several quantities, nan where one is not defined."""
+        whole, left = self._quantities(quantities)
+        return np.array([self._combined(x, y)[2] for x, y in zip(whole, left.T, strict=True)])
+
+    def _quantities(self, quantities: Quantities | Smooth) -> tuple[FloatArray, FloatArray]:
+        """Return (m,) values from all data and (J, m) values without each level."""
+        left = self._estimates()
+        if isinstance(quantities, Quantities):
+            return quantities.values(self.whole), quantities.values(left)
+        pairs = zip(left, self.replicates.beta, strict=True)
+        values = np.array([[quantities.function(v, b)] for v, b in pairs])
+        return np.array([quantities.function(self.whole, self.beta)]), values
+
+    def _jackknifed(
+        self, value: float, left: FloatArray, alpha: float, scale: Scale
+    ) -> Jackknifed:
+        check_alpha(alpha)
+        if scale not in get_args(Scale):
+            known = ", ".join(map(repr, get_args(Scale)))
+            raise EstimationError(f"scale={scale!r} is not known; it is one of {known}")
+        _check_domain(np.append(left, value), scale)
+        to, back = _TRANSFORMS[scale]
+        pseudo, centre, se = self._combined(float(to(np.array([value]))[0]), to(left))
+        _, _, natural = self._combined(value, left)
+        margin = _t_quantile(self.df, alpha) * se
+        low, middle, high = back(np.array([centre - margin, centre, centre + margin])).tolist()
+        return Jackknifed(float(value), middle, natural, low, high, self.df, pseudo)
+
+    def _estimates(self) -> FloatArray:
+        if not self.replicates.converged.all():
+            failed = int((~self.replicates.converged).sum())
+            raise EstimationError(
+                f"the jackknife over {self.facet} is not complete: {failed} of "
+                f"{len(self.replicates)} estimates are missing"
+            )
+        return self.replicates.values
+
+    def _values(self, function: Callable[[FloatArray], FloatArray]) -> tuple[float, FloatArray]:
+        every = np.vstack([self.whole, self._estimates()])
+        values = np.asarray(function(every), dtype=float)
+        if values.shape != (len(every),):
+            raise EstimationError(
+                f"the function gives shape {values.shape} for {len(every)} rows of components; it "
+                "gives one number a row, such as lambda v: v[:, 0] / v.sum(axis=1)"
+            )
+        return float(values[0]), values[1:]
+
+    def _combined(self, whole: float, left: FloatArray) -> tuple[FloatArray, float, float]:
+        """Return pseudo-values, their combined mean, and its standard error."""
+        pseudo = pseudo_values(np.asarray(whole), left[:, None], self.groups)[:, 0]
+        centre, variance = whole, 0.0
+        for group in np.unique(self.groups):
+            own = pseudo[self.groups == group]
+            centre += float(own.mean() - whole)
+            variance += float(own.var(ddof=1)) / own.size
+        return pseudo, centre, float(np.sqrt(variance))
+
+
+def jackknife(
+    fit: Generating,
+    design: Design,
+    facet: str,
+    *,
+    workers: int = 1,
+    progress: bool | None = None,
+) -> Jackknife:
+    """Return the estimates without each level of a facet.
+
+    A level of a nested facet is one within what it is nested in; one that is alone there is not
+    left out, as it says nothing of differences.
+
+    Parameters
+    ----------
+    fit : that is made again, with the statistics of its rows
+    design : of its data
+    facet : whose levels are left out
+    workers : threads
+    progress : whether to show a bar; None for one where stderr is a terminal
+
+    Raises
+    ------
+    EstimationError
+        If the facet is not one of the random part, or has fewer than three levels (two of a nested
+        one, somewhere); or if nothing could be fitted.
+
+    Warns
+    -----
+    VcompWarning
+        If an estimate is missing: then there is no standard error.
+    """
+    (name,) = check_facets(design, facet)
+    workers = check_count(workers, "workers")
+    rows, structure = fit.stats.rows, design.structure
+    whole = Sample.whole(rows)
+    levels = Levels.of(whole, structure.facets, structure.nested_in, name)
+    check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
+    left_out = np.flatnonzero(levels.last - levels.first > 1)
+
+    def without(number: int) -> SampleRefit:
+        chosen = levels.without(int(left_out[number]))
+        return refit_sample(
+            fit, design, lambda: statistics_of(design, rows, levels.take(whole, chosen))
+        )
+
+    found = run(
+        lambda: without, range(left_out.size), workers=workers, progress=progress, label=KIND
+    )
+    fingerprint = {**fit.fingerprint(), "facets": [name]}
+    made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
+    report_failures(made, list(found.values()), f"fits without one {name}")
+    groups = levels.first[left_out]
+    return Jackknife(
+        facet=name,
+        replicates=replace(made, adjusted=pseudo_values(fit.values, made.values, groups)),
+        whole=fit.values,
+        beta=fit.uncentre(fit.beta),
+        groups=groups,
+        levels=_in_words(design, levels, whole, left_out),
+    )
+
+
+def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> FloatArray:
+    """Return n_h θ̂ − (n_h − 1) θ̂_(−hj).
+
+    Parameters
+    ----------
+    whole : (m,) estimates from all data, or one number
+    left : (J, m) estimates without each level
+    groups : (J,) of each level that which it is nested in
+    """
+    _, place, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    n = counts[place][:, None]
+    values: FloatArray = n * whole - (n - 1) * left
+    return values
+
+
+def _in_words(design: Design, levels: Levels, whole: Sample, chosen: LongArray) -> tuple[str, ...]:
+    """Return the names of levels, those that they are nested in first."""
+    structure = design.structure
+    name = design.facets[levels.facet].name
+    places = [f for f, n in enumerate(structure.facets) if n in structure.nested_in[name]]
+    rows = levels.order[levels.starts[:-1]][chosen]
+    columns = [
+        design.facets[f].levels.take(whole.codes[f][rows]).astype(str)
+        for f in (*places, levels.facet)
+    ]
+    return tuple(":".join(parts) for parts in zip(*columns, strict=True))
+
+
+def _t_quantile(df: int, alpha: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 1.0 - alpha / 2.0))
+
+
+_SCALE_OF: dict[str, Scale] = {"variance": "log", "share": "logit", "real": "natural"}
+_TRANSFORMS = {_SCALE_OF[place]: both for place, both in TRANSFORMS.items()}
+
+
+def _is_inside(values: FloatArray, scale: Scale) -> BoolArray:
+    inside: BoolArray = np.isfinite(values)
+    if scale != "natural":
+        inside &= values > 0.0
+    if scale == "logit":
+        inside &= values < 1.0
+    return inside
+
+
+def _check_domain(values: FloatArray, scale: Scale) -> None:
+    outside = int((~_is_inside(values, scale)).sum())
+    if outside:
+        where = {"natural": "are not finite", "log": "are not above 0"}
+        raise EstimationError(
+            f"{outside} of {values.size} values {where.get(scale, 'are not between 0 and 1')}, as "
+            f"scale={scale!r} needs them; "
+            + ("the function gives no number there" if scale == "natural" else "use 'natural'")
+        )

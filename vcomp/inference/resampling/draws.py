@@ -1,0 +1,364 @@
+"""Which statistics of drawn data serve which estimator: those of strata, or those of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.design.design import Chunk
+from vcomp.estimators.likelihood.likelihood import LikelihoodMethod
+from vcomp.estimators.registry import ClosedForm
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.inference.resampling.refits import Recipe
+from vcomp.numerics.memory import available_bytes, gib
+from vcomp.numerics.randomness import check_count, seed_from, stream
+from vcomp.statistics.statistics import Statistics
+from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics
+
+__all__ = [
+    "Draws",
+    "RowDraws",
+    "StrataDraws",
+    "draw_errors",
+    "draws_of",
+    "factor_of",
+    "simulate_responses",
+]
+
+
+_DEPENDENT = 1e-12
+"""Eigenvalue of products, on a unit diagonal, below which a combination of columns is none."""
+
+
+class StrataDraws:
+    """Draws the statistics of a design whose strata are all nested; the fixed part is zero.
+
+    Parameters
+    ----------
+    stats : the strata; their response is not looked at
+
+    Raises
+    ------
+    ValueError
+        If what remains beside the fully crossed facets is crossed: means of groups are not enough.
+    """
+
+    def __init__(self, stats: StratumStatistics) -> None:
+        if stats.remainder.parents is None:
+            raise ValueError("the remainder is crossed; its statistics come from rows")
+        self.stats = stats
+        self._plans = [_Plan.of(stats, s) for s in stats.strata]
+
+    def columns(self, v: FloatArray, rng: np.random.Generator) -> list[GroupedColumns]:
+        """Return y and X of every stratum, y drawn at the components `v`, the residual last."""
+        return [plan.draw(plan.coefficients @ v, rng) for plan in self._plans]
+
+    def draw(self, v: FloatArray, rng: np.random.Generator) -> StratumStatistics:
+        """Return strata with a response drawn at the components `v`, (k + 1,), and no mean."""
+        return self.stats.with_columns(self.columns(v, rng))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is drawn for one stratum.
+
+    Attributes
+    ----------
+    coefficients : of its components
+    vectors : independent vectors
+    parents, n : the groups, as in the remainder, and observations of the innermost
+    df_within : degrees of freedom within innermost groups
+    means, within : of the columns of X, (q, p, vectors) and (p, p)
+    factor : (p, rank) F with FF' their products within groups
+    """
+
+    coefficients: FloatArray
+    vectors: int
+    parents: tuple[IntArray, ...]
+    n: FloatArray
+    df_within: float
+    means: FloatArray
+    within: FloatArray
+    factor: FloatArray
+
+    @classmethod
+    def of(cls, stats: StratumStatistics, stratum: Stratum) -> _Plan:
+        n, parents = stats.remainder.tables.group_n[-1], stats.remainder.parents
+        assert parents is not None
+        df = stratum.multiplicity * float((n - 1.0).sum())
+        within = stratum.columns.within[1:, 1:]
+        shape = tuple(stats.shape[f] for f in stratum.contrasts)
+        return cls(
+            coefficients=stratum.coefficients,
+            vectors=stratum.multiplicity,
+            parents=parents,
+            n=n,
+            df_within=df,
+            means=_in_contrasts(stratum.columns.means[0][:, 1:], shape),
+            within=within,
+            factor=factor_of(within)[:, -int(df) :] if df else np.zeros((within.shape[0], 0)),
+        )
+
+    def draw(self, c: FloatArray, rng: np.random.Generator) -> GroupedColumns:
+        """Return the columns with a new y."""
+        p = self.within.shape[0]
+        y = self._means(c, self._independent(rng, triangle=p == 0))
+        within = np.empty((1 + p, 1 + p))
+        within[1:, 1:] = self.within
+        z: FloatArray = rng.standard_normal((self.factor.shape[1],))
+        within[0, 1:] = within[1:, 0] = np.sqrt(c[-1]) * (self.factor @ z)
+        left = self.df_within - z.size
+        within[0, 0] = c[-1] * (z @ z + (rng.chisquare(left) if left > 0.0 else 0.0))
+        means = y[:, None] if p == 0 else np.concatenate([y[:, None], self.means], axis=1)
+        return GroupedColumns((means,), within)
+
+    def _independent(self, rng: np.random.Generator, *, triangle: bool) -> FloatArray:
+        """Return columns of independent unit effects of all groups of all levels, or a triangle.
+
+        Their products with each other have the same distribution.
+        """
+        size = 1 + sum(parent.size for parent in self.parents)
+        if not triangle or size >= self.vectors:
+            return rng.standard_normal((size, self.vectors))
+        lower = np.zeros((size, size))
+        below = np.tri(size, k=-1, dtype=bool)
+        lower[below] = rng.standard_normal(size * (size - 1) // 2)
+        lower[np.diag_indices(size)] = np.sqrt(rng.chisquare(self.vectors - np.arange(size)))
+        return lower
+
+    def _means(self, c: FloatArray, unit: FloatArray) -> FloatArray:
+        """Return the means of the innermost groups, (q, columns), from unit effects of all."""
+        depth, first = len(self.parents), 0
+        value = np.zeros((1, unit.shape[1]))
+        for level in range(depth + 1):
+            size = 1 if level == 0 else self.parents[level - 1].size
+            part = unit[first : first + size]
+            first += size
+            if level:
+                value = value[self.parents[level - 1]]
+            if level == depth:
+                break
+            value = value + np.sqrt(c[level]) * part
+        means: FloatArray = value + np.sqrt(c[depth] + c[-1] / self.n)[:, None] * part
+        return means
+
+
+def _in_contrasts(columns: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return columns (q, p, Π n) that add up to zero along their axes in n − 1 contrasts each."""
+    q, p = columns.shape[:2]
+    if p == 0:
+        return np.zeros((q, 0, int(np.prod([n - 1 for n in shape], dtype=int))))
+    table = columns.reshape((q, p, *shape))
+    for axis, n in enumerate(shape):
+        table = np.moveaxis(np.tensordot(_helmert(n), table, (1, 2 + axis)), 0, 2 + axis)
+    return np.ascontiguousarray(table).reshape((q, p, -1))
+
+
+def _helmert(n: int) -> FloatArray:
+    """Return n − 1 orthonormal contrasts of n levels, the rows."""
+    i = np.arange(1, n, dtype=float)[:, None]
+    j = np.arange(n)[None, :]
+    rows: FloatArray = np.where(j < i, 1.0, np.where(j == i, -i, 0.0)) / np.sqrt(i * (i + 1.0))
+    return rows
+
+
+def factor_of(products: FloatArray) -> FloatArray:
+    """Return F with FF' = products, its columns by ascending size, those of rounding left out."""
+    scale = np.sqrt(np.diagonal(products))
+    there = scale > 0.0
+    factor = np.zeros((scale.size, 0))
+    if there.any():
+        s = scale[there]
+        values, vectors = np.linalg.eigh(products[np.ix_(there, there)] / np.outer(s, s))
+        kept = values > _DEPENDENT
+        factor = np.zeros((scale.size, int(kept.sum())))
+        factor[there] = s[:, None] * vectors[:, kept] * np.sqrt(values[kept])
+    return factor
+
+
+_BLOCK = 262_144
+"""Rows that are worked on together; how many does not change the numbers."""
+
+
+class RowDraws:
+    """Draws the statistics of any design by way of its rows or cells; the fixed part is zero.
+
+    Pair tables, groups and whatever else the response has no part in are those of the data.
+
+    Parameters
+    ----------
+    stats : of the data, with their rows or cells
+    """
+
+    def __init__(self, stats: Statistics) -> None:
+        self._stats, self._rows = stats, stats.cells
+        self._inside = None if self._rows.within is None else _Inside(self._rows)
+
+    def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:
+        """Return statistics of a response drawn at the components `v`, (k + 1,), and no mean."""
+        y = draw_errors(self._rows, v, rng)
+        within = None if self._inside is None else self._inside.draw(v[-1], rng)
+        return self._stats.with_response(y, within)
+
+
+class _Inside:
+    """Draws squares and products within cells.
+
+    Parameters
+    ----------
+    cells : with several scores each, or some of them
+    """
+
+    def __init__(self, cells: Chunk) -> None:
+        assert cells.within is not None
+        self._within = cells.within
+        df = cells.n - cells.response.size
+        self._factor = factor_of(self._within[1:, 1:])
+        self._factor = self._factor[:, -df:] if df else self._factor[:, :0]
+        self._left = df - self._factor.shape[1]
+
+    def draw(self, variance: float, rng: np.random.Generator) -> FloatArray:
+        """Return the products of a new y and X, (1 + p, 1 + p)."""
+        within = self._within.copy()
+        z: FloatArray = rng.standard_normal((self._factor.shape[1],))
+        within[0, 1:] = within[1:, 0] = np.sqrt(variance) * (self._factor @ z)
+        rest = rng.chisquare(self._left) if self._left > 0 else 0.0
+        within[0, 0] = variance * (z @ z + rest)
+        return within
+
+
+def draw_errors(rows: Chunk, v: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return Σ Z_t u_t + e, (n,), normal with the components `v`, the residual last.
+
+    Of cells these are means. Terms whose component is zero take nothing from the stream of random
+    numbers.
+
+    Parameters
+    ----------
+    rows : coded, or cells
+    v : (k + 1,) not negative
+    rng : a stream of its own for each response
+    """
+    n = rows.response.size
+    errors = np.zeros(n)
+    for t, size in enumerate(rows.sizes):
+        if v[t] > 0.0:
+            effects = rng.standard_normal(size) * np.sqrt(v[t])
+            for first in range(0, n, _BLOCK):
+                block = slice(first, first + _BLOCK)
+                errors[block] += effects[rows.codes[t][block]]
+    if v[-1] > 0.0:
+        for first in range(0, n, _BLOCK):
+            part = errors[first : first + _BLOCK]
+            e = rng.standard_normal(part.size) * np.sqrt(v[-1])
+            part += e if rows.counts is None else e / np.sqrt(rows.counts[first : first + _BLOCK])
+    return errors
+
+
+class Draws(Protocol):
+    """Statistics of data as a fit has them, with another response."""
+
+    def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:
+        """Return the statistics of a response drawn at the components `v`, and no mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OfStrata:
+    strata: StrataDraws
+    data: Statistics
+
+    def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:
+        return Statistics.from_strata(self.strata.draw(v, rng), like=self.data)
+
+
+def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
+    """Return how data are drawn for an estimator.
+
+    Parameters
+    ----------
+    stats : of the data
+    recipe : the estimator; REML and ML take strata where there are some, whatever engine was asked
+        for: the likelihood is the same
+
+    Raises
+    ------
+    EstimationError
+        If the rows that are needed would not fit into memory.
+    DataError
+        If they are not there.
+    """
+    strata = stats.strata
+    by_likelihood = isinstance(recipe.estimator, LikelihoodMethod)
+    nested = strata is not None and strata.remainder.parents is not None
+    if strata is not None and nested and (by_likelihood or _needs_strata_only(strata, recipe)):
+        return _OfStrata(StrataDraws(strata), stats)
+    # A response, its square in the making, and the groups of every row in every term.
+    needed = stats.cells.response.size * (24.0 + 4.0 * stats.n_terms)
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"drawing {stats.n:,} rows needs {gib(needed)}, and {gib(free)} are free; take fewer "
+            "rows, or one worker"
+        )
+    return RowDraws(stats)
+
+
+def _needs_strata_only(strata: StratumStatistics, recipe: Recipe) -> bool:
+    """Whether an estimator in closed form asks for nothing but strata."""
+    if recipe.estimator.name == "anova":
+        return True
+    if recipe.negative == "refit":
+        return False
+    try:
+        cast(ClosedForm, recipe.estimator).point(Statistics.from_strata(strata), recipe.names)
+    except DataError:
+        return False
+    return True
+
+
+def simulate_responses(
+    rows: Chunk,
+    v: FloatArray,
+    beta: FloatArray,
+    n: int,
+    rng: int | np.random.Generator | None = None,
+) -> FloatArray:
+    """Return responses drawn from the model, (rows, n): Xβ + Σ Z_t u_t + e.
+
+    Parameters
+    ----------
+    rows : coded
+    v : (k + 1,) components, not negative, the residual last
+    beta : (p,) fixed effects of the centred columns of X
+    n : how many responses
+    rng : seed, or a generator that one is drawn from once; 0 if not given. Response j has the
+        stream ``SeedSequence(seed, spawn_key=(j,))`` to itself
+
+    Raises
+    ------
+    EstimationError
+        If an option is not of that form, a fixed effect is not known, or the responses would not
+        fit into memory.
+    """
+    n, seed = check_count(n, "n"), seed_from(rng)
+    if not np.isfinite(beta).all():
+        raise EstimationError(
+            "the fixed effects of this fit are not known, so that responses have no mean; "
+            "use method='reml'"
+        )
+    # The codes of the rows in every term are made as well.
+    needed = 8.0 * rows.n * (n + 3.0) + 4.0 * rows.n * len(rows.terms)
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"{n:,} responses of {rows.n:,} rows need {gib(needed)}, and {gib(free)} are free; "
+            "simulate fewer at a time, with another rng= each time"
+        )
+    mean = rows.origin + rows.X @ beta
+    simulated = np.empty((rows.n, n), order="F")
+    for j in range(n):
+        simulated[:, j] = mean + draw_errors(rows, v, stream(seed, j))
+    return simulated

@@ -1,0 +1,442 @@
+"""Brennan's bootstrap: the levels of one facet, or of several, are drawn with replacement.
+
+Nothing is assumed of the distribution of the effects, but that the levels are a sample. All rows
+of a level go together and a level that is drawn twice is two levels, each with levels of its own
+of what is nested in it; a nested facet is drawn within what it is nested in.
+
+References
+----------
+Brennan, Harris and Hanson (1987), The Bootstrap and Other Procedures for Examining the
+Variability of Estimated Variance Components in Testing Contexts (boot-p, boot-i, boot-p,i);
+Wiley (2000), Bootstrap Strategies for Variance Component Estimation; Brennan (2001),
+Generalizability Theory, sec. 6.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.design.design import Design
+from vcomp.estimators.identify import check_fixed_rank, check_terms
+from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.inference.components import VarianceComponents, closure
+from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.refits import Refitted, refit_of
+from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
+from vcomp.numerics.dense import solve
+from vcomp.numerics.parallel import check_time_limit, run
+from vcomp.numerics.randomness import check_count, seed_from, stream
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "FacetSample",
+    "SampleRefit",
+    "adjusted",
+    "check_levels",
+    "continued_from",
+    "expectation",
+    "facet_bootstrap",
+    "joined",
+    "refit_sample",
+    "replicates_of",
+    "report_failures",
+]
+
+
+def expectation(components: VarianceComponents, facet: str) -> FloatArray:
+    """Return A with E* σ²* = A σ² over all resamples of a facet, (k + 1, k + 1).
+
+    For the analysis of variance of balanced data whose terms are all that the design has it holds
+    for the data at hand; with fewer terms in expectation, under the model; and for unbalanced data
+    it is an approximation, with harmonic means of the sizes.
+
+    Parameters
+    ----------
+    components : whose facets, nesting and sizes are used, not their values
+    facet : that is drawn, within the facets that it is nested in
+
+    Raises
+    ------
+    EstimationError
+        If a size is not known, or components cannot be told apart at these sizes.
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> g = from_components({"p": 1.0, "i": 1.0, "pi": 1.0}, sizes={"p": 10, "i": 4})
+    >>> expectation(g.components, "p").round(3)
+    array([[0.9, 0. , 0. ],
+           [0. , 1. , 0.1],
+           [0. , 0. , 0.9]])
+    """
+    sizes, nested_in = components.sizes, components.nested_in
+    terms, everything = components.facets, components.facets[-1]
+    unknown = sorted(everything - sizes.keys())
+    if unknown:
+        raise EstimationError(
+            f"the adjustment needs the number of levels of every facet; that of {unknown[0]!r} "
+            "is not known"
+        )
+    outer = closure(frozenset({facet}), nested_in) - {facet}
+    rows = [*terms[:-1], everything, frozenset[str]()]
+    expected = np.array([_coefficients(s, terms, sizes) for s in rows])
+    added = np.zeros_like(expected)
+    for row, s in enumerate(rows):
+        if facet not in s:
+            around = s | outer
+            inside = around | {facet}
+            share = _group_size(inside, everything, sizes) / _group_size(s, everything, sizes)
+            added[row] = share * (
+                _coefficients(inside, terms, sizes) - _coefficients(around, terms, sizes)
+            )
+    left, change = expected[:-1] - expected[-1], added[:-1] - added[-1]
+    try:
+        return np.eye(len(terms)) + solve(left, change)
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "components cannot be told apart at the sizes "
+            + ", ".join(f"{f} {n:g}" for f, n in sizes.items())
+            + "; adjust=False leaves the replicates as they are"
+        ) from None
+
+
+def adjusted(
+    values: FloatArray, components: VarianceComponents, facets: Sequence[str]
+) -> FloatArray:
+    """Return replicates as they would be, in the mean, without the resampling's bias.
+
+    Parameters
+    ----------
+    values : (B, k + 1) estimates; nan stays nan
+    components : whose facets, nesting and sizes are used
+    facets : in the order in which they were drawn
+
+    Raises
+    ------
+    EstimationError
+        As :func:`expectation` does.
+    """
+    whole = np.eye(len(components.names))
+    for facet in facets:
+        whole = expectation(components, facet) @ whole
+    try:
+        return solve(whole, values.T).T
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "nothing is left to adjust where a facet has one level: adjust=False leaves the "
+            "replicates as they are"
+        ) from None
+
+
+def _coefficients(
+    s: frozenset[str], terms: Sequence[frozenset[str]], sizes: Mapping[str, float]
+) -> FloatArray:
+    """Return those of the components in E T_S: N n_{S∪β} / n_S."""
+    everything = terms[-1]
+    n, n_s = _group_size(frozenset(), everything, sizes), _group_size(s, everything, sizes)
+    return np.array([n * _group_size(s | t, everything, sizes) / n_s for t in terms])
+
+
+def _group_size(
+    s: frozenset[str], everything: frozenset[str], sizes: Mapping[str, float]
+) -> float:
+    """Return the rows of a group in which the facets S are fixed."""
+    return float(prod(sizes[f] for f in everything - s))
+
+
+KIND = "facet bootstrap"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRefit:
+    """An estimate of other rows, or the reason why there is none."""
+
+    found: Refitted
+    reason: str | None = None
+
+
+class FacetSample:
+    """Draws rows by the levels of facets.
+
+    Parameters
+    ----------
+    design : of the data
+    stats : of the data, with their rows
+    facets : that are drawn, those that others are nested in first
+
+    Raises
+    ------
+    EstimationError
+        If there are not two levels of one of them to draw from.
+    """
+
+    def __init__(self, design: Design, stats: Statistics, facets: Sequence[str]) -> None:
+        self._design, self._rows, self._facets = design, stats.rows, facets
+        self._whole = Sample.whole(stats.rows)
+        for facet in facets:
+            check_levels(design, self.levels(self._whole, facet))
+        self._first = self.levels(self._whole, facets[0])
+
+    def levels(self, sample: Sample, facet: str) -> Levels:
+        """Return the rows of a sample by the levels of a facet."""
+        structure = self._design.structure
+        return Levels.of(sample, structure.facets, structure.nested_in, facet)
+
+    def draw(self, rng: np.random.Generator) -> Statistics:
+        """Return the statistics of a resample.
+
+        Raises
+        ------
+        DesignError
+            If a facet has one level only in it, or a term one row in every group.
+        """
+        sample, levels = self._whole, self._first
+        for place, facet in enumerate(self._facets):
+            if place:
+                levels = self.levels(sample, facet)
+            sample = levels.take(sample, levels.draw(rng))
+        return statistics_of(self._design, self._rows, sample)
+
+
+def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
+    """Refuse a facet of which there are too few levels to be drawn or left out.
+
+    Raises
+    ------
+    EstimationError
+        Naming the facet and its number of levels.
+    """
+    name = design.facets[levels.facet].name
+    above = sorted(design.structure.nested_in[name])
+    most = int(levels.per_group.max())
+    if most < fewest:
+        within = f" within each {' and '.join(above)}" if above else ""
+        number = "one level" if most == 1 else f"{most} levels"
+        raise EstimationError(
+            f"facet {name!r} has {number}{within}; to resample them takes at least {fewest}"
+        )
+
+
+def facet_bootstrap(
+    fit: Generating,
+    design: Design,
+    components: VarianceComponents,
+    facets: str | Sequence[str],
+    n: int = 1000,
+    *,
+    rng: int | np.random.Generator | None = None,
+    adjust: bool = True,
+    workers: int = 1,
+    time_limit: float | None = None,
+    path: str | PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Replicates:
+    """Return estimates of `n` resamples of the levels of facets.
+
+    Parameters
+    ----------
+    fit : that is made again, with the statistics of its rows
+    design : of its data
+    components : its estimates with their facets, nesting and sizes
+    facets : whose levels are drawn: one, or several, each drawn by itself
+    n : number of replicates
+    rng : seed, or a generator that one is drawn from once; 0 if not given. Replicate b has the
+        stream ``SeedSequence(seed, spawn_key=(b,))`` to itself
+    adjust : whether components are also given less the bias of the resampling, as
+        ``replicates.adjusted``
+    workers : threads; the numbers are the same for any number of them
+    time_limit : seconds after which no replicate is begun; what is done is kept, with a warning
+    path : of a file that the replicates are saved to; if it is there already, only what is missing
+        is made
+    progress : whether to show a bar; None for one where stderr is a terminal
+
+    Raises
+    ------
+    EstimationError
+        If a facet is not one of the random part, has fewer than two levels to draw from, or an
+        option is not one that it can have; if no resample could be fitted, or an adjustment is
+        asked for where components are held.
+    DataError
+        If the file is not one of replicates, or of another fit, seed or facet.
+
+    Warns
+    -----
+    VcompWarning
+        If some resamples could not be fitted (their rows are nan and not converged), or the time
+        limit ended the work.
+    """
+    names = check_facets(design, facets)
+    n, workers = check_count(n, "n"), check_count(workers, "workers")
+    check_time_limit(time_limit)
+    if not isinstance(adjust, bool | np.bool_):
+        raise EstimationError(f"adjust is True or False, not {adjust!r}")
+    if adjust and components.held:
+        raise EstimationError(
+            f"there is no adjustment where {', '.join(components.held)} is held: it is one of "
+            "estimates; use adjust=False"
+        )
+    seed = seed_from(rng)
+    sample = FacetSample(design, fit.stats, names)
+    fingerprint = {**fit.fingerprint(), "facets": list(names)}
+    drawn = isinstance(rng, np.random.Generator)
+    known = continued_from(path, KIND, fingerprint, seed, drawn=drawn)
+    seed = seed if known is None else known.seed
+    there = set() if known is None else set(known.numbers.tolist())
+
+    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
+        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
+        return new if known is None else joined(known, new)
+
+    save = None if path is None else (lambda rows: gathered(rows).save(path))
+    rows = run(
+        lambda: lambda b: refit_sample(fit, design, lambda: sample.draw(stream(seed, b))),
+        [b for b in range(n) if b not in there],
+        workers=workers,
+        time_limit=time_limit,
+        progress=progress,
+        label=KIND,
+        save=save,
+    )
+    if save is not None and rows:
+        save(rows)
+    made = gathered(rows).first(n)
+    report_failures(made, list(rows.values()), "resamples")
+    if len(made) < n:
+        warn(f"the time limit ended the {KIND}: {len(made):,} of {n:,} replicates were made")
+    return _with_adjustment(made, fit, design, components, names) if adjust else made
+
+
+def refit_sample(fit: Generating, design: Design, draw: Callable[[], Statistics]) -> SampleRefit:
+    """Return the estimate of rows drawn, by the method of the fit; a failure with its reason."""
+    recipe, n_fixed = fit.recipe, len(fit.fixed_names)
+    try:
+        stats = draw()
+        check_fixed_rank(stats, fit.fixed_names, design.x_origin)
+        check_terms(stats, recipe.names[:-1])
+        found = refit_of(stats, recipe, np.maximum(fit.values, 0.0))(stats)
+    except (VcompError, np.linalg.LinAlgError) as error:
+        return SampleRefit(Refitted.failed(len(recipe.names), n_fixed), str(error))
+    return SampleRefit(found, None if found.converged else "the estimation did not converge")
+
+
+def replicates_of(
+    fit: Generating,
+    rows: dict[int, SampleRefit],
+    kind: str,
+    fingerprint: dict[str, Any],
+    seed: int,
+    asked: int,
+) -> Replicates:
+    """Return the estimates in the order of their numbers."""
+    k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
+    found = [rows[b].found for b in numbers]
+    return Replicates(
+        kind=kind,
+        names=fit.recipe.names,
+        fixed_names=fit.fixed_names,
+        numbers=np.array(numbers, dtype=np.int64),
+        values=np.array([f.values for f in found]).reshape(-1, k),
+        beta=np.array([fit.uncentre(f.beta) for f in found]).reshape(-1, p),
+        llf=np.array([f.llf for f in found], dtype=float),
+        converged=np.array([f.converged for f in found], dtype=bool),
+        seed=seed,
+        asked=asked,
+        fingerprint=fingerprint,
+    )
+
+
+def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) -> None:
+    """Warn of what could not be fitted and why; an error if that is everything.
+
+    Raises
+    ------
+    EstimationError
+        With the most frequent reason.
+    """
+    reasons = Counter(row.reason for row in rows if row.reason is not None)
+    failed = int((~made.converged).sum())
+    if not failed:
+        return
+    why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
+    if failed == len(made):
+        raise EstimationError(f"none of the {failed:,} {what} could be fitted{why}")
+    warn(
+        f"{failed:,} of {len(made):,} {what} could not be fitted, and have converged=False; the "
+        f"most frequent reason{why or ' is not known'}"
+    )
+
+
+def _with_adjustment(
+    made: Replicates,
+    fit: Generating,
+    design: Design,
+    components: VarianceComponents,
+    facets: Sequence[str],
+) -> Replicates:
+    """Return the replicates with adjusted components, and what is approximate in them."""
+    values: FloatArray = adjusted(made.values, components, facets)
+    notes = []
+    if not design.structure.balanced:
+        notes.append("the adjustment, which is exact for balanced data, rests on mean sizes here")
+    method = fit.recipe.estimator.name
+    if method in ("reml", "ml") and (made.values == 0.0).any():
+        notes.append("estimates at their bound 0 are adjusted as if they were no bound")
+    if method == "ml":
+        notes.append("the adjustment is that of unbiased estimates, which those of ML are not")
+    return replace(made, adjusted=values, notes=tuple(notes))
+
+
+def continued_from(
+    path: str | PathLike[str] | None,
+    kind: str,
+    fingerprint: dict[str, Any],
+    seed: int,
+    *,
+    drawn: bool,
+) -> Replicates | None:
+    """Return the replicates that a file holds already, None if there is none.
+
+    Parameters
+    ----------
+    path : of the file, or None
+    kind, fingerprint : of the replicates that are wanted
+    seed : of these
+    drawn : whether the seed was drawn from a generator, so that the file's is taken instead
+
+    Raises
+    ------
+    DataError
+        If the path is no path, or the file holds replicates of another kind, fit or seed.
+    """
+    if path is not None and not isinstance(path, (str, PathLike)):
+        raise DataError(f"path names a file for the estimates, not {path!r}")
+    if path is None or not Path(path).exists():
+        return None
+    known = Replicates.load(path)
+    known.check_same(kind, fingerprint, path)
+    if known.seed != seed and not drawn:
+        raise DataError(
+            f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "
+            f"rng={known.seed} to continue them, or another path"
+        )
+    return known
+
+
+def joined(known: Replicates, new: Replicates) -> Replicates:
+    """Return the replicates of both, by number."""
+    order = np.argsort(np.concatenate([known.numbers, new.numbers]), kind="stable")
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(known, name), getattr(new, name)])[order]
+        for name in ("numbers", "values", "beta", "llf", "converged")
+    }
+    return replace(new, adjusted=None, **arrays)

@@ -1,0 +1,302 @@
+"""Estimates of data that were drawn again, by the estimator that the fit was made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Point
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.likelihood import LikelihoodMethod
+from vcomp.estimators.likelihood.maximisation import maximise
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.estimators.options import known_components, seed_of
+from vcomp.estimators.refit import Negative, drop_negative, residual_alone
+from vcomp.estimators.registry import ClosedForm, Estimator
+from vcomp.exceptions import EstimationError
+from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
+from vcomp.statistics.statistics import Statistics
+from vcomp.statistics.strata import StratumStatistics
+
+__all__ = [
+    "ByLikelihood",
+    "Compiled",
+    "InClosedForm",
+    "Packed",
+    "Recipe",
+    "Refit",
+    "Refitted",
+    "TOLERANCE",
+    "refit_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a fit was made, so that it can be made again.
+
+    Attributes
+    ----------
+    estimator : with its options
+    names : of the components, the residual last
+    negative : what was done with terms estimated below zero
+    """
+
+    estimator: Estimator
+    names: tuple[str, ...]
+    negative: Negative = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Refitted:
+    """What a replicate keeps of an estimate.
+
+    Attributes
+    ----------
+    values : (k + 1,) components
+    beta : (p,) fixed effects, of the columns of X as they are in the statistics
+    llf : log-likelihood, nan for closed forms
+    converged : whether it is the estimate that the method defines; if not, values may be nan
+    """
+
+    values: FloatArray
+    beta: FloatArray
+    llf: float
+    converged: bool
+
+    @classmethod
+    def failed(cls, n_components: int, n_fixed: int) -> Refitted:
+        """Return what is left where there is no estimate."""
+        return cls(np.full(n_components, np.nan), np.full(n_fixed, np.nan), np.nan, False)
+
+
+class Refit(Protocol):
+    """An estimator with everything that does not depend on the response worked out."""
+
+    def __call__(self, stats: Statistics) -> Refitted:
+        """Return the estimate from statistics that differ in their response only."""
+
+
+TOLERANCE = 1e-8
+_TOLERANCE_OF_PROBES = 1e-4
+"""Newton decrements, in standard errors: what is left is far below what replicates differ by."""
+
+
+class ByLikelihood:
+    """REML or ML, started where the data were generated.
+
+    An engine of equations is ordered and analysed once; one worker's refits share it.
+
+    Parameters
+    ----------
+    stats : of the data
+    options : of the method
+    names : of the components
+    start : (k + 1,) where iterations begin; held components come from the options
+    """
+
+    def __init__(
+        self,
+        stats: Statistics,
+        options: LikelihoodMethod,
+        names: tuple[str, ...],
+        start: FloatArray,
+    ) -> None:
+        known = known_components(options.hold, names)
+        self._options, self._names, self._held = options, names, known.held
+        self._start = np.where(known.held, known.values, start)
+        # A generator has moved on since the fit, and would give every worker other probes.
+        moved_on = isinstance(options.rng, np.random.Generator)
+        self._seed = 0 if moved_on else seed_of(options.rng)
+        self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
+        self._engine: LikelihoodEngine | None = None
+
+    def __call__(self, stats: Statistics) -> Refitted:
+        """Return the maximum of the likelihood."""
+        engine = self._engine_of(stats)
+        tol = self._options.tol
+        if tol is None:
+            tol = TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES
+        try:
+            found = maximise(
+                engine,
+                self._start,
+                self._sizes,
+                held=self._held,
+                max_iter=int(self._options.max_iter),
+                tol=tol,
+            )
+            beta, _ = engine.fixed_effects(found.v)
+            llf = found.loglike if engine.exact_value else engine.loglike(found.v)
+        except np.linalg.LinAlgError:
+            return Refitted.failed(self._start.size, stats.Xy.size)
+        return Refitted(found.v, beta, llf, found.converged)
+
+    def _engine_of(self, stats: Statistics) -> LikelihoodEngine:
+        if stats.strata is not None:
+            return StrataLikelihood(stats.strata, reml=self._options.is_restricted)
+        if isinstance(self._engine, BlockedLikelihood):
+            self._engine = self._engine.with_response(stats.cross_products)
+            return self._engine
+        # Which engine serves is found once; the last one is let go before the next is made.
+        name = self._options.engine if self._engine is None else self._engine.name
+        self._engine = None
+        self._engine = choose_engine(
+            stats,
+            name,
+            reml=self._options.is_restricted,
+            names=self._names[:-1],
+            n_probes=self._options.n_probes,
+            seed=self._seed,
+        )
+        return self._engine
+
+
+class Packed:
+    """The strata of a design as plain arrays, those of the response left to be filled in.
+
+    Parameters
+    ----------
+    stats : strata with a nested remainder
+    """
+
+    def __init__(self, stats: StratumStatistics) -> None:
+        parents, strata = stats.remainder.parents, stats.strata
+        assert parents is not None
+        sizes = [1, *(p.size for p in parents)]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        above = [p + first for p, first in zip(parents, offsets, strict=False)]
+        parent = np.concatenate([[-1], *above]).astype(np.int64)
+        self.tree: Tree = (stats.remainder.tables.group_n[-1], parent, offsets)
+        self.coefficients = np.array([s.coefficients for s in strata])
+        self.multiplicity = np.array([s.multiplicity for s in strata], dtype=float)
+        self.n_columns = np.array([1 + len(s.fixed) for s in strata], dtype=np.int64)
+        self.n_fixed = stats.n_fixed
+        self.places = np.zeros((len(strata), 1 + self.n_fixed), dtype=np.int64)
+        for s, stratum in enumerate(strata):
+            self.places[s, 1 : 1 + len(stratum.fixed)] = [1 + j for j in stratum.fixed]
+
+    def filled(self, stats: StratumStatistics) -> Strata:
+        """Return the arrays of strata with some response, as the kernels take them."""
+        tables = [s.columns.means[0].ravel() for s in stats.strata]
+        starts = np.concatenate([[0], np.cumsum([t.size for t in tables])]).astype(np.int64)
+        within = np.zeros((len(tables), 1 + self.n_fixed, 1 + self.n_fixed))
+        for s, stratum in enumerate(stats.strata):
+            b = self.n_columns[s]
+            within[s, :b, :b] = stratum.columns.within
+        return (
+            np.concatenate(tables),
+            starts,
+            within,
+            self.coefficients,
+            self.multiplicity,
+            self.places,
+            self.n_columns,
+        )
+
+
+class Compiled:
+    """REML or ML of nested strata, started where the data were generated.
+
+    Parameters
+    ----------
+    stats : of the data, with nested strata
+    options : of the method
+    names : of the components
+    start : (k + 1,) where iterations begin; held components come from the options
+    """
+
+    def __init__(
+        self,
+        stats: Statistics,
+        options: LikelihoodMethod,
+        names: tuple[str, ...],
+        start: FloatArray,
+    ) -> None:
+        assert stats.strata is not None
+        known = known_components(options.hold, names)
+        self._held = known.held
+        self._start = np.where(known.held, known.values, start)
+        self._tol = TOLERANCE if options.tol is None else float(options.tol)
+        self._max_iter, self._reml = int(options.max_iter), options.is_restricted
+        self._packed = Packed(stats.strata)
+        self._ordinary = ByLikelihood(stats, options, names, start)
+
+    def __call__(self, stats: Statistics) -> Refitted:
+        """Return the maximum, the ordinary way where full and halved steps do not lead there."""
+        assert stats.strata is not None
+        packed = self._packed
+        found, values, llf, beta = maximise_nested(
+            self._start,
+            self._held,
+            self._tol,
+            self._max_iter,
+            packed.tree,
+            packed.filled(stats.strata),
+            packed.n_fixed,
+            self._reml,
+        )
+        return Refitted(values, beta, llf, True) if found else self._ordinary(stats)
+
+
+class InClosedForm:
+    """The analyses of variance and MINQUE, without standard errors, which nobody reads here.
+
+    Parameters
+    ----------
+    recipe : the estimator, and what is done with negative estimates
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._estimator, self._names = cast(ClosedForm, recipe.estimator), recipe.names
+        self._drops = recipe.negative == "refit"
+
+    def __call__(self, stats: Statistics) -> Refitted:
+        """Return the estimate, by the same policy about what is below zero."""
+        found = self._estimator.point(stats, self._names)
+        values = found.values
+        if self._drops:
+            found, kept, _ = drop_negative(found, partial(self._of_terms, stats))
+            values = np.zeros(len(self._names))
+            values[[*kept, -1]] = found.values
+        return Refitted(values, found.beta, np.nan, found.converged)
+
+    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> Point:
+        names = self._names
+        if not terms:
+            alone = residual_alone(self._estimator.name, stats.n, stats.XX, stats.Xy, stats.yy)
+            return Point(alone.values, alone.beta)
+        chosen = (*(names[t] for t in terms), names[-1])
+        return self._estimator.point(stats.of_terms(terms), chosen)
+
+
+def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
+    """Return the refit of a recipe; each worker needs one of its own.
+
+    Parameters
+    ----------
+    stats : of the data
+    recipe : how the fit was made
+    start : (k + 1,) components that data are drawn at
+
+    Raises
+    ------
+    EstimationError
+        If the method is one of likelihood, and there is no residual to begin with.
+    """
+    options = recipe.estimator
+    if not isinstance(options, LikelihoodMethod):
+        return InClosedForm(recipe)
+    if not start[-1] > 0.0:
+        raise EstimationError(
+            f"the residual is estimated at zero, where refits by {options.name!r} cannot begin"
+        )
+    nested = stats.strata is not None and stats.strata.remainder.parents is not None
+    made = Compiled if nested else ByLikelihood
+    return made(stats, options, recipe.names, start)

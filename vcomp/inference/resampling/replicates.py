@@ -1,0 +1,395 @@
+"""Replicates of an estimate: a value that is looked at, saved and continued."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from zipfile import BadZipFile
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.exceptions import DataError, EstimationError, check_alpha
+from vcomp.inference.intervals.limits import Limits
+from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "BootstrapKind",
+    "FromReplicates",
+    "Replicates",
+]
+
+
+_FORMAT = 1
+_SAME = 1e-6
+"""Estimates that differ by less, relative to the largest, are those of the same fit."""
+
+_UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
+
+_ARRAYS = ("numbers", "values", "beta", "llf", "converged", "adjusted")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Replicates:
+    """Estimates of data that were drawn again from a fit, or made from parts of its data.
+
+    Attributes
+    ----------
+    kind : how they were made, such as ``"parametric"``
+    names : of the components, the residual last
+    fixed_names : of the fixed effects
+    numbers : (B,) which replicates these are, ascending from 0 on: each has random numbers of its
+        own, so that a replicate is the same however many others there are
+    values : (B, k + 1) components
+    beta : (B, p) fixed effects
+    llf : (B,) log-likelihood; nan for methods without one
+    converged : (B,) whether each estimation reached its answer; values of others may be nan
+    seed : that the random numbers of all replicates come from
+    asked : number of replicates that were asked for
+    fingerprint : what was refitted: plain text and numbers by name
+    adjusted : (B, k + 1) components after an adjustment for the way of resampling; None without
+    notes : what a reader should know of them, half sentences
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    >>> replicates = res.bootstrap(200, rng=1)
+    >>> replicates.kind, len(replicates), replicates.frame.shape
+    ('parametric', 200, (200, 6))
+    >>> replicates.frame.columns.tolist()
+    ['Intercept', 'var(sys)', 'var(topic)', 'var(Residual)', 'llf', 'converged']
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    fixed_names: tuple[str, ...]
+    numbers: LongArray
+    values: FloatArray
+    beta: FloatArray
+    llf: FloatArray
+    converged: BoolArray
+    seed: int
+    asked: int
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    adjusted: FloatArray | None = None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.names)
+        return f"<Replicates: {len(self):,} {self.kind} of {names}; seed {self.seed}>"
+
+    def __len__(self) -> int:
+        return int(self.numbers.size)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row a replicate: fixed effects, ``var(…)`` of the components, llf and converged.
+
+        With an adjustment ``adjusted(…)`` of the components too. The index, ``replicate``, is the
+        number of each.
+        """
+        import pandas as pd
+
+        columns: dict[str, Any] = dict(zip(self.fixed_names, self.beta.T, strict=True))
+        columns |= {f"var({n})": x for n, x in zip(self.names, self.values.T, strict=True)}
+        if self.adjusted is not None:
+            columns |= {
+                f"adjusted({n})": x for n, x in zip(self.names, self.adjusted.T, strict=True)
+            }
+        columns |= {"llf": self.llf, "converged": self.converged}
+        return pd.DataFrame(columns, index=pd.Index(self.numbers, name="replicate"))
+
+    def first(self, n: int) -> Replicates:
+        """Return those with a number below `n`."""
+        kept = self.numbers < n
+        return replace(
+            self,
+            asked=n,
+            numbers=self.numbers[kept],
+            values=self.values[kept],
+            beta=self.beta[kept],
+            llf=self.llf[kept],
+            converged=self.converged[kept],
+            adjusted=None if self.adjusted is None else self.adjusted[kept],
+        )
+
+    def plot(
+        self,
+        component: str,
+        *,
+        estimate: float | None = None,
+        interval: tuple[float, float] | None = None,
+        alpha: float = 0.05,
+        ax: Any | None = None,
+    ) -> Any:
+        """Draw the histogram of a component, adjusted where there is an adjustment.
+
+        Parameters
+        ----------
+        component : its name
+        estimate, interval : marked where they are given
+        alpha : the interval has confidence 1 − alpha
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        DataError
+            If there is no such component, or fewer than 2 replicates that are finite.
+        PlanError
+            If alpha is not between 0 and 1.
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        if component not in self.names:
+            known = ", ".join(map(repr, self.names))
+            raise DataError(f"there is no component {component!r}; there are {known}")
+        values = self.values if self.adjusted is None else self.adjusted
+        return plots.replicates(
+            values[:, self.names.index(component)],
+            f"σ²({component})",
+            estimate=estimate,
+            interval=interval,
+            alpha=alpha,
+            ax=ax,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the replicates to a file (numpy's npz), all digits kept.
+
+        An older file of that name is replaced only when the new one is complete.
+
+        Parameters
+        ----------
+        path : used as it is, with any ending
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+        """
+        target = Path(path)
+        beside = target.with_name(f"{target.name}.part")
+        about = {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "names": self.names,
+            "fixed_names": self.fixed_names,
+            "seed": self.seed,
+            "asked": self.asked,
+            "fingerprint": dict(self.fingerprint),
+            "notes": self.notes,
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        try:
+            with beside.open("wb") as file:
+                np.savez(file, about=np.array(json.dumps(about)), **arrays)
+            beside.replace(target)
+        except OSError as error:
+            raise DataError(f"replicates cannot be written to {target}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Replicates:
+        """Return the replicates of a file that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            If there is no such file, or it is not one of these.
+        """
+        try:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                about = json.loads(str(stored["about"]))
+                arrays = {name: stored[name] for name in _ARRAYS if name in stored}
+            if about.pop("format") != _FORMAT:
+                raise DataError(f"{path} has another version of the format; make it again")
+            for name in ("names", "fixed_names", "notes"):
+                about[name] = tuple(about[name])
+            return cls(**about, **arrays)
+        except FileNotFoundError:
+            raise DataError(f"there is no file {path}") from None
+        except DataError:
+            raise
+        except _UNREADABLE:
+            raise DataError(f"{path} does not hold replicates as Replicates.save writes") from None
+
+    def check_same(self, kind: str, fingerprint: Mapping[str, Any], where: object) -> None:
+        """Refuse replicates that are not of this kind and fit.
+
+        Parameters
+        ----------
+        kind, fingerprint : that are wanted
+        where : these replicates come from, for the message
+
+        Raises
+        ------
+        DataError
+            Naming the first thing that differs, and both values.
+        """
+        for name, wanted in {"kind": kind, **fingerprint}.items():
+            found = self.kind if name == "kind" else self.fingerprint.get(name)
+            if not _is_same(found, wanted):
+                raise DataError(
+                    f"{where} holds replicates of another fit: their {name} is {found!r}, and "
+                    f"this fit's is {wanted!r}; give another path, or delete the file"
+                )
+
+
+def _is_same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        try:
+            a, b = np.array(found, dtype=float), np.array(wanted, dtype=float)
+        except (TypeError, ValueError):
+            return bool(found == wanted)
+        size = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+        return bool(np.allclose(a, b, rtol=0.0, atol=_SAME * size, equal_nan=True))
+    return bool(found == wanted)
+
+
+BootstrapKind: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
+
+_FEW = 20
+"""Fewer replicates than this beyond a limit leave it uncertain."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromReplicates:
+    """Intervals from quantiles of bootstrap replicates.
+
+    Parameters
+    ----------
+    replicates : of the components and fixed effects, adjusted where they are
+    estimates : (k,) components of the fit
+    beta : (p,) its fixed effects
+    kind : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles reflected at
+        the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved by the share
+        of replicates below the estimate (Efron 1981)
+    negative : how negative components are taken, in the fit and in every replicate: ``"keep"``, or
+        ``"zero"`` as D-studies do
+
+    Raises
+    ------
+    EstimationError
+        If the kind is not known, or there are fewer than two replicates.
+
+    References
+    ----------
+    Davison and Hinkley (1997), Bootstrap Methods and their Application, sec. 5.2 and 5.3.
+    """
+
+    replicates: Replicates
+    estimates: FloatArray
+    beta: FloatArray
+    kind: BootstrapKind = "percentile"
+    negative: str = "keep"
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(BootstrapKind):
+            known = ", ".join(map(repr, get_args(BootstrapKind)))
+            raise EstimationError(f"kind={self.kind!r} is not known; it is one of {known}")
+        if len(self.replicates) < 2:
+            raise EstimationError(
+                f"there is no interval from {len(self.replicates)} replicates; make some hundreds"
+            )
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+        return "bootstrap"
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha.
+
+        Replicates in which a quantity is not defined are left out, and said.
+        """
+        check_alpha(alpha)
+        values, estimate = self._values(quantities)
+        low, high, absent = _each(values, estimate, alpha, self.kind, quantities.scale)
+        usable = len(self.replicates) - absent
+        words = f"{self.kind} of {usable:,} {self.replicates.kind} replicates"
+        notes = list(self.replicates.notes)
+        if absent:
+            notes.append(
+                f"in {absent:,} of {len(self.replicates):,} replicates the estimation did not end "
+                "or the quantity is not defined; they are left out"
+            )
+        if usable * alpha / 2.0 < _FEW:
+            notes.append(
+                f"with {usable:,} replicates the ends are uncertain; "
+                f"{int(np.ceil(2.0 * _FEW / alpha)):,} or more would do"
+            )
+        return Limits(low, high, words, tuple(notes))
+
+    def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
+        """Return the standard deviations of the replicates of each quantity."""
+        values, _ = self._values(quantities)
+        finite = np.where(np.isfinite(values), values, np.nan)
+        found: FloatArray = np.nanstd(finite, axis=0, ddof=1)
+        return found
+
+    def _values(self, quantities: Quantities | Smooth) -> tuple[FloatArray, FloatArray]:
+        """Return (B, m) values of the replicates and (m,) those of the fit."""
+        made = self.replicates
+        components = made.values if made.adjusted is None else made.adjusted
+        estimates = self.estimates
+        if self.negative == "zero":
+            components, estimates = np.maximum(components, 0.0), np.maximum(estimates, 0.0)
+        if isinstance(quantities, Quantities):
+            values = quantities.values(components)
+            estimate = quantities.values(estimates)
+        else:
+            pairs = zip(components, made.beta, strict=True)
+            values = np.array([[quantities.function(v, b)] for v, b in pairs])
+            estimate = np.array([quantities.function(estimates, self.beta)])
+        return np.where(made.converged[:, None], values, np.nan), estimate
+
+
+def _each(
+    values: FloatArray, estimate: FloatArray, alpha: float, kind: str, scale: Scale
+) -> tuple[FloatArray, FloatArray, int]:
+    low, high = np.full(estimate.size, np.nan), np.full(estimate.size, np.nan)
+    absent = 0
+    for j, (column, center) in enumerate(zip(values.T, estimate, strict=True)):
+        known = column[~np.isnan(column)]
+        absent = max(absent, column.size - known.size)
+        if known.size > 1 and not np.isnan(center):
+            low[j], high[j] = _interval(known, float(center), alpha, kind, scale)
+    return low, high, absent
+
+
+def _interval(
+    values: FloatArray, estimate: float, alpha: float, kind: str, scale: Scale
+) -> tuple[float, float]:
+    tails = np.array([alpha / 2.0, 1.0 - alpha / 2.0])
+    if kind == "bias-corrected":
+        from scipy.special import ndtr, ndtri
+
+        below = (np.sum(values < estimate) + 0.5 * np.sum(values == estimate)) / values.size
+        # All on one side: as far as so many replicates can tell.
+        share = min(max(float(below), 0.5 / values.size), 1.0 - 0.5 / values.size)
+        tails = ndtr(2.0 * ndtri(share) + ndtri(tails))
+    low, high = np.quantile(values, tails)
+    if kind != "basic":
+        return float(low), float(high)
+    to, back = TRANSFORMS[scale]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        center, *ends = to(np.array([estimate, high, low]))
+        reflected = back(2.0 * center - np.array(ends))
+    # From an estimate at the end of the scale nothing can be reflected.
+    if not np.isfinite(center):
+        return float(low), float(high)
+    return float(reflected[0]), float(reflected[1])

@@ -1,0 +1,204 @@
+"""Rows by the levels of a facet: drawn, left out, and coded as a design of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.design import Chunk, Design
+from vcomp.design.grid import find_partial_grid, number_combinations
+from vcomp.design.learning import code_terms
+from vcomp.exceptions import DesignError, EstimationError, did_you_mean
+from vcomp.formula.fixed import names_in
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "Levels",
+    "Sample",
+    "check_facets",
+    "statistics_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows of the data, some perhaps several times, with levels of their own.
+
+    Attributes
+    ----------
+    rows : (n,) which
+    codes : for each facet the (n,) level of each row
+    n_levels : numbers of levels
+    """
+
+    rows: LongArray
+    codes: tuple[IntArray, ...]
+    n_levels: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, chunk: Chunk) -> Sample:
+        """Return all rows once."""
+        return cls(np.arange(chunk.n), chunk.facet_codes, chunk.facet_sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The rows of a sample by the levels of one facet, within those that it is nested in.
+
+    Attributes
+    ----------
+    facet : its position
+    inner : positions of the facets that are nested in it
+    order : (n,) the rows, level after level
+    starts : (m + 1,) where each level begins; a nested facet has m levels in all
+    first, last : (m,) for each level those of the levels that share what it is nested in, the
+        last not included
+    """
+
+    facet: int
+    inner: tuple[int, ...]
+    order: LongArray
+    starts: LongArray
+    first: LongArray
+    last: LongArray
+
+    @classmethod
+    def of(cls, sample: Sample, facets: Sequence[str], nested: Mapping[str, frozenset[str]],
+           facet: str) -> Levels:  # fmt: skip
+        """Group the rows of a sample by a facet."""
+        place = facets.index(facet)
+        outer, n_outer = np.zeros(sample.rows.size, np.int32), 1
+        for above in sorted(facets.index(f) for f in nested[facet]):
+            keys, outer = number_combinations(
+                outer, n_outer, sample.codes[above], sample.n_levels[above]
+            )
+            n_outer = keys.size
+        n = sample.n_levels[place]
+        keys, level = number_combinations(outer, n_outer, sample.codes[place], n)
+        order = np.argsort(level, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(level, minlength=keys.size))])
+        outer_of = keys // n
+        inner = tuple(p for p, f in enumerate(facets) if facet in nested[f])
+        first = np.searchsorted(outer_of, outer_of, side="left")
+        last = np.searchsorted(outer_of, outer_of, side="right")
+        return cls(place, inner, order, starts, first, last)
+
+    @property
+    def n(self) -> int:
+        """Number of levels, of a nested facet in all."""
+        return int(self.first.size)
+
+    @property
+    def per_group(self) -> LongArray:
+        """How many levels there are within each combination of what the facet is nested in."""
+        counts: LongArray = (self.last - self.first)[np.unique(self.first)]
+        return counts
+
+    def draw(self, rng: np.random.Generator) -> LongArray:
+        """Return as many levels as there are, drawn with replacement within their group."""
+        return rng.integers(self.first, self.last)
+
+    def without(self, level: int) -> LongArray:
+        """Return all levels but one."""
+        return np.delete(np.arange(self.n), level)
+
+    def take(self, sample: Sample, chosen: LongArray) -> Sample:
+        """Return the rows of chosen levels; each choice is a level of its own.
+
+        So are, in each of them, the levels of the facets that are nested in this one. Levels of
+        other facets that no row has any more are gone.
+        """
+        lengths = np.diff(self.starts)[chosen]
+        ends = np.cumsum(lengths)
+        within = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
+        rows = self.order[np.repeat(self.starts[chosen], lengths) + within]
+        slot = np.repeat(np.arange(chosen.size, dtype=np.int32), lengths)
+        codes, sizes = [], []
+        for place, (column, n) in enumerate(zip(sample.codes, sample.n_levels, strict=True)):
+            if place == self.facet:
+                levels, size = slot, chosen.size
+            elif place in self.inner:
+                keys, levels = number_combinations(slot, chosen.size, column[rows], n)
+                size = keys.size
+            else:
+                levels, size = _without_unused(column[rows], n)
+            codes.append(levels)
+            sizes.append(size)
+        return Sample(sample.rows[rows], tuple(codes), tuple(sizes))
+
+
+def statistics_of(design: Design, chunk: Chunk, sample: Sample) -> Statistics:
+    """Return the statistics of a sample.
+
+    Raises
+    ------
+    DesignError
+        If a facet has one level only in it, or a term one row in every group.
+    """
+    for facet, n in zip(design.facets, sample.n_levels, strict=True):
+        if n < 2:
+            raise DesignError(f"one level only of facet {facet.name!r} is left")
+    terms, grid = code_terms(design.formula, sample.codes, sample.n_levels)
+    made = replace(
+        chunk,
+        response=chunk.response[sample.rows],
+        X=_rows_of(design, chunk.X, sample.rows),
+        compact_codes=sample.codes,
+        facet_sizes=sample.n_levels,
+        terms=terms,
+    )
+    partial = find_partial_grid(sample.codes, sample.n_levels) if grid is None else None
+    return Statistics(made, grid, partial)
+
+
+def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the facets to be resampled, those that others are nested in first.
+
+    Raises
+    ------
+    EstimationError
+        If one is not a facet of the random part, or is there twice.
+    """
+    known = tuple(facet.name for facet in design.facets)
+    names = (facets,) if isinstance(facets, str) else tuple(facets)
+    if not names:
+        raise EstimationError(f"no facet is given; they are {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise EstimationError(_unknown(name, design))
+        if names.count(name) > 1:
+            raise EstimationError(f"facet {name!r} is given twice")
+    nested = design.structure.nested_in
+    return tuple(sorted(names, key=lambda f: (len(nested[f]), known.index(f))))
+
+
+def _unknown(name: object, design: Design) -> str:
+    known = [facet.name for facet in design.facets]
+    if name in design.structure.facets:
+        return (
+            f"each level of {name!r} is one score, and scores alone are not drawn; draw levels of "
+            f"{', '.join(known)}"
+        )
+    what = f"{name!r} is no facet of the random part"
+    which = f", which has {', '.join(known)}"
+    if any(name in names_in(column) for column in design.formula.fixed if column != "Intercept"):
+        return f"{what}{which}: it is a column of the fixed part, whose levels are not drawn"
+    return f"{what}{did_you_mean(name, known)}{which}"
+
+
+def _rows_of(design: Design, X: FloatArray, rows: LongArray) -> FloatArray:
+    if design.formula.intercept_only:
+        return np.broadcast_to(1.0, (rows.size, 1))
+    return X[rows]
+
+
+def _without_unused(levels: IntArray, n: int) -> tuple[IntArray, int]:
+    """Return levels numbered anew where some do not occur."""
+    occurs = np.bincount(levels, minlength=n) > 0
+    if occurs.all():
+        return levels, n
+    number = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    return number[levels], int(number[-1]) + 1

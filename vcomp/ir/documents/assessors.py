@@ -1,0 +1,251 @@
+"""Roles and individuals of assessors: which G-studies an assignment of judges to topics allows.
+
+References
+----------
+Bodoff, D. (2008). Test theory for evaluating reliability of IR test collections. *Information
+Processing & Management*, 44(3), 1117-1145. Section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.data.source import open_source
+from vcomp.exceptions import DataError, PlanError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "AssessorLayout",
+    "AssessorLayouts",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AssessorLayout:
+    """One way to lay out the judgements as a G-study.
+
+    Attributes
+    ----------
+    name : of the layout
+    design : in Brennan's notation, for :func:`vcomp.gstudy`; ``system`` is what is measured
+    assignments : its rows of the assignment table: ``topic``, ``role`` and ``assessor``
+    measures : what the assessor facet stands for
+    confounds : what cannot be told apart from it
+    exact : whether a subset is the largest there is; False where it was looked for greedily
+    """
+
+    name: str
+    design: str
+    assignments: pd.DataFrame
+    measures: str
+    confounds: str
+    exact: bool = True
+
+    def rows(
+        self, scores: Any, *, topic: str = "topic", assessor: str = "assessor"
+    ) -> pd.DataFrame:
+        """Return the scores of this layout, with the columns that its design names.
+
+        Parameters
+        ----------
+        scores : a row a score, such as :func:`vcomp.ir.documents.set_measures` and
+            :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` takes
+        topic, assessor : its columns; the assessor is an individual, or, where the table has a
+            column ``role`` as well, an individual in a role
+
+        Returns
+        -------
+        pandas.DataFrame
+            Its rows that belong to the layout, in their order, with the columns ``topic``,
+            ``role`` and ``assessor`` of the assignments and all others: ready for
+            ``vcomp.gstudy(rows, layout.design, response)``. Of document scores take the design
+            with ``(document:topic)`` in the place of ``topic``
+
+        Raises
+        ------
+        DataError
+            If a column is not there, an individual has several roles in a topic and the table has
+            no role, or no row belongs to the layout.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> judged = {"topic": [1, 1, 2, 2], "role": ["author", "second"] * 2,
+        ...           "assessor": ["A", "B", "B", "A"]}
+        >>> scores = {"system": ["s"] * 4, "topic": [1, 1, 2, 2], "assessor": ["A", "B"] * 2,
+        ...           "F": [0.1, 0.2, 0.3, 0.4]}
+        >>> vcomp.ir.documents.assessor_layouts(judged)["roles"].rows(scores)
+          system  topic    role assessor    F
+        0      s      1  author        A  0.1
+        1      s      1  second        B  0.2
+        2      s      2  second        A  0.3
+        3      s      2  author        B  0.4
+        """
+        import pandas as pd
+
+        source = open_source(scores)
+        for name in (topic, assessor):
+            if name not in source.columns:
+                raise source.no_column(name)
+        frame = source.read(source.columns)
+        keys = ["topic", "assessor"]
+        if "role" in frame.columns:
+            keys = [*keys, "role"]
+        elif self.assignments.duplicated(keys).any():
+            twice = self.assignments[self.assignments.duplicated(keys)].iloc[0]
+            raise DataError(
+                f"assessor {shown(twice['assessor'])} has several roles in topic "
+                f"{shown(twice['topic'])}: the scores need a column 'role'"
+            )
+        place = _places(
+            self.assignments,
+            frame,
+            {**dict(zip(keys, keys, strict=True)), "topic": topic, "assessor": assessor},
+        )
+        if not (place >= 0).any():
+            own = self.assignments.iloc[0]
+            such = "there are none"
+            if len(frame):
+                one = frame[[assessor, topic]].iloc[0]
+                such = f"one is of {shown(one.iloc[0])} and {shown(one.iloc[1])}"
+            raise DataError(
+                f"no score belongs to the layout {self.name!r}, which has assessor "
+                f"{shown(own['assessor'])} of topic {shown(own['topic'])}; of the scores {such}"
+            )
+        rest = frame.loc[place >= 0].reset_index(drop=True)
+        rest = rest.drop(columns=list({topic, assessor, *keys} & set(rest.columns)))
+        chosen = place[place >= 0]
+        judges = {c: pd.Categorical(self.assignments[c]).take(chosen) for c in self.assignments}
+        front = {c: rest[c] for c in ("system",) if c in rest}
+        return pd.DataFrame({**front, **judges, **{c: rest[c] for c in rest if c not in front}})
+
+
+def shown(label: Any) -> str:
+    """Return a label as it is written: 202, not np.int64(202)."""
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str, str]) -> Any:
+    """Return the row of the assignments that every row of the frame belongs to, or -1."""
+    import pandas as pd
+
+    own, theirs = np.zeros(len(assignments), dtype=np.int64), np.zeros(len(frame), dtype=np.int64)
+    known = np.ones(len(frame), dtype=bool)
+    for key, column in columns.items():
+        levels = pd.Index(assignments[key].unique(), dtype=object)
+        coded = pd.Categorical(frame[column])
+        # One place more: for what is missing, whose code is -1.
+        found = np.append(levels.get_indexer(coded.categories.astype(object)), -1)[coded.codes]
+        known &= found >= 0
+        theirs = theirs * len(levels) + found
+        own = own * len(levels) + levels.get_indexer(assignments[key].astype(object))
+    place = pd.Index(own).get_indexer(pd.Index(theirs))
+    return np.where(known, place, -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AssessorLayouts:
+    """The layouts that an assignment allows, by name, and why others are not possible.
+
+    ``layouts["roles"]`` is one of them, ``"roles" in layouts`` says whether it is possible, and
+    going through them yields their names.
+
+    Attributes
+    ----------
+    layouts : by name
+    impossible : name → reason
+    """
+
+    layouts: Mapping[str, AssessorLayout]
+    impossible: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> AssessorLayout:
+        if name in self.layouts:
+            return self.layouts[name]
+        if name in self.impossible:
+            raise PlanError(f"the layout {name!r} is not possible: {self.impossible[name]}")
+        known = [*self.layouts, *self.impossible]
+        raise PlanError(
+            f"there is no layout {name!r}{did_you_mean(name, known)}; there are "
+            f"{', '.join(map(repr, self.layouts))}"
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.layouts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.layouts)
+
+    def __len__(self) -> int:
+        return len(self.layouts)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a layout: design, numbers of topics, assessors and judgements, what it means."""
+        import pandas as pd
+
+        rows = [
+            {
+                "layout": layout.name,
+                "design": layout.design,
+                "topics": layout.assignments["topic"].nunique(),
+                "assessors": layout.assignments["assessor"].nunique(),
+                "roles": layout.assignments["role"].nunique(),
+                "judgements": len(layout.assignments),
+                "measures": layout.measures,
+                "confounds": layout.confounds,
+                "exact": layout.exact,
+            }
+            for layout in self.layouts.values()
+        ]
+        return pd.DataFrame(rows)
+
+    def summary(self) -> Any:
+        """Return a printable summary: what is possible, what it confounds, and what is not.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        table = self.table
+        counts = ("topics", "assessors", "roles", "judgements")
+        shown = display.simple_table(
+            [
+                [
+                    str(row["design"]).replace(" x ", " × "),
+                    *(display.count(row[c]) for c in counts),
+                ]
+                for row in table.to_dict("records")
+            ],
+            ["design", *counts],
+            title="Layouts of roles and individuals that this assignment allows",
+            stubs=[layout.name for layout in self.layouts.values()],
+            align="lr",
+        )
+        notes = [
+            f"{x.name}: {x.measures}. {x.confounds}."
+            + (
+                ""
+                if x.exact
+                else " The subset was looked for greedily; there may be a larger one."
+            )
+            for x in self.layouts.values()
+        ]
+        notes += [f"{name} is not possible: {why}." for name, why in self.impossible.items()]
+        return display.summary([shown], notes)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        return f"<AssessorLayouts: {', '.join(self.layouts) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())

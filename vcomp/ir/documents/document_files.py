@@ -1,0 +1,311 @@
+"""Retrieved sets and relevance judgements → the universe of documents of each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import BoolArray, IntArray, LongArray
+from vcomp.data.levels import as_levels
+from vcomp.data.source import open_source
+from vcomp.exceptions import DataError, did_you_mean, warn
+from vcomp.ir.documents.assessors import shown
+from vcomp.ir.documents.document_universe import DocumentUniverse, UniverseOf
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "document_universe",
+]
+
+
+_SHOWN = 5
+"""Names that a message lists."""
+
+
+def document_universe(
+    retrieved: Any,
+    judgements: Any,
+    *,
+    universe: UniverseOf = "topic",
+    systems: Iterable[object] | None = None,
+    relevant_from: float = 1.0,
+    system: str = "system",
+    assessor: str = "assessor",
+    topic: str = "topic",
+    document: str = "document",
+    relevant: str = "relevant",
+) -> DocumentUniverse:
+    """Build the documents that systems are scored on: all that were retrieved or are relevant.
+
+    "For each query we construct a union of all retrieved documents across all participants. Then
+    we also add to this, all relevant documents." (Bodoff, 2008, sec. 5.2) Every system is
+    scored on all of them, also one that retrieved nothing. Sentences (TREC Novelty), messages
+    (filtering) and objects to classify are documents.
+
+    Parameters
+    ----------
+    retrieved : a row a retrieved document, with the columns `system`, `topic` and `document`: a
+        pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file
+    judgements : a row a judgement, with the columns `assessor`, `topic`, `document` and
+        `relevant`. Documents that an assessor did not judge are not relevant for this assessor,
+        as in qrels. An assessor judged the topics of these rows: one who found nothing relevant
+        in a topic needs a row in it that says so
+    universe : whose relevant documents are added to the retrieved ones. ``"topic"``: those of any
+        assessor, so that systems are scored on the same documents by the judgements of all, and
+        the design is crossed. ``"assessor"``, as published: those of the assessor by whose
+        judgements a system is scored, so that documents differ between assessors where one of
+        them finds relevant what no system retrieved and nobody else finds relevant; the design
+        then has empty cells, and its components take longer to estimate. ``"all"``: every
+        document that was judged, too, as for classification, where nothing is retrieved
+    systems : systems that may have retrieved nothing at all, and are in no row therefore
+    relevant_from : the lowest grade that counts as relevant
+    system, assessor, topic, document, relevant : names of the columns
+
+    Returns
+    -------
+    DocumentUniverse
+
+    Raises
+    ------
+    DataError
+        If a column is not there or misses values, a document is retrieved by one system or judged
+        by one assessor twice for one topic, the judgements are no numbers, a topic of retrieved
+        documents was not judged, or a column is text in one table and numbers in the other.
+
+    Warns
+    -----
+    VcompWarning
+        If no system retrieved anything for a topic.
+
+    References
+    ----------
+    Bodoff, D. (2008). *Information Processing & Management*, 44(3), 1117-1145. Section 5.2.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> retrieved = {"system": ["a", "a", "b"], "topic": [1, 1, 1], "document": [7, 8, 8]}
+    >>> judged = {"assessor": ["x", "x", "y"], "topic": [1, 1, 1], "document": [8, 9, 8],
+    ...           "relevant": [1, 1, 1]}
+    >>> vcomp.ir.documents.document_universe(retrieved, judged).n_rows
+    12
+    >>> vcomp.ir.documents.document_universe(retrieved, judged, universe="assessor").n_rows
+    10
+    """
+    if universe not in get_args(UniverseOf):
+        raise DataError(
+            f"universe={universe!r} is not known{did_you_mean(universe, get_args(UniverseOf))}; "
+            "it is 'topic', 'assessor' or 'all'"
+        )
+    runs = _read("retrieved", retrieved, (system, topic, document))
+    qrels = _read("judgements", judgements, (assessor, topic, document), relevant)
+    grade = _relevant(qrels.grades, relevant, relevant_from)
+    topics, (run_topic, qrel_topic) = _common(topic, runs.columns[topic], qrels.columns[topic])
+    names, (run_doc, qrel_doc) = _common(document, runs.columns[document], qrels.columns[document])
+    system_names, run_system = _with_more(system, runs.columns[system], systems)
+    _check_topics(topics, run_topic, qrel_topic)
+    judge = qrels.columns[assessor]
+    judge_code = judge.cat.codes.to_numpy().astype(np.int64)
+    n_names, n_judges = len(names), len(judge.cat.categories)
+    run_key = run_topic * n_names + run_doc
+    qrel_key = qrel_topic * n_names + qrel_doc
+    added = qrel_key if universe == "all" else qrel_key[grade]
+    keys = np.unique(np.concatenate([run_key, added]))
+    _check_once("retrieved", "system", system_names, run_key, run_system, topics, names)
+    _check_once("judged", "assessor", judge.cat.categories, qrel_key, judge_code, topics, names)
+    retrieved_pairs = _lists(keys, run_key, run_system)
+    relevant_pairs = _lists(keys, qrel_key[grade], judge_code[grade])
+    judged = np.unique(qrel_topic * n_judges + judge_code)
+    place = np.arange(len(topics) + 1)
+    return DocumentUniverse(
+        systems=system_names,
+        assessors=judge.cat.categories,
+        topics=topics,
+        documents=_labels(topics, names, keys),
+        starts=np.searchsorted(keys, place * n_names),
+        retrieved_starts=retrieved_pairs[0],
+        retrieved_systems=retrieved_pairs[1],
+        relevant_starts=relevant_pairs[0],
+        relevant_assessors=relevant_pairs[1],
+        judged_starts=np.searchsorted(judged, place * n_judges),
+        judged_assessors=(judged % n_judges).astype(np.int32),
+        universe=universe,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """Columns of one table as categories, and the column of grades as it is."""
+
+    columns: dict[str, pd.Series]
+    grades: Any
+
+
+def _read(what: str, data: Any, names: Sequence[str], grade: str | None = None) -> _Table:
+    every = [*names, *([grade] if grade is not None else [])]
+    for name in every:
+        if not isinstance(name, str):
+            raise DataError(f"columns are named by text, and {name!r} is none")
+    twice = next((name for name in every if every.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"the columns of {what} are different ones; {twice!r} is named twice")
+    try:
+        frame = open_source(data).read(every)
+    except DataError as error:
+        raise DataError(f"{what}: {error}") from None
+    if len(frame) == 0:
+        raise DataError(f"{what}: the table has no rows")
+    for name in every:
+        missing = frame[name].isna().to_numpy()
+        if missing.any():
+            raise DataError(
+                f"{what}: {int(missing.sum()):,} rows have no value in column {name!r}, the first "
+                f"of them row {int(missing.argmax())}"
+            )
+    return _Table(
+        {name: as_levels(name, frame[name]) for name in names},
+        None if grade is None else frame[grade],
+    )
+
+
+def _relevant(grades: pd.Series, name: str, lowest: float) -> BoolArray:
+    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+    if isinstance(lowest, bool) or not isinstance(lowest, int | float | np.number):
+        raise DataError(f"relevant_from is a grade, such as 1, not {lowest!r}")
+    numeric = is_numeric_dtype(grades.dtype) and not is_complex_dtype(grades.dtype)
+    if not numeric and not is_bool_dtype(grades.dtype):
+        raise DataError(
+            f"judgements: column {name!r} holds {grades.dtype}; it has to hold grades, such as 0 "
+            "and 1, or True and False"
+        )
+    values = grades.to_numpy(dtype=float)
+    if not np.isfinite(values).all():
+        raise DataError(f"judgements: column {name!r} holds grades that are not finite")
+    found: BoolArray = values >= float(lowest)
+    if not found.any():
+        low, high = display.number(values.min()), display.number(values.max())
+        raise DataError(
+            f"no document is relevant: the grades in column {name!r} are {low} to {high}, and "
+            f"those from {display.number(lowest)} on count as relevant (relevant_from=)"
+        )
+    return found
+
+
+def _kind(labels: pd.Index) -> str:
+    return "numbers" if labels.dtype.kind in "iufb" else "text"
+
+
+def _common(
+    name: str, first: pd.Series, second: pd.Series
+) -> tuple[pd.Index, tuple[LongArray, LongArray]]:
+    """Return the labels of two columns together, and the place of each row among them."""
+    one, two = first.cat.categories, second.cat.categories
+    if _kind(one) != _kind(two):
+        raise DataError(
+            f"column {name!r} holds {_kind(one)} in the retrieved documents and {_kind(two)} in "
+            f"the judgements, such as {shown(one[0])} and {shown(two[0])}; make both text"
+        )
+    labels = one if one.equals(two) else one.union(two)
+    return labels, (_placed(labels, first), _placed(labels, second))
+
+
+def _placed(labels: pd.Index, column: pd.Series) -> LongArray:
+    places: LongArray = labels.get_indexer(column.cat.categories).astype(np.int64)
+    return places[column.cat.codes.to_numpy()]
+
+
+def _with_more(
+    name: str, column: pd.Series, more: Iterable[object] | None
+) -> tuple[pd.Index, LongArray]:
+    """Return the systems, those without any row among them, and the system of each row."""
+    import pandas as pd
+
+    labels = column.cat.categories
+    if more is not None:
+        if isinstance(more, str):
+            raise DataError(f"systems= is a list of names, not the text {more!r}")
+        given = pd.Index(list(more), tupleize_cols=False)
+        if len(given) and _kind(given) != _kind(labels):
+            raise DataError(
+                f"systems= holds {_kind(given)} and column {name!r} {_kind(labels)}, such as "
+                f"{shown(given[0])} and {shown(labels[0])}"
+            )
+        unknown = labels.difference(given)
+        if len(unknown):
+            raise DataError(
+                f"systems= are all systems, and {shown(unknown[0])}, which retrieved documents, "
+                f"is not among them{did_you_mean(unknown[0], map(str, given))}"
+            )
+        labels = labels.union(given)
+    return labels, _placed(labels, column)
+
+
+def _check_topics(topics: pd.Index, run_topic: LongArray, qrel_topic: LongArray) -> None:
+    """Refuse topics without judgements; warn of those without any retrieved document."""
+    n = len(topics)
+    retrieved = np.bincount(run_topic, minlength=n) > 0
+    judged = np.bincount(qrel_topic, minlength=n) > 0
+    if not judged[retrieved].all():
+        without = topics[retrieved & ~judged]
+        raise DataError(
+            f"topics of the retrieved documents were not judged ({len(without):,} of {n:,}): "
+            f"{_listed(without)}. Leave their rows out, or add a judgement"
+        )
+    if not retrieved.all():
+        without = topics[~retrieved]
+        warn(
+            f"no system retrieved a document for topics that were judged ({len(without):,} of "
+            f"{n:,}): {_listed(without)}; their relevant documents were missed by all"
+        )
+
+
+def _listed(labels: pd.Index) -> str:
+    shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
+    return shown + (", …" if len(labels) > _SHOWN else "")
+
+
+def _check_once(
+    verb: str,
+    who: str,
+    members: pd.Index,
+    key: LongArray,
+    member: LongArray,
+    topics: pd.Index,
+    names: pd.Index,
+) -> None:
+    """Refuse a document of a topic that is there twice for one system or assessor."""
+    pairs = np.sort(key * len(members) + member)
+    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+    if twice.size:
+        of, by = divmod(int(pairs[twice[0]]), len(members))
+        topic, name = divmod(of, len(names))
+        raise DataError(
+            f"document {_listed(names[[name]])} of topic {_listed(topics[[topic]])} was {verb} "
+            f"twice by {who} {_listed(members[[by]])} ({twice.size:,} such rows in all); a "
+            f"document is {verb} once or not at all"
+        )
+
+
+def _lists(keys: LongArray, key: LongArray, member: LongArray) -> tuple[LongArray, IntArray]:
+    """Return where the members of each document start, and the members."""
+    order = np.lexsort((member, key))
+    starts = np.searchsorted(key[order], keys)
+    return np.append(starts, key.size), member[order].astype(np.int32)
+
+
+def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
+    """Return a label of every document that no document of another topic has."""
+    import pandas as pd
+
+    topic, name = np.divmod(keys, len(names))
+    if np.unique(name).size == keys.size:
+        return names[name]
+    both = zip(topics[topic], names[name], strict=True)
+    return pd.Index([f"{t}/{d}" for t, d in both])

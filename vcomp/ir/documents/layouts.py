@@ -1,0 +1,401 @@
+"""An assignment of judges to topics and roles → the layouts that it allows (Bodoff, 2008, § 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vcomp.data.source import open_source
+from vcomp.exceptions import DataError
+from vcomp.ir.documents.assessors import AssessorLayout, AssessorLayouts, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CrossedSubset",
+    "assessor_layouts",
+    "largest_crossed",
+]
+
+
+_MOST_SETS = 20_000
+"""Closed sets that are looked at; where there are more, the search is a greedy one as well."""
+
+Row = TypeVar("Row", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class CrossedSubset:
+    """Rows and columns of which every row has every column.
+
+    Attributes
+    ----------
+    rows, columns : their numbers
+    exact : whether no larger one exists
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    exact: bool
+
+
+def largest_crossed(
+    table: Sequence[frozenset[int]],
+    *,
+    least_rows: int = 2,
+    least_columns: int = 2,
+    most_sets: int = _MOST_SETS,
+) -> CrossedSubset | None:
+    """Return the complete sub-table with most cells; None if there is none that large.
+
+    The columns of a largest one are an intersection of some rows (a closed set, in formal concept
+    analysis), so that it is enough to look at all of these, which are few where a row has few
+    columns. Where they are more than `most_sets`, it is the best of so many and of what is left
+    when rows and columns are taken away, the emptiest first; that need not be the largest.
+
+    Parameters
+    ----------
+    table : the columns of every row
+    least_rows, least_columns : that are wanted
+    most_sets : see above
+
+    Examples
+    --------
+    >>> largest_crossed([frozenset({0, 1}), frozenset({0, 1, 2}), frozenset({2})])
+    CrossedSubset(rows=(0, 1), columns=(0, 1), exact=True)
+    """
+    counts: dict[frozenset[int], list[int]] = {}
+    for number, columns in enumerate(table):
+        counts.setdefault(columns, []).append(number)
+    closed, exact = _closed_sets(counts, least_columns, most_sets)
+    best: CrossedSubset | None = None
+    # In an order that does not depend on hashes: ties go to the first columns.
+    for columns in sorted(closed, key=sorted):
+        rows = sorted(r for own, numbers in counts.items() if columns <= own for r in numbers)
+        if len(rows) >= least_rows and len(rows) * len(columns) > _cells(best):
+            best = CrossedSubset(tuple(rows), tuple(sorted(columns)), exact)
+    if exact:
+        return best
+    thinned = _greedy(table, least_rows, least_columns)
+    return thinned if _cells(thinned) > _cells(best) else best
+
+
+def _cells(subset: CrossedSubset | None) -> int:
+    return 0 if subset is None else len(subset.rows) * len(subset.columns)
+
+
+def _closed_sets(
+    counts: Mapping[frozenset[int], list[int]], least: int, most: int
+) -> tuple[set[frozenset[int]], bool]:
+    """Return intersections of rows with so many columns, and whether these are all."""
+    closed: set[frozenset[int]] = set()
+    for row in counts:
+        if len(row) < least:
+            continue
+        met = {row & known for known in closed}
+        closed |= {both for both in met if len(both) >= least} | {row}
+        if len(closed) > most:
+            return closed, False
+    return closed, True
+
+
+def _greedy(
+    table: Sequence[frozenset[int]], least_rows: int, least_columns: int
+) -> CrossedSubset | None:
+    """Take the row or column away that lacks the largest share, until nothing is lacking."""
+    rows, columns = set(range(len(table))), set().union(*table)
+    while len(rows) >= least_rows and len(columns) >= least_columns:
+        of_row = {r: len(columns - table[r]) / len(columns) for r in sorted(rows)}
+        of_column = {c: sum(c not in table[r] for r in rows) / len(rows) for c in sorted(columns)}
+        row, column = (
+            max(of_row, key=of_row.__getitem__),
+            max(of_column, key=of_column.__getitem__),
+        )
+        if of_row[row] == 0.0:
+            return CrossedSubset(tuple(sorted(rows)), tuple(sorted(columns)), False)
+        if of_row[row] >= of_column[column]:
+            rows.discard(row)
+        else:
+            columns.discard(column)
+    return None
+
+
+_MOST_PAIRS = 12
+"""Judges of a topic of whom all sets are looked at; of more of them only pairs are."""
+
+_COLUMNS = ("topic", "role", "assessor")
+
+
+def assessor_layouts(
+    assignments: Any, *, topic: str = "topic", role: str = "role", assessor: str = "assessor"
+) -> AssessorLayouts:
+    """Find the G-studies of roles and individuals that an assignment of judges to topics allows.
+
+    Who judges a topic differs in role (the author of the topic, a second assessor) and as an
+    individual. To tell all their effects apart everyone would have to serve in every role of every
+    topic, which cannot be: nobody is and is not the author of a topic. What is left are parts of
+    the data, each of which answers a question of its own (Bodoff, 2008, sec. 6).
+
+    Parameters
+    ----------
+    assignments : a row a judge of a topic, with the columns `topic`, `role` and `assessor` (an
+        individual), in any container that :func:`vcomp.fit` takes
+    topic, role, assessor : names of the columns
+
+    Returns
+    -------
+    AssessorLayouts
+        Layouts by name; ``print`` it for what each measures and confounds. R is a
+        role that two or more topics have
+
+        ``"roles"``
+            system × role × topic: topics that have the same roles, one individual in each (of
+            several in a role the first in the table). As in Soboroff and Harman (2003)
+        ``"individuals"``
+            system × (assessor:topic): all opinions, none followed to other topics. As in Voorhees
+            (2000)
+        ``"individuals in R"``
+            the same of the individuals in one role only
+        ``"crossed"``
+            system × assessor × topic: the largest set of individuals that judged the same topics,
+            in whatever roles
+        ``"crossed in R"``
+            the same of those who had role R in all of them (his table 17)
+        ``"one to one"``
+            system × role × topic: the most topics in which the same individuals had the same roles
+            (his table 18)
+        ``"roles x individuals"``
+            system × role × assessor × topic: everyone in every role of every topic
+        ``"individuals in roles"``
+            system × (assessor:(role × topic)): several individuals in each role of a topic
+
+    Raises
+    ------
+    DataError
+        If a column is not there or has missing values, an individual is twice in one role of a
+        topic, or there are fewer than two topics.
+
+    Notes
+    -----
+    The largest crossed sub-tables are found exactly, by all intersections of what topics have;
+    where these are more than 20,000, greedily, which the layout says.
+
+    References
+    ----------
+    Bodoff, D. (2008). Test theory for evaluating reliability of IR test collections. *Information
+    Processing & Management*, 44(3), 1117-1145. Section 6, tables 17 to 21.
+
+    Examples
+    --------
+    >>> judged = {"topic": [1, 1, 2, 2, 3, 3], "role": ["author", "second"] * 3,
+    ...           "assessor": ["A", "B", "A", "B", "C", "A"]}
+    >>> layouts = assessor_layouts(judged)
+    >>> layouts.table[["layout", "design", "topics", "judgements"]]
+            layout                        design  topics  judgements
+    0        roles         system x role x topic       3           6
+    1  individuals     system x (assessor:topic)       3           6
+    2      crossed     system x assessor x topic       2           4
+    3   one to one         system x role x topic       2           4
+    """
+    frame = _read(assignments, (topic, role, assessor))
+    found: dict[str, AssessorLayout] = {}
+    impossible: dict[str, str] = {}
+    roles = frame["role"].drop_duplicates().tolist()
+    makers: list[tuple[str, Callable[[], AssessorLayout | str]]] = [
+        ("roles", lambda: _roles(frame)),
+        ("individuals", lambda: _nested(frame, "individuals", None)),
+        *(
+            (f"individuals in {r}", lambda r=r: _nested(frame, f"individuals in {r}", r))
+            for r in roles
+        ),
+        ("crossed", lambda: _crossed(frame, "crossed", None)),
+        *((f"crossed in {r}", lambda r=r: _crossed(frame, f"crossed in {r}", r)) for r in roles),
+        ("one to one", lambda: _one_to_one(frame)),
+        ("roles x individuals", lambda: _everyone(frame)),
+        ("individuals in roles", lambda: _within_roles(frame)),
+    ]
+    for name, make in makers:
+        made = make()
+        if isinstance(made, str):
+            impossible[name] = made
+        else:
+            found[name] = made
+    return AssessorLayouts(found, impossible)
+
+
+def _read(assignments: Any, columns: tuple[str, str, str]) -> pd.DataFrame:
+    source = open_source(assignments)
+    frame = source.read(columns).set_axis(list(_COLUMNS), axis=1)
+    for name, own in zip(columns, _COLUMNS, strict=True):
+        missing = int(frame[own].isna().sum())
+        if missing:
+            raise DataError(f"{missing:,} rows of the assignments have no value in {name!r}")
+    twice = frame.duplicated(list(_COLUMNS))
+    if twice.any():
+        t, r, a = (shown(x) for x in frame[twice].iloc[0])
+        raise DataError(f"assessor {a} is twice in role {r} of topic {t}")
+    if frame["topic"].nunique() < 2:
+        raise DataError(
+            f"a layout needs two topics or more, and there are {frame['topic'].nunique()}"
+        )
+    return frame.astype(object)
+
+
+# Layouts, each of which is one or the reason why there is none ----------------------------------
+
+
+def _roles(frame: pd.DataFrame) -> AssessorLayout | str:
+    names = frame["role"].drop_duplicates().tolist()
+    chosen = _complete(frame, "role", names)
+    if chosen is None:
+        return "no two topics have two roles in common"
+    rows, exact = chosen
+    first = rows.drop_duplicates(["topic", "role"])
+    several = len(first) < len(rows)
+    return AssessorLayout(
+        "roles",
+        "system x role x topic",
+        _numbered(first),
+        "roles, over whatever individuals had them",
+        "Individuals, who change from topic to topic, and their interactions are in the effects "
+        "of role and of role by topic; they wash out of the role's only if drawn at random"
+        + (". Of several individuals in a role the first is taken" if several else ""),
+        exact,
+    )
+
+
+def _nested(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
+    rows = frame if role is None else frame[frame["role"] == role]
+    rows = rows.drop_duplicates(["topic", "assessor"])
+    counts = rows.groupby("topic")["assessor"].size()
+    where = "" if role is None else " in this role"
+    if counts.max() < 2:
+        return f"no topic has several individuals{where}"
+    if len(counts) < 2:
+        return f"only one topic has anyone{where}"
+    what = "and roles " if role is None and len(frame["role"].unique()) > 1 else ""
+    return AssessorLayout(
+        name,
+        "system x (assessor:topic)",
+        _numbered(rows),
+        "opinions on a topic, none of which is followed to other topics",
+        f"Individuals {what}are one effect, and cannot be told from their interactions with "
+        "topics; plans with the same assessors for all topics cannot be studied",
+    )
+
+
+def _crossed(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
+    rows = frame if role is None else frame[frame["role"] == role]
+    rows = rows.drop_duplicates(["topic", "assessor"])
+    chosen = _complete(rows, "assessor", sorted(rows["assessor"].drop_duplicates(), key=_order))
+    if chosen is None:
+        where = "" if role is None else " in this role"
+        return f"no two individuals judged the same two topics{where}"
+    of_all = role is None and len(chosen[0]["role"].unique()) > 1
+    return AssessorLayout(
+        name,
+        "system x assessor x topic",
+        _numbered(chosen[0]),
+        "individuals, over whatever roles they had" if of_all else "individuals in one role",
+        "Roles, which change from topic to topic, are in the effects of assessors and of "
+        "assessors by topics"
+        if of_all
+        else "Roles play no part: tests in which other roles judge are not described",
+        chosen[1],
+    )
+
+
+def _one_to_one(frame: pd.DataFrame) -> AssessorLayout | str:
+    """Look at all sets of pairs of role and individual of every topic, which are few."""
+    served: dict[tuple[Any, ...], list[Any]] = {}
+    exact = True
+    for topic, rows in frame.groupby("topic", sort=False):
+        pairs = sorted(
+            zip(rows["role"], rows["assessor"], strict=True), key=lambda p: [*map(_order, p)]
+        )
+        exact = exact and len(pairs) <= _MOST_PAIRS
+        most = len(pairs) if len(pairs) <= _MOST_PAIRS else 2
+        for size in range(2, most + 1):
+            for chosen in combinations(pairs, size):
+                if all(len(set(side)) == size for side in zip(*chosen, strict=True)):
+                    served.setdefault(chosen, []).append(topic)
+    of_two = {pairs: topics for pairs, topics in served.items() if len(topics) >= 2}
+    if not of_two:
+        return "no two individuals had the same two roles in two topics"
+    best = max(of_two, key=lambda pairs: len(pairs) * len(of_two[pairs]))
+    wanted = {(topic, *pair) for topic in of_two[best] for pair in best}
+    keep = [row in wanted for row in frame.itertuples(index=False, name=None)]
+    return AssessorLayout(
+        "one to one",
+        "system x role x topic",
+        _numbered(frame[keep]),
+        "roles of certain individuals, who have the same roles in all these topics",
+        "Role and individual are one effect; it speaks of these individuals only, who are few",
+        exact,
+    )
+
+
+def _everyone(frame: pd.DataFrame) -> AssessorLayout | str:
+    n = {name: frame[name].nunique() for name in _COLUMNS}
+    if n["role"] < 2 or n["assessor"] < 2:
+        return "it needs two roles and two individuals"
+    if len(frame) < n["topic"] * n["role"] * n["assessor"]:
+        return "not everyone had every role in every topic"
+    return AssessorLayout(
+        "roles x individuals",
+        "system x role x assessor x topic",
+        _numbered(frame),
+        "roles and individuals apart, with all their interactions",
+        "Nothing is confounded but the highest interaction with error",
+    )
+
+
+def _within_roles(frame: pd.DataFrame) -> AssessorLayout | str:
+    counts = frame.groupby(["topic", "role"])["assessor"].size().unstack()
+    full = counts.dropna()
+    if counts.shape[1] < 2 or len(full) < 2:
+        return "no two topics have all roles"
+    if int(full.min().min()) < 2:
+        one = str(full.min().idxmin())
+        return (
+            f"role {one!r} has one individual in a topic, whose effect is that of the role there"
+        )
+    return AssessorLayout(
+        "individuals in roles",
+        "system x (assessor:(role x topic))",
+        _numbered(frame[frame["topic"].isin(full.index)]),
+        "roles, and individuals within the roles of a topic",
+        "Individuals are one effect with their interactions with roles and topics",
+    )
+
+
+# Subsets ----------------------------------------------------------------------------------------
+
+
+def _complete(
+    frame: pd.DataFrame, column: str, values: list[Any]
+) -> tuple[pd.DataFrame, bool] | None:
+    """Return the rows of the largest set of topics that have the same values of a column."""
+    number = {value: k for k, value in enumerate(values)}
+    has: dict[Any, set[int]] = {t: set() for t in frame["topic"].unique()}
+    for t, value in zip(frame["topic"], frame[column], strict=True):
+        has[t].add(number[value])
+    topics = list(has)
+    found = largest_crossed([frozenset(has[t]) for t in topics])
+    if found is None:
+        return None
+    rows, chosen = {topics[r] for r in found.rows}, {values[c] for c in found.columns}
+    return frame[frame["topic"].isin(rows) & frame[column].isin(chosen)], found.exact
+
+
+def _numbered(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows in their order, numbered anew, in the types that they had."""
+    return rows[list(_COLUMNS)].infer_objects().reset_index(drop=True)
+
+
+def _order(value: Any) -> tuple[str, Any]:
+    """Return what values of several types can be sorted by."""
+    return type(value).__name__, value

@@ -1,0 +1,208 @@
+"""A made-up track with assessors and documents: a stand-in for data that are not public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import DataError, did_you_mean
+from vcomp.numerics.randomness import seed_from
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "TRACK_EFFECTS",
+    "Track",
+    "novelty_like_track",
+]
+
+
+TRACK_EFFECTS: Mapping[str, float] = {
+    "relevance": -0.9,
+    "i": 0.3,
+    "d": 1.0,
+    "a": 0.2,
+    "a:i": 0.4,
+    "a:d": 0.6,
+    "retrieval": -0.3,
+    "skill": 0.4,
+    "skill:i": 0.4,
+    "p": 0.3,
+    "p:i": 0.4,
+    "look": 0.5,
+    "p:d": 1.0,
+}
+"""Standard deviations of the effects, and the means ``relevance`` and ``retrieval``.
+
+A document is relevant for an assessor if the sum of the mean ``relevance`` and its effects ``i``,
+``d``, ``a``, ``a:i`` and ``a:d`` is above 0. A system retrieves it if the sum of ``retrieval``,
+``p``, ``p:i``, ``look`` (what makes a document seem relevant to all systems), ``p:d`` and of skill
+times the document's effect ``d`` is above 0; skill has the mean 1 and the standard deviations
+``skill`` between systems and ``skill:i`` between topics.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Track:
+    """What :func:`novelty_like_track` makes: the two tables of a universe of documents.
+
+    Attributes
+    ----------
+    retrieved : a row a retrieved document: ``system``, ``topic``, ``document``
+    judgements : a row a document and assessor: ``assessor``, ``topic``, ``document``, ``relevant``
+    """
+
+    retrieved: pd.DataFrame
+    judgements: pd.DataFrame
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.retrieved):,} retrieved documents, {len(self.judgements):,} judgements"
+        return f"<Track: {rows}>"
+
+
+def novelty_like_track(
+    *,
+    n_systems: int = 60,
+    n_topics: int = 50,
+    n_assessors: int = 2,
+    n_documents: int = 1000,
+    effects: Mapping[str, float] | None = None,
+    rng: int | np.random.Generator | None = None,
+) -> Track:
+    """Simulate a track such as TREC Novelty 2004, with effects of all facets.
+
+    **A stand-in, and no data.** The runs and judgements that Bodoff (2008, sec. 5) analysed are
+    not public. This has their form (60 systems, 50 topics, two assessors, about 1,000 sentences a
+    topic that differ from topic to topic in number) and effects of a size that was made up: what
+    comes out of its G-studies says nothing of that track.
+
+    Parameters
+    ----------
+    n_systems, n_topics, n_assessors : how many; every assessor judges every topic
+    n_documents : of a topic on average; they are between a half and one and a half times as many
+    effects : other values for some of :data:`TRACK_EFFECTS`
+    rng : seed or generator, seed 0 if not given. The same seed makes the same track
+
+    Returns
+    -------
+    Track
+
+    Raises
+    ------
+    DataError
+        If a number is not a whole one or less than 1 (2 documents), or an effect is unknown,
+        negative (but for the two means) or not finite.
+    EstimationError
+        If `rng` is no seed or generator.
+
+    Examples
+    --------
+    >>> track = novelty_like_track(n_systems=3, n_topics=2, n_documents=10, rng=1)
+    >>> track.judgements[["assessor", "topic", "document", "relevant"]].head(2)
+      assessor topic document  relevant
+    0       A1    T1    T1-01     False
+    1       A1    T1    T1-02     False
+    """
+    sizes = {"n_systems": n_systems, "n_topics": n_topics, "n_assessors": n_assessors}
+    for name, n in {**sizes, "n_documents": n_documents}.items():
+        least = 2 if name == "n_documents" else 1
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < least:
+            raise DataError(f"{name} is a whole number from {least} on, not {n!r}")
+    sd = _effects(effects)
+    generator = (
+        rng if isinstance(rng, np.random.Generator) else np.random.default_rng(seed_from(rng))
+    )
+    counts = generator.integers(-(-n_documents // 2), 3 * n_documents // 2 + 1, n_topics)
+    assessor = generator.normal(scale=sd["a"], size=(n_assessors, 1))
+    bias = generator.normal(scale=sd["p"], size=(n_systems, 1))
+    skill = generator.normal(1.0, sd["skill"], size=(n_systems, 1))
+    topics = [
+        _topic(child, int(n), assessor, bias, skill, sd)
+        for child, n in zip(generator.spawn(n_topics), counts, strict=True)
+    ]
+    return _tables(topics, counts, n_systems, n_assessors)
+
+
+def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
+    for name, value in (given or {}).items():
+        if name not in TRACK_EFFECTS:
+            raise DataError(
+                f"{name!r} is no effect{did_you_mean(name, TRACK_EFFECTS)}; the effects are "
+                f"{', '.join(TRACK_EFFECTS)}"
+            )
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        mean = name in ("relevance", "retrieval")
+        if not number or not np.isfinite(value) or (value < 0 and not mean):
+            raise DataError(f"effect {name!r} is a finite number from 0 on, not {value!r}")
+    return {**TRACK_EFFECTS, **(given or {})}
+
+
+def _topic(
+    rng: np.random.Generator,
+    n: int,
+    assessor: FloatArray,
+    bias: FloatArray,
+    skill: FloatArray,
+    sd: Mapping[str, float],
+) -> tuple[BoolArray, BoolArray]:
+    """Return what is retrieved, systems × documents, and relevant, assessors × documents."""
+
+    def draw(effect: str, *shape: int) -> FloatArray:
+        return rng.normal(scale=sd[effect], size=shape)
+
+    n_assessors, n_systems = assessor.size, bias.size
+    document = draw("d", n)
+    relevance = sd["relevance"] + draw("i", 1) + document + assessor + draw("a:i", n_assessors, 1)
+    relevance = relevance + draw("a:d", n_assessors, n)
+    here = skill + draw("skill:i", n_systems, 1)
+    retrieval = sd["retrieval"] + bias + draw("p:i", n_systems, 1) + here * document
+    retrieval = retrieval + draw("look", n) + draw("p:d", n_systems, n)
+    return retrieval > 0.0, relevance > 0.0
+
+
+def _tables(
+    topics: list[tuple[BoolArray, BoolArray]], counts: Any, n_systems: int, n_assessors: int
+) -> Track:
+    import pandas as pd
+
+    systems, names = _numbered("S", n_systems), _numbered("T", len(topics))
+    assessors = _numbered("A", n_assessors)
+    width = len(str(max(counts)))
+    documents = [f"{t}-{d + 1:0{width}d}" for t, n in zip(names, counts, strict=True)
+                 for d in range(n)]  # fmt: skip
+    first = np.cumsum(counts) - counts
+    retrieved = [np.nonzero(found) for found, _ in topics]
+    topic = np.repeat(np.arange(len(topics)), [system.size for system, _ in retrieved])
+    of = np.concatenate([d + start for (_, d), start in zip(retrieved, first, strict=True)])
+    judged = [relevant.ravel() for _, relevant in topics]
+    places = [np.tile(np.arange(n) + start, n_assessors)
+              for n, start in zip(counts, first, strict=True)]  # fmt: skip
+
+    def column(codes: Any, labels: list[str]) -> Any:
+        return pd.Categorical.from_codes(codes, categories=pd.Index(labels))
+
+    runs = {
+        "system": column(np.concatenate([system for system, _ in retrieved]), systems),
+        "topic": column(topic, names),
+        "document": column(of, documents),
+    }
+    qrels = {
+        "assessor": column(
+            np.concatenate([np.repeat(np.arange(n_assessors), n) for n in counts]), assessors
+        ),
+        "topic": column(np.repeat(np.arange(len(topics)), counts * n_assessors), names),
+        "document": column(np.concatenate(places), documents),
+        "relevant": np.concatenate(judged),
+    }
+    return Track(pd.DataFrame(runs), pd.DataFrame(qrels))
+
+
+def _numbered(letter: str, n: int) -> list[str]:
+    width = len(str(n))
+    return [f"{letter}{k + 1:0{width}d}" for k in range(n)]

@@ -1,0 +1,87 @@
+"""A logistic curve through shares at a few points, by maximum likelihood."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import FloatArray
+
+__all__ = [
+    "fit_binomial_line",
+]
+
+
+_MOST_STEPS = 100
+
+_NEAR = 1e-13
+"""Newton's method ends where no step is larger than this, relative to the linear predictor."""
+
+
+@njit(cache=True, nogil=True)
+def fit_binomial_line(
+    x: FloatArray, means: FloatArray, counts: FloatArray
+) -> tuple[float, float, bool]:
+    """Return a and b of logit μ = a + b x, and whether they were found.
+
+    Parameters
+    ----------
+    x : (g,) points, about zero
+    means, counts : (g,) mean of the shares observed at each, and their number
+    """
+    start = (counts * means).sum() / counts.sum()
+    a, b = math.log(start) - math.log1p(-start), 0.0
+    fit = _log_likelihood(a, b, x, means, counts)
+    for _ in range(_MOST_STEPS):
+        step_a, step_b = _newton_step(a, b, x, means, counts)
+        if not (np.isfinite(step_a) and np.isfinite(step_b)):
+            break
+        if max(abs(step_a), abs(step_b)) <= _NEAR * max(1.0, abs(a), abs(b)):
+            return a, b, True
+        further = fit
+        # The likelihood is concave: a step too far is one that does not raise it.
+        for _ in range(_MOST_STEPS):
+            further = _log_likelihood(a + step_a, b + step_b, x, means, counts)
+            if further >= fit - _NEAR * abs(fit):
+                break
+            step_a, step_b = step_a / 2.0, step_b / 2.0
+        a, b, fit = a + step_a, b + step_b, further
+    return a, b, False
+
+
+@njit(cache=True, nogil=True)
+def _newton_step(
+    a: float, b: float, x: FloatArray, means: FloatArray, counts: FloatArray
+) -> tuple[float, float]:
+    """Return the steps in a and b, solved about the weighted centre of x; nan if there is none."""
+    weight, left = np.empty(x.size), np.empty(x.size)
+    for i in range(x.size):
+        line = a + b * x[i]
+        away = math.exp(-abs(line))
+        small, large = away / (1.0 + away), 1.0 / (1.0 + away)
+        weight[i] = counts[i] * small * large
+        left[i] = counts[i] * (means[i] - (large if line > 0.0 else small))
+    total = weight.sum()
+    if not total > 0.0:
+        return np.nan, np.nan
+    centre = (weight * x).sum() / total
+    deviation = x - centre
+    spread = (weight * deviation * deviation).sum()
+    if not spread > 0.0:
+        return np.nan, np.nan
+    slope = (left * deviation).sum() / spread
+    return left.sum() / total - slope * centre, slope
+
+
+@njit(cache=True, nogil=True)
+def _log_likelihood(
+    a: float, b: float, x: FloatArray, means: FloatArray, counts: FloatArray
+) -> float:
+    total = 0.0
+    for i in range(x.size):
+        line = a + b * x[i]
+        log_of_both = max(line, 0.0) + math.log1p(math.exp(-abs(line)))
+        total += counts[i] * (means[i] * line - log_of_both)
+    return total

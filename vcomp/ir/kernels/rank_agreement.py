@@ -1,0 +1,220 @@
+"""How far two rankings of the same systems agree, for many pairs of rankings at once.
+
+Systems whose means differ by `tolerance` or less are tied. All pairs of systems are compared. Most
+rankings have no ties: `swaps` takes them in order and serves several measures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.ir.kernels.bits import add_bit, count_below, words_for
+
+__all__ = [
+    "above_in_both",
+    "mean_share_above",
+    "ordinal_ranks",
+    "pair_agreement",
+    "swaps",
+]
+
+
+@njit(cache=True, nogil=True)
+def pair_agreement(
+    means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
+) -> LongArray:
+    """Count pairs of systems, in each row: agreeing less disagreeing; untied in each ranking.
+
+    Parameters
+    ----------
+    means, truth : (m, k) two scores of each system
+    tolerances, truth_tolerances : (m,) largest difference of tied systems
+
+    Returns
+    -------
+    counts : (m, 3) concordant less discordant pairs; pairs untied in `means`, and in `truth`
+    """
+    m, k = means.shape
+    counts = np.zeros((m, 3), np.int64)
+    for row in range(m):
+        x, y = means[row], truth[row]
+        ex, ey = tolerances[row], truth_tolerances[row]
+        score = untied_x = untied_y = np.int64(0)
+        for i in range(k):
+            xi, yi = x[i], y[i]
+            for j in range(i):
+                dx, dy = x[j] - xi, y[j] - yi
+                sx = np.int64(dx > ex) - np.int64(dx < -ex)
+                sy = np.int64(dy > ey) - np.int64(dy < -ey)
+                score += sx * sy
+                untied_x += sx * sx
+                untied_y += sy * sy
+        counts[row, 0], counts[row, 1], counts[row, 2] = score, untied_x, untied_y
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _above(
+    i: int, x: FloatArray, y: FloatArray, ex: float, ey: float
+) -> tuple[np.int64, np.int64, np.int64, np.int64]:
+    """Count systems above i in `y`; tied there; above in both; above in `y` and tied in `x`."""
+    xi, yi = x[i], y[i]
+    above = tied = both = half = np.int64(0)
+    for j in range(x.size):
+        dx, dy = x[j] - xi, y[j] - yi
+        better = np.int64(dy > ey)
+        above += better
+        tied += np.int64(abs(dy) <= ey)
+        both += better * np.int64(dx > ex)
+        half += better * np.int64(abs(dx) <= ex)
+    return above, tied, both, half
+
+
+@njit(cache=True, nogil=True)
+def above_in_both(
+    means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
+) -> LongArray:
+    """Count, for each system of each row, the systems above it in `truth` and in both rankings.
+
+    Parameters
+    ----------
+    means, truth : (m, k) two scores of each system
+    tolerances, truth_tolerances : (m,) largest difference of tied systems
+
+    Returns
+    -------
+    counts : (2, m, k)
+    """
+    m, k = means.shape
+    counts = np.empty((2, m, k), np.int64)
+    for row in range(m):
+        for i in range(k):
+            above, _, both, _ = _above(
+                i, means[row], truth[row], tolerances[row], truth_tolerances[row]
+            )
+            counts[0, row, i], counts[1, row, i] = above, both
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def mean_share_above(
+    means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
+) -> FloatArray:
+    """Return Σ_{m≥2} C(m)/(m-1) over the ranks m of `truth`, its mean over all orders of ties.
+
+    C(m) is the number of systems above the one at rank m that are above it in `means` too. One
+    with p - 1 systems above it, in a group of t tied, is at each of the ranks m = p, …, p + t - 1
+    in as many orders; a system tied in `means` counts ½, and so do the m - p of its own group.
+
+    Parameters
+    ----------
+    means, truth : (m, k) two scores of each system
+    tolerances, truth_tolerances : (m,) largest difference of tied systems
+
+    Returns
+    -------
+    sums : (m,)
+    """
+    m, k = means.shape
+    H = np.zeros(k + 1)  # sums of 1/1, …, 1/n
+    for n in range(1, k + 1):
+        H[n] = H[n - 1] + 1.0 / n
+    sums = np.zeros(m)
+    for row in range(m):
+        for i in range(k):
+            above, tied, both, half = _above(
+                i, means[row], truth[row], tolerances[row], truth_tolerances[row]
+            )
+            least = max(above, np.int64(1))  # smallest m - 1 that counts
+            reciprocals = H[above + tied - 1] - H[least - 1]
+            from_above = (both + 0.5 * half) * reciprocals
+            from_within = 0.5 * (above + tied - least - above * reciprocals)
+            sums[row] += (from_above + from_within) / tied
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def ordinal_ranks(means: FloatArray, tolerances: FloatArray) -> FloatArray:
+    """Rank the systems of each row, the best first; tied systems in the order in which they came.
+
+    Parameters
+    ----------
+    means : (m, k) mean scores
+    tolerances : (m,) largest difference of tied systems
+
+    Returns
+    -------
+    ranks : (m, k) from 1 to k
+    """
+    m, k = means.shape
+    ranks = np.empty((m, k))
+    for row in range(m):
+        x, tolerance = means[row], tolerances[row]
+        for i in range(k):
+            above = np.int64(1)
+            for j in range(k):
+                d = x[j] - x[i]
+                above += np.int64(d > tolerance) + np.int64(j < i) * np.int64(abs(d) <= tolerance)
+            ranks[row, i] = above
+    return ranks
+
+
+@njit(cache=True, nogil=True)
+def swaps(
+    means: FloatArray,
+    truth: FloatArray,
+    tolerances: FloatArray,
+    truth_tolerances: FloatArray,
+    order: LongArray,
+    truth_order: LongArray,
+) -> tuple[LongArray, FloatArray]:
+    """Count the pairs in another order in `means` than in `truth`, in each row without ties.
+
+    With S(i) the systems that are above the one at rank i in one ranking and below it in the other
+
+    Parameters
+    ----------
+    means, truth : (m, k) two scores of each system
+    tolerances, truth_tolerances : (m,) largest difference of tied systems
+    order, truth_order : (m, k) systems in the order of falling means, and of falling true means
+
+    Returns
+    -------
+    pairs : (m,) Σ S(i); -1 in a row with a tie, or with what is no finite number
+    shares : (2, m) Σ_{i≥2} S(i)/(i-1) by the ranks of `means`, and of `truth`; nan there
+    """
+    m, k = means.shape
+    pairs, shares = np.full(m, -1, np.int64), np.full((2, m), np.nan)
+    rank, seen = np.empty(k, np.uint64), np.empty(words_for(k), np.uint64)
+    weights = np.ones(k)
+    weights[1:] /= np.arange(1, k)
+    for row in range(m):
+        if not (
+            _is_untied(means[row], tolerances[row], order[row])
+            and _is_untied(truth[row], truth_tolerances[row], truth_order[row])
+        ):
+            continue
+        for p in range(k):
+            rank[order[row, p]] = p
+        seen[:] = 0
+        count, share, share_of_truth = np.int64(0), 0.0, 0.0
+        for p in range(k):
+            r = rank[truth_order[row, p]]
+            both = count_below(seen, r)
+            count += p - both
+            share += weights[r] * (np.int64(r) - both)
+            share_of_truth += weights[p] * (p - both)
+            add_bit(seen, r)
+        pairs[row], shares[0, row], shares[1, row] = count, share, share_of_truth
+    return pairs, shares
+
+
+@njit(cache=True, nogil=True)
+def _is_untied(x: FloatArray, tolerance: float, order: LongArray) -> bool:
+    """Whether all neighbours in the order are apart, and so all pairs; there must be one."""
+    untied = x.size > 1
+    for p in range(1, x.size):
+        untied &= x[order[p - 1]] - x[order[p]] > tolerance
+    return untied

@@ -1,0 +1,213 @@
+"""τ and τ_AP of swaps that have probabilities, and of swaps that are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.estimators.options import check_rng
+from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.rank.rank_draws import error_share
+
+__all__ = [
+    "INTERVALS",
+    "METHODS",
+    "RankCorrelation",
+    "RankInterval",
+    "RankMethod",
+    "RankOptions",
+    "Swaps",
+    "check_one_of",
+    "usual_interval",
+]
+
+
+RankMethod: TypeAlias = Literal["shrunken", "urbano"]
+RankInterval: TypeAlias = Literal["prediction", "confidence", "independent"]
+
+METHODS: tuple[RankMethod, ...] = ("shrunken", "urbano")
+INTERVALS: tuple[RankInterval, ...] = ("prediction", "confidence", "independent")
+
+
+@dataclass(frozen=True, slots=True)
+class RankOptions:
+    """How to estimate, as it was asked for; made only of what is allowed."""
+
+    method: RankMethod
+    threshold: float
+    interval: RankInterval | None
+    alpha: float
+    draws: int
+    rng: int | np.random.Generator | None
+
+    def __post_init__(self) -> None:
+        check_one_of("method", self.method, METHODS)
+        if self.interval is not None:
+            check_one_of("interval", self.interval, INTERVALS)
+        check_alpha(self.alpha)
+        check_rng(self.rng)
+        number = self.threshold
+        if not isinstance(number, Real) or isinstance(number, bool) or not 0 <= number < np.inf:
+            raise PlanError(
+                f"threshold is the largest difference of equal systems, a number from 0 on, not "
+                f"{number!r}"
+            )
+        is_whole = isinstance(self.draws, int | np.integer) and not isinstance(self.draws, bool)
+        if not is_whole or self.draws < 1:
+            raise PlanError(f"draws is a whole number from 1 on, not {self.draws!r}")
+
+    @property
+    def kind(self) -> RankInterval:
+        """The interval that is asked for, or goes with the method."""
+        return self.interval or usual_interval(self.method)
+
+
+def usual_interval(method: RankMethod) -> RankInterval:
+    """Return the interval that goes with a method if none is asked for."""
+    return "prediction" if method == "shrunken" else "independent"
+
+
+def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse what is none of the words that are known."""
+    if value not in known:
+        listed = ", ".join(map(repr, known[:-1])) + f" or {known[-1]!r}"
+        raise PlanError(f"{name} must be {listed}, not {value!r}{did_you_mean(value, known)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Swaps:
+    """What a test of n' topics makes of each pair, for any n'.
+
+    Attributes
+    ----------
+    differences : (pairs,) what the true differences are taken for
+    deviations : (pairs,) standard deviation over topics of each difference
+    df : (pairs,) degrees of freedom of these; empty if they are taken for the true ones
+    threshold : largest difference of equal systems
+    """
+
+    differences: FloatArray
+    deviations: FloatArray
+    df: LongArray
+    threshold: float
+
+    @classmethod
+    def of(
+        cls, pairs: PairedDifferences, method: RankMethod, threshold: float, at_hand: bool = False
+    ) -> Swaps:
+        """Return what is needed of the differences.
+
+        Parameters
+        ----------
+        pairs : the differences between systems
+        method : ``"shrunken"`` or ``"urbano"``
+        threshold : largest difference of equal systems
+        at_hand : whether the test itself is asked for, rather than new ones
+        """
+        deviations = np.sqrt(pairs.variances)
+        if method == "urbano":
+            return cls(pairs.differences, deviations, np.empty(0, dtype=np.int64), threshold)
+        shrunken = np.sqrt(1.0 - error_share(pairs).mean) * pairs.differences
+        # With missing cells the order of means may contradict that on common topics. It is what
+        # the test at hand says, but new tests are held against the likelier order.
+        differences = shrunken if at_hand else np.abs(shrunken)
+        return cls(differences, deviations, pairs.n_common - 1, threshold)
+
+    @property
+    def unequal(self) -> BoolArray:
+        """Which pairs are truly not equal: with a threshold of zero, all."""
+        return (np.abs(self.differences) > self.threshold) | (self.threshold == 0.0)
+
+    def probabilities(self, n_topics: float) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities that i is ahead of j by more than the threshold, and behind."""
+        behind = self._tail(-self.differences - self.threshold, n_topics)
+        if self.threshold == 0.0:
+            return 1.0 - behind, behind
+        return self._tail(self.differences - self.threshold, n_topics), behind
+
+    def _tail(self, x: FloatArray, n_topics: float) -> FloatArray:
+        """Return the probability that error, with deviation s/√n', is below x."""
+        z = np.sqrt(n_topics) * x
+        varies = self.deviations > 0.0
+        if varies.all():
+            z /= self.deviations
+        else:
+            # What does not vary and is right at the threshold is equal; without one half swapped.
+            edge = 0.0 if self.threshold == 0.0 else -np.inf
+            limit = np.where(x == 0.0, edge, np.copysign(np.inf, x))
+            z = np.divide(z, self.deviations, out=limit, where=varies)
+        if not self.df.size:
+            from scipy.special import ndtr
+
+            return np.asarray(ndtr(z))
+        return _student(z, self.df)
+
+
+def _student(z: FloatArray, df: LongArray) -> FloatArray:
+    from vcomp.ir.kernels.drawn_ranks import student_cdf
+
+    out = np.empty(z.size)
+    for nu in np.unique(df):
+        of = df == nu
+        out[of] = student_cdf(z[of], int(nu))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class RankCorrelation:
+    """τ or τ_AP, and what becomes of equal systems.
+
+    Attributes
+    ----------
+    ap : whether it is τ_AP
+    ties : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_tau`
+    """
+
+    ap: bool
+    ties: Literal["a", "b"]
+
+    def weights(self, k: int) -> FloatArray:
+        """Return what each pair counts; they add up to one."""
+        if not self.ap:
+            n_pairs = k * (k - 1) // 2
+            return np.full(n_pairs, 1.0 / n_pairs)
+        n_above = np.triu_indices(k, 1)[1].astype(np.float64)
+        return np.asarray(1.0 / ((k - 1.0) * n_above))
+
+    def estimate(self, swaps: Swaps, weights: FloatArray, n: float) -> tuple[float, float]:
+        """Return the expectation and the variance of independent swaps."""
+        ahead, behind = swaps.probabilities(n)
+        if swaps.threshold == 0.0:
+            spread = 4.0 * (weights**2 @ (behind * ahead))
+            return float(1.0 - 2.0 * (weights @ behind)), float(spread)
+        unequal = swaps.unequal
+        agreement = np.where(unequal, ahead - behind, 0.0)
+        apart = ahead + behind
+        mean = float(weights @ agreement)
+        variance = float(weights**2 @ np.where(unequal, apart - agreement**2, 0.0))
+        if self.ties == "a":
+            return mean, variance
+        product = float((weights @ unequal) * (weights @ apart))
+        if product == 0.0:
+            return np.nan, np.nan
+        return mean / np.sqrt(product), variance / product
+
+    def of_counts(self, counts: FloatArray, k: int) -> FloatArray:
+        """Return the correlation in each draw."""
+        if self.ap:
+            return np.asarray(counts[:, 1] / (k - 1))
+        if self.ties == "a":
+            return np.asarray(counts[:, 0] / (k * (k - 1) / 2))
+        product = counts[:, 2] * counts[:, 3]
+        tau_b: FloatArray = np.divide(
+            counts[:, 0],
+            np.sqrt(product),
+            out=np.full(len(counts), np.nan),
+            where=product > 0,
+        )
+        return tau_b

@@ -1,0 +1,381 @@
+"""The differences between every two systems: what rank accuracy needs of the scores.
+
+:class:`PairedDifferences` holds how much every two systems differ, and how much their difference
+varies from topic to topic; of the scores it keeps what is left when the means of systems and
+topics are taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.exceptions import DataError
+
+__all__ = [
+    "PairedDifferences",
+    "difference_variances",
+]
+
+
+_ROUNDING = 64 * float(np.finfo(float).eps)
+"""A difference this small, relative to the largest score, is made by rounding alone."""
+
+_CANCELLED = 1e-6
+"""Below this share of S_ii + S_jj, S_ii + S_jj - 2 S_ij has lost six of its sixteen digits."""
+
+_MAX_SYSTEMS = 5_000
+"""Beyond, one system × system matrix takes more than 200 MB, and several are needed."""
+
+_BLOCK = 2**20
+"""Scores in one block of directly computed differences: 8 MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedDifferences:
+    """The differences between every two systems, summed up over topics.
+
+    Systems are sorted, the best first; those of equal mean stay in the order in which they came.
+    Pairs i < j are in the order of the rows of an upper triangle: (0, 1), (0, 2), …, (1, 2), ….
+
+    Attributes
+    ----------
+    systems : (k,) names, the best first
+    n_topics : number of topics with a score
+    grand_mean : mean of all scores
+    effects : (k,) mean score of each system, less `grand_mean`
+    differences : (k(k-1)/2,) mean of D = X_i - X_j over the topics that both systems have
+    variances : (k(k-1)/2,) variance of D over these topics, with denominator n - 1; exactly zero
+        where D does not vary but for rounding
+    n_common : (k(k-1)/2,) number of these topics
+    centres : (k,) mean score of each system less the means of its topics, on average zero; but
+        for missing cells the same as `effects`
+    n_scores : (k,) number of topics on which each system has a score
+    residuals : (n_topics, k) scores less topic means and system means; zero where one is missing
+
+    Examples
+    --------
+    >>> pairs = PairedDifferences.from_scores(
+    ...     [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.4]], ["a", "b", "c"]
+    ... )
+    >>> pairs.systems
+    ('b', 'a', 'c')
+    >>> pairs.differences.round(3), pairs.variances.round(3)
+    (array([0.2, 0.2, 0. ]), array([0.01, 0.03, 0.04]))
+    """
+
+    systems: tuple[str, ...]
+    n_topics: int
+    grand_mean: float
+    effects: FloatArray
+    differences: FloatArray
+    variances: FloatArray
+    n_common: LongArray
+    centres: FloatArray
+    n_scores: LongArray
+    residuals: FloatArray
+
+    @classmethod
+    def from_scores(
+        cls, scores: FloatArray | Sequence[Sequence[float]], systems: Sequence[str]
+    ) -> PairedDifferences:
+        """Sum up a matrix of scores.
+
+        Parameters
+        ----------
+        scores : (n_topics, n_systems) score of each system on each topic, nan where there is none;
+            topics without any score are left out
+        systems : (n_systems,) their names
+
+        Returns
+        -------
+        PairedDifferences
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two systems or two topics, more systems than can be paired, a
+            score is infinite, or two systems have fewer than two topics in common.
+
+        Notes
+        -----
+        With S the covariance matrix of the systems over topics, s_ij² = S_ii + S_jj - 2 S_ij.
+        Topic means and then system means are taken out before anything is squared; the variances
+        of pairs for which that sum still cancels are computed from their differences.
+
+        With the means of rows and columns taken out of S, :attr:`df` is (tr S)²/tr S² (Box, 1954),
+        both estimated without bias under normality (Huynh and Feldt, 1976).
+
+        References
+        ----------
+        Box, G. E. P. (1954). Some theorems on quadratic forms applied in the study of analysis of
+        variance problems, II. *Annals of Mathematical Statistics*, 25, 484-498.
+
+        Huynh, H. and Feldt, L. S. (1976). Estimation of the Box correction for degrees of freedom
+        from sample data in randomized block and split-plot designs. *Journal of Educational
+        Statistics*, 1, 69-82.
+
+        Examples
+        --------
+        >>> PairedDifferences.from_scores([[0.3, 0.5], [0.4, 0.5]], ["a", "b"]).systems
+        ('b', 'a')
+        """
+        X = np.asarray(scores, dtype=float)
+        _check(X, systems)
+        missing = np.isnan(X)
+        if missing.any():
+            empty = missing.all(axis=1)
+            X = X[~empty]
+            if missing[~empty].any():
+                return cls._of_incomplete(X, systems)
+        return cls._of_complete(X, systems)
+
+    @classmethod
+    def _of_complete(cls, X: FloatArray, systems: Sequence[str]) -> PairedDifferences:
+        grand_mean = float(X.mean())
+        tolerance = _ROUNDING * float(np.abs(X).max())
+        order, effects = _best_first((X - grand_mean).mean(axis=0), tolerance)
+        X = X[:, order]
+        Z = X - X.mean(axis=1, keepdims=True)
+        Z -= Z.mean(axis=0)
+        differences, variances = _all_pairs(X, Z, effects)
+        _make_exact(differences, variances, tolerance)
+        n, k = X.shape
+        return cls(
+            systems=tuple([str(systems[s]) for s in order]),
+            n_topics=n,
+            grand_mean=grand_mean,
+            effects=effects,
+            differences=differences,
+            variances=variances,
+            n_common=np.full(differences.size, n, dtype=np.int64),
+            centres=effects,
+            n_scores=np.full(k, n, dtype=np.int64),
+            residuals=Z,
+        )
+
+    @classmethod
+    def _of_incomplete(cls, X: FloatArray, systems: Sequence[str]) -> PairedDifferences:
+        grand_mean = float(np.nanmean(X))
+        tolerance = _ROUNDING * float(np.nanmax(np.abs(X)))
+        order, effects = _best_first(np.nanmean(X - grand_mean, axis=0), tolerance)
+        X = X[:, order]
+        names = tuple(str(systems[s]) for s in order)
+        upper = np.triu_indices(len(names), 1)
+        Z, centres = _centred(X)
+        Z = np.nan_to_num(Z, copy=False)
+        differences, variances, doubtful, n_common = _incomplete(X, Z, centres, names, upper)
+        variances[doubtful] = _direct_variances(X, upper[0][doubtful], upper[1][doubtful])
+        _make_exact(differences, variances, tolerance)
+        return cls(
+            systems=names,
+            n_topics=len(X),
+            grand_mean=grand_mean,
+            effects=effects,
+            differences=differences,
+            variances=variances,
+            n_common=n_common,
+            centres=centres,
+            n_scores=(~np.isnan(X)).sum(axis=0),
+            residuals=Z,
+        )
+
+    @property
+    def n_systems(self) -> int:
+        """Number of systems."""
+        return len(self.systems)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every system has a score on every topic."""
+        return bool((self.n_common == self.n_topics).all())
+
+    @property
+    def n_zero_variance(self) -> int:
+        """Number of pairs whose difference is the same on every topic, as of identical systems."""
+        return int((self.variances == 0).sum())
+
+    @property
+    def df(self) -> float:
+        """Effective degrees of freedom between systems, from 1 to k - 1.
+
+        How many independent systems would vary as much in their mean square as these, whose errors
+        are correlated.
+        """
+        products = self.residuals.T @ self.residuals
+        if self.is_complete:
+            return _effective_df(products / (self.n_topics - 1), float(self.n_topics))
+        counts = np.diag(self.n_scores.astype(float))
+        i, j = np.triu_indices(self.n_systems, 1)
+        counts[i, j] = counts[j, i] = self.n_common
+        return _effective_df(products / (counts - 1.0), float(self.n_common.mean()))
+
+    @property
+    def standardized(self) -> FloatArray:
+        """D̄_ij / s_ij of each pair; where s_ij is zero, zero or ±inf as the sign of D̄_ij."""
+        D, variance = self.differences, self.variances
+        limit = np.where(D == 0, 0.0, np.copysign(np.inf, D))
+        return np.divide(D, np.sqrt(variance), out=limit, where=variance > 0)
+
+
+def _check(X: FloatArray, systems: Sequence[str]) -> None:
+    if X.ndim != 2:
+        raise DataError(f"scores must be a topic × system matrix; it has {X.ndim} dimension(s)")
+    k = X.shape[1]
+    if len(systems) != k:
+        raise DataError(f"there are {len(systems)} names for {k} systems")
+    if k < 2:
+        raise DataError(f"rank accuracy needs at least two systems; there are {k}")
+    if k > _MAX_SYSTEMS:
+        raise DataError(
+            f"{k:,} systems make {k * (k - 1) // 2:,} pairs; "
+            f"rank accuracy is limited to {_MAX_SYSTEMS:,} systems"
+        )
+    finite = np.isfinite(X)
+    if len(X) > 1 and finite.all():
+        return
+    if np.isinf(X).any():
+        system = systems[int(np.flatnonzero(np.isinf(X).any(axis=0))[0])]
+        raise DataError(f"system {str(system)!r} has an infinite score")
+    n_topics = int(finite.any(axis=1).sum())
+    if n_topics < 2:
+        raise DataError(f"rank accuracy needs at least two topics; scores are on {n_topics}")
+    lone = np.flatnonzero(finite.sum(axis=0) < 2)
+    if lone.size:
+        name = str(systems[lone[0]])
+        raise DataError(f"system {name!r} has scores on fewer than two topics; leave it out")
+
+
+def _best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatArray]:
+    """Return the order of systems by `effects`, and the sorted effects with ties made exact.
+
+    Means that are equal on paper differ in the last bit, and with it would go the order of the
+    systems and Eτ_AP. So neighbours no further apart than `tolerance` are tied: they keep the
+    order in which they came, and share one mean.
+    """
+    order = np.argsort(-effects, kind="stable")
+    ranked = effects[order]
+    starts = np.concatenate([[True], ranked[:-1] - ranked[1:] > tolerance])
+    tie = np.cumsum(starts) - 1
+    return order[np.lexsort((order, tie))], ranked[starts][tie]
+
+
+_Pairs = tuple[LongArray, LongArray]
+
+
+def _all_pairs(X: FloatArray, Z: FloatArray, effects: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the means and variances of all differences of complete scores `X`."""
+    from vcomp.ir.kernels.pair_differences import all_pairs
+
+    S = Z.T @ Z / (len(Z) - 1)
+    differences, variances, doubtful = all_pairs(S, effects, _CANCELLED)
+    if doubtful.any():
+        i, j = np.triu_indices(effects.size, 1)
+        variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
+    return differences, variances
+
+
+def _make_exact(differences: FloatArray, variances: FloatArray, tolerance: float) -> None:
+    """Set to zero, in place, what is zero but for rounding."""
+    constant = variances <= tolerance**2
+    if constant.any():
+        variances[constant] = 0.0
+        differences[constant & (np.abs(differences) <= tolerance)] = 0.0
+
+
+def _incomplete(
+    X: FloatArray, Z: FloatArray, centres: FloatArray, systems: Sequence[str], pairs: _Pairs
+) -> tuple[FloatArray, FloatArray, BoolArray, LongArray]:
+    """Return means and variances of differences over common topics, the doubtful, and n."""
+    i, j = pairs
+    M = (~np.isnan(X)).astype(float)
+    counts = M.T @ M
+    n = counts[i, j]
+    _check_common(n, systems, pairs)
+    sums, squares, products = Z.T @ M, (Z * Z).T @ M, Z.T @ Z
+    mean = (sums[i, j] - sums[j, i]) / n
+    total = squares[i, j] + squares[j, i]
+    ss = total - 2.0 * products[i, j] - n * mean**2
+    differences = mean + centres[i] - centres[j]
+    variances, doubtful = ss / (n - 1.0), ss <= _CANCELLED * total
+    return differences, variances, doubtful, n.astype(np.int64)
+
+
+def _effective_df(S: FloatArray, n: float) -> float:
+    """Return the effective degrees of freedom of the mean square between systems.
+
+    Parameters
+    ----------
+    S : (k, k) covariances of scores less topic means
+    n : number of topics, of which a pair of systems has as many in common on average
+    """
+    k = len(S)
+    S = S - S.mean(axis=0) - S.mean(axis=1, keepdims=True) + S.mean()
+    squares = float(np.vdot(S, S))
+    if squares == 0.0:
+        return k - 1.0
+    box = float(np.trace(S)) ** 2 / squares
+    spare = n - 1.0 - box
+    corrected = (n * box - 2.0) / spare if spare > _ROUNDING * n else box
+    return min(max(corrected, box, 1.0), k - 1.0)
+
+
+def _centred(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `X` less topic means and then system means, and the latter."""
+    Z = X - np.nanmean(X, axis=1, keepdims=True)
+    effects = np.nanmean(Z, axis=0)
+    return Z - effects, effects
+
+
+def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
+    """Return the variance of X_i - X_j over topics for each of `pairs`, of complete scores.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    pairs : the systems i and j of each pair
+
+    Returns
+    -------
+    (n_pairs,) array
+        Exactly zero where the difference does not vary but for rounding.
+    """
+    i, j = pairs
+    Z = _centred(X)[0]
+    S = Z.T @ Z / (len(Z) - 1)
+    diagonal = np.diag(S)
+    total = diagonal[i] + diagonal[j]
+    variances = total - 2.0 * S[i, j]
+    doubtful = variances <= _CANCELLED * total
+    variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
+    variances[variances <= (_ROUNDING * np.abs(X).max()) ** 2] = 0.0
+    return variances
+
+
+def _direct_variances(X: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
+    """Return the variances of X_i - X_j from the differences, some pairs at a time."""
+    step = max(1, _BLOCK // len(X))
+    blocks = [
+        np.nanvar(X[:, i[at : at + step]] - X[:, j[at : at + step]], axis=0, ddof=1)
+        for at in range(0, i.size, step)
+    ]
+    return np.concatenate([np.empty(0), *blocks])
+
+
+def _check_common(n: FloatArray, systems: Sequence[str], pairs: _Pairs) -> None:
+    few = np.flatnonzero(n < 2)
+    if not few.size:
+        return
+    one, other = systems[pairs[0][few[0]]], systems[pairs[1][few[0]]]
+    if few.size == 1:
+        raise DataError(
+            f"systems {one!r} and {other!r} have fewer than two topics in common, "
+            "so the variance of their difference is unknown"
+        )
+    raise DataError(
+        f"{few.size:,} of {n.size:,} pairs of systems, {one!r} and {other!r} among them, "
+        "have fewer than two topics in common, so the variances of their differences are unknown"
+    )

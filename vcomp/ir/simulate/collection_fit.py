@@ -1,0 +1,569 @@
+"""From the scores of a collection to a simulator of collections like it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
+from vcomp.ir.simulate.continuous_margins import (
+    beta_kernel_margin,
+    beta_margin,
+    kernel_margin,
+    normal_margin,
+    truncated_kernel_margin,
+    truncated_normal_margin,
+)
+from vcomp.ir.simulate.copula import COPULAS, Copula, fitted_df, gaussian, student
+from vcomp.ir.simulate.decomposition import Effects, correlation_factor, decompose, normal_scores
+from vcomp.ir.simulate.discrete_margins import (
+    beta_binomial_margin,
+    discrete_kernel_margin,
+    places_on,
+    selected_width,
+    support_of,
+)
+from vcomp.ir.simulate.margin import Margin
+from vcomp.ir.simulate.moments import Scale, Spread, spread_of
+from vcomp.ir.simulate.simulator import CollectionSimulator
+
+__all__ = [
+    "Asked",
+    "CONTINUOUS",
+    "DISCRETE",
+    "EFFECTS",
+    "FAMILIES",
+    "check_between_0_and_1",
+    "check_effects",
+    "check_options",
+    "fit_collection",
+    "read",
+    "score_margin",
+    "wanted",
+]
+
+
+EFFECTS = ("kernel", "normal")
+"""Margins of residuals, which Urbano (2016) adds to effects of systems and topics."""
+
+CONTINUOUS: dict[str, Callable[[FloatArray], Margin]] = {
+    "truncated_normal": truncated_normal_margin,
+    "beta": beta_margin,
+    "truncated_kernel": truncated_kernel_margin,
+    "beta_kernel": beta_kernel_margin,
+}
+"""Margins of scores anywhere between 0 and 1."""
+
+DISCRETE: dict[str, Callable[[LongArray, FloatArray], Margin]] = {
+    "beta_binomial": beta_binomial_margin,
+    "discrete_kernel": discrete_kernel_margin,
+}
+"""Margins of scores that only take the values of a support."""
+
+FAMILIES = (*EFFECTS, *CONTINUOUS, *DISCRETE, "auto")
+
+_WIDER = (2.0, 5.0, 10.0)
+"""How many times wider kernels are tried as well when the best is asked for; as in simIReff."""
+
+
+def score_margin(x: FloatArray, family: str, support: FloatArray | None, system: str) -> Margin:
+    """Fit the margin of one system's scores.
+
+    Parameters
+    ----------
+    x : (n,) scores between 0 and 1
+    family : a continuous or discrete family; or ``"auto"``, of all that can be fitted that with
+        the smallest AIC: the discrete ones if there is a support, else the continuous ones
+    support : possible scores, for discrete families
+    system : its name, for messages
+
+    Raises
+    ------
+    DataError
+        If a score is not in the support, or all scores are the same.
+    PlanError
+        If a discrete family has no support, or a continuous one has one.
+    EstimationError
+        If no family can be fitted.
+    """
+    if float(np.ptp(x)) == 0.0:
+        raise DataError(
+            f"system {system!r} scores {x[0]:g} on every topic, so that its scores have no "
+            "distribution to draw from; leave it out, or use margins='kernel' or 'normal'"
+        )
+    if support is None:
+        if family in DISCRETE:
+            raise PlanError(f"margins={family!r} needs support=, the scores that are possible")
+        return _best(system, [f for name, f in CONTINUOUS.items() if family in (name, "auto")], x)
+    if family in CONTINUOUS:
+        raise PlanError(
+            f"margins={family!r} gives any score between 0 and 1, not only those of support=; "
+            "use 'beta_binomial', 'discrete_kernel' or 'auto'"
+        )
+    places = places_on(support, x)
+    if (places < 0).any():
+        raise DataError(
+            f"system {system!r} has the score {x[int((places < 0).argmax())]:g}, which support= "
+            "does not have"
+        )
+    if family != "auto":
+        return _best(system, [_on(DISCRETE[family], support)], places)
+    width = selected_width(places, support.size)
+    ways = [_on(beta_binomial_margin, support)]
+    ways += [_on_wider(support, wider, width) for wider in (1.0, *_WIDER)]
+    return _best(system, ways, places)
+
+
+def _on(fit: Callable[[LongArray, FloatArray], Margin], support: FloatArray) -> _Fit:
+    return lambda places: fit(places, support)
+
+
+def _on_wider(support: FloatArray, wider: float, width: float) -> _Fit:
+    return lambda places: discrete_kernel_margin(places, support, wider, width)
+
+
+_Fit = Callable[..., Margin]
+
+
+def _best(system: str, ways: list[_Fit], x: FloatArray | LongArray) -> Margin:
+    """Return the margin with the smallest AIC of those that can be fitted."""
+    fitted, reasons = [], []
+    for fit in ways:
+        try:
+            fitted.append(fit(x))
+        except EstimationError as error:
+            reasons.append(str(error))
+    if not fitted:
+        raise EstimationError(f"system {system!r}: {'; '.join(reasons)}")
+    return min(fitted, key=lambda margin: margin.aic)
+
+
+_CONSTANT = 1e-12
+"""Residuals smaller than this, relative to the largest value, are made by rounding alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Options of :func:`vcomp.simulate.fit_collection`, under their names there."""
+
+    margins: str
+    homoscedastic: bool
+    uncorrelated: bool
+    random_sampling: bool
+    copula: str
+    df: float | None
+
+
+def read(scores: ArrayLike, systems: Sequence[str] | None) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return topics × systems as an array, and the names of the systems.
+
+    Raises
+    ------
+    DataError
+        If there are no two of each, a score is missing or no number, or the names do not fit.
+    """
+    if np.iscomplexobj(scores):
+        raise DataError("scores must be a topic × system matrix of numbers: they are complex")
+    try:
+        # In rows whatever frame it came from: sums in another order differ in the last bit.
+        X = np.array(scores, dtype=float, order="C")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"scores must be a topic × system matrix of numbers: {error}") from error
+    if X.ndim != 2:
+        raise DataError(
+            "scores must be a matrix, topics down and systems across; "
+            f"it has {X.ndim} dimension(s)"
+        )
+    n_topics, n_systems = X.shape
+    if n_topics < 2 or n_systems < 2:
+        raise DataError(
+            "a simulation starts from at least two topics (rows) and two systems (columns); "
+            f"there are {n_topics} × {n_systems}"
+        )
+    names = _names(systems, n_systems)
+    wrong = np.argwhere(~np.isfinite(X))
+    if wrong.size:
+        topic, system = wrong[0]
+        what = "missing" if np.isnan(X[topic, system]) else "infinite"
+        raise DataError(
+            f"{len(wrong):,} of {X.size:,} scores are missing or infinite: that of system "
+            f"{names[system]!r} on topic number {topic + 1} is {what}; keep the topics that all "
+            "systems have"
+        )
+    return X, names
+
+
+def _names(systems: Sequence[str] | None, n_systems: int) -> tuple[str, ...]:
+    if systems is None:
+        return tuple(map(str, range(n_systems)))
+    if isinstance(systems, str | bytes) or not isinstance(systems, Iterable):
+        raise DataError(f"systems= is a list of names, not {systems!r}")
+    given = list(systems)
+    if any(name is None or name != name for name in given):
+        raise DataError("names of systems are text or numbers, not None or nan")
+    names = tuple(map(str, given))
+    if len(names) != n_systems:
+        raise DataError(f"there are {len(names)} names for {n_systems} systems")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"system {twice[0]!r} is named twice")
+    return names
+
+
+def check_options(asked: Asked, support: object) -> None:
+    """Refuse options that are unknown, or do not go together.
+
+    Raises
+    ------
+    PlanError
+        Naming the option, and what it can be.
+    """
+    _check_copula(asked)
+    if asked.margins not in FAMILIES:
+        raise PlanError(
+            f"margins={asked.margins!r} is not known{did_you_mean(asked.margins, FAMILIES)}; "
+            f"margins are {', '.join(FAMILIES)}"
+        )
+    for name in ("homoscedastic", "uncorrelated", "random_sampling"):
+        value = getattr(asked, name)
+        if not isinstance(value, bool | np.bool_):
+            raise PlanError(f"{name} is True or False, not {value!r}")
+    if asked.margins in EFFECTS and support is not None:
+        raise PlanError(
+            f"support= goes with margins of scores; margins={asked.margins!r} are those of "
+            "residuals. Use 'beta_binomial', 'discrete_kernel' or 'auto'"
+        )
+    if asked.margins not in EFFECTS and asked.homoscedastic:
+        raise PlanError(
+            f"homoscedastic=True goes with margins of residuals; margins={asked.margins!r} are "
+            "those of scores. Use 'kernel' or 'normal'"
+        )
+
+
+def _check_copula(asked: Asked) -> None:
+    if asked.copula not in COPULAS:
+        raise PlanError(
+            f"copula={asked.copula!r} is not known{did_you_mean(asked.copula, COPULAS)}; it is "
+            "'gaussian' or 't'"
+        )
+    if asked.copula == "t" and asked.uncorrelated:
+        raise PlanError(
+            "copula='t' ties extremes together even where nothing is correlated; "
+            "uncorrelated=True goes with copula='gaussian'"
+        )
+    if asked.df is None:
+        return
+    if asked.copula != "t":
+        raise PlanError("df= are the degrees of freedom of copula='t'; the Gaussian one has none")
+    number = isinstance(asked.df, int | float | np.number) and not isinstance(asked.df, bool)
+    if not number or not 1.0 <= asked.df < np.inf:
+        raise PlanError(
+            f"df= is a finite number from 1 on, not {asked.df!r}; for infinitely many take "
+            "copula='gaussian'"
+        )
+
+
+def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -> None:
+    """Refuse scores that have no logit.
+
+    Raises
+    ------
+    DataError
+        Naming the first of them.
+    """
+    outside = np.argwhere((X < 0.0) | (X > 1.0))
+    if outside.size:
+        topic, system = outside[0]
+        raise DataError(
+            f"margins={margins!r} needs scores between 0 and 1; that of system "
+            f"{names[system]!r} on topic number {topic + 1} is {X[topic, system]:g}. Scale the "
+            "scores, or use margins='normal'"
+        )
+
+
+def wanted(
+    means: str | ArrayLike, X: FloatArray, names: tuple[str, ...], bounded: bool
+) -> FloatArray | None:
+    """Return the true means that are asked for; None for those that are fitted.
+
+    Raises
+    ------
+    PlanError
+        If they are none, or a system cannot have one.
+    """
+    if isinstance(means, str):
+        if means not in ("observed", "fitted"):
+            known = ("observed", "fitted")
+            raise PlanError(
+                f"means={means!r} is not known{did_you_mean(means, known)}; it is 'observed', "
+                "'fitted', or a number for each system"
+            )
+        return X.mean(axis=0) if means == "observed" else None
+    try:
+        values = np.asarray(means, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"means holds a number for each system: {error}") from error
+    if values.shape != (len(names),):
+        raise PlanError(f"means holds {values.size} numbers for {len(names)} systems")
+    wrong = ~np.isfinite(values) | (bounded & ((values <= 0.0) | (values >= 1.0)))
+    if wrong.any():
+        s = int(wrong.argmax())
+        what = "between 0 and 1" if bounded else "finite"
+        raise PlanError(f"means of system {names[s]!r} is {values[s]:g}; it must be {what}")
+    return values
+
+
+def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> None:
+    """Refuse effects that nothing can be drawn from.
+
+    Parameters
+    ----------
+    effects : of topics and systems
+    names : of the systems
+    largest : absolute value that effects were taken from
+
+    Raises
+    ------
+    DataError
+        If topics are all alike, or a system has no residuals.
+    """
+    tolerance = _CONSTANT * max(largest, 1.0)
+    if float(np.ptp(effects.topics)) <= tolerance:
+        raise DataError(
+            "the mean score is the same on every topic, so that there are no topic effects to "
+            "draw from"
+        )
+    constant = np.ptp(effects.residuals, axis=0) <= tolerance
+    if constant.any():
+        name = names[int(constant.argmax())]
+        raise DataError(
+            f"system {name!r} differs from the mean of all systems by the same on every topic, so "
+            "that it has no residuals to draw from; leave it out"
+        )
+
+
+def fit_collection(
+    scores: ArrayLike,
+    systems: Sequence[str] | None = None,
+    *,
+    margins: str = "kernel",
+    homoscedastic: bool = False,
+    uncorrelated: bool = False,
+    random_sampling: bool = True,
+    means: str | ArrayLike = "observed",
+    support: ArrayLike | str | None = None,
+    copula: str = "gaussian",
+    df: float | None = None,
+) -> CollectionSimulator:
+    """Prepare the simulation of collections with the same systems and new topics.
+
+    With ``margins="kernel"`` or ``"normal"`` it is Algorithm 1 of Urbano (2016): scores are taken
+    apart into effects of systems and topics and residuals; topic effects and residuals are drawn
+    from their margins, tied together by a copula; system effects stay as they are.
+
+    * ``"kernel"``: margins are kernel estimates, and effects add up as smoothed logits
+      log((x + .05) / (1.05 - x)), so that scores stay between 0 and 1;
+    * ``"normal"``: residuals are normal (topic effects still have a kernel estimate), and effects
+      add up as scores, which may lie outside 0 and 1.
+
+    With any other margin it is the model of Urbano and Nagler (2018), without effects: scores of
+    each system follow a margin of their own, tied together by a copula with the correlations of
+    normal scores. Margins are ``"truncated_normal"``, ``"beta"``,
+    ``"truncated_kernel"``, ``"beta_kernel"``; with `support` ``"beta_binomial"`` and
+    ``"discrete_kernel"``; and ``"auto"``, which takes for each system that with the smallest AIC.
+
+    Parameters
+    ----------
+    scores : (n_topics, n_systems), **a row a topic and a column a system**, none of them missing
+    systems : (n_systems,) names; numbers from 0 if not given
+    margins : see above; ``"normal"`` forces the assumption of normality
+    homoscedastic : residuals of all systems have one variance, the mean of theirs. Of effects
+        only. (A kernel estimate adds the variance of its kernel, which differs.)
+    uncorrelated : residuals of systems and topic effects are independent; without effects, the
+        scores of different systems are
+    random_sampling : topics are a random sample. If not, a collection has mostly hard, easy, or
+        middling topics: see :func:`vcomp.ir.simulate.simulator.choose_unevenly`. Without effects, the
+        hardest topic is that with the smallest sum of normals
+    means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: what
+        comes of the effects, or of the margins, as they are; or (n_systems,) numbers
+    support : possible scores, see :func:`vcomp.ir.simulate.discrete_margins.support_of`; for instance
+        ``"P@20"`` or ``"RR@10"``
+    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together: a topic
+        that is unusual for one system is so for more of them. Its correlations are the same
+    df : degrees of freedom of the t copula, from 1 on; the fewer, the more often extremes come
+        together. If None, those between 1 and 200 with the largest likelihood of the ranks of all
+        pairs of systems (and topic effects)
+
+    Returns
+    -------
+    CollectionSimulator
+
+    Raises
+    ------
+    DataError
+        If `scores` is not a matrix of at least two topics and two systems, or a score is missing,
+        infinite or, where margins need it, not between 0 and 1; if topics do not differ, or a
+        system differs from the mean of all by the same on each topic; if a system's scores have no
+        distribution of the kind that is asked for; if names are not as many as systems, or not
+        different.
+    PlanError
+        If an option is not one of those above, or does not go with the margins.
+    EstimationError
+        If a margin cannot be fitted, or cannot have the mean that is asked for.
+
+    Notes
+    -----
+    **True means.** The algorithm keeps effects, not means: on the logit scale, kernel estimates
+    being wider than the residuals they come from, simulated scores are on average .002 to .03
+    above those of the collection for the four of the paper. ``means="fitted"`` is the algorithm as
+    published; ``means="observed"`` moves system effects until expected scores are those observed,
+    which is what the paper asks for (sec. 5). ``true_means`` of the result is right either way.
+
+    Correlations are those of the covariance matrix of effects, made positive definite as in the
+    paper's code. Kernel widths are by its rule too, that of ``ks::kcde``; the distribution is
+    evaluated exactly instead of on a grid of 401 points.
+
+    Without effects, what is kept are margins and the correlations of normal scores. Those of
+    scores, and with them the share of the topics, come out lower where a few topics are much
+    easier than the rest.
+
+    References
+    ----------
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 5, Algorithm 1.
+
+    Urbano, J. and Nagler, T. (2018). Stochastic simulation of test collections: evaluation scores.
+    *SIGIR*, 695-704.
+
+    Demarta, S. and McNeil, A. J. (2005). The t copula and related copulas. *International
+    Statistical Review*, 73, 111-129.
+
+    Examples
+    --------
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+    >>> simulator = fit_collection(scores, ["a", "b", "c"], homoscedastic=True)
+    >>> simulator.simulate(100, size=20, rng=1)
+    <20 simulated collections of 100 topics × 3 systems>
+    """
+    X, names = read(scores, systems)
+    asked = Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
+    check_options(asked, support)
+    if margins != "normal":
+        check_between_0_and_1(X, names, margins)
+    true_means = wanted(means, X, names, bounded=margins != "normal")
+    if margins in EFFECTS:
+        return _from_effects(X, names, asked, true_means)
+    possible = None if support is None else support_of(support)
+    return _from_margins(X, names, asked, true_means, possible)
+
+
+def _from_effects(
+    X: FloatArray, names: tuple[str, ...], asked: Asked, true_means: FloatArray | None
+) -> CollectionSimulator:
+    scale = Scale(logit=asked.margins == "kernel")
+    effects = decompose(scale.forward(X))
+    check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
+    if asked.homoscedastic:
+        effects = effects.pooled()
+    factor = correlation_factor(effects.covariance())
+    if asked.uncorrelated:
+        factor = np.eye(len(factor))
+    columns = np.column_stack([effects.topics, effects.residuals])
+    copula = _copula(asked, columns, factor)
+    # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
+    inside = scale.logit or bool((X >= 0.0).all() and (X <= 1.0).all())
+    reach = scale.reach if inside else np.inf
+    topic = kernel_margin(effects.topics, -reach, reach)
+    residuals = tuple(
+        kernel_margin(e, -reach, reach) if scale.logit else normal_margin(e)
+        for e in effects.residuals.T
+    )
+    spreads = [
+        spread_of(topic, margin, copula, float(r))
+        for margin, r in zip(residuals, factor[1:, 0], strict=True)
+    ]
+    offsets, means = _offsets(effects.mean + effects.systems, spreads, scale, true_means)
+    return CollectionSimulator(
+        X,
+        names,
+        asked.margins,
+        residuals,
+        topic,
+        scale,
+        offsets,
+        factor,
+        copula,
+        asked.homoscedastic,
+        asked.uncorrelated,
+        asked.random_sampling,
+        means,
+        np.stack([margin.quantiles for margin in residuals]),
+    )
+
+
+def _copula(asked: Asked, columns: FloatArray, factor: FloatArray) -> Copula:
+    """Return the copula that is asked for, its degrees of freedom fitted if none are given."""
+    if asked.copula == "gaussian":
+        return gaussian()
+    return student(fitted_df(columns, factor @ factor.T) if asked.df is None else float(asked.df))
+
+
+def _offsets(
+    fitted: FloatArray, spreads: list[Spread], scale: Scale, true_means: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return grand mean plus system effects, and the means that they lead to."""
+    offsets = fitted
+    if true_means is not None:
+        offsets = np.array(
+            [
+                spread.offset(float(mean), scale, float(start))
+                for spread, mean, start in zip(spreads, true_means, fitted, strict=True)
+            ]
+        )
+    pairs = zip(spreads, offsets, strict=True)
+    return offsets, np.array([spread.mean(float(offset), scale) for spread, offset in pairs])
+
+
+def _from_margins(
+    X: FloatArray,
+    names: tuple[str, ...],
+    asked: Asked,
+    true_means: FloatArray | None,
+    support: FloatArray | None,
+) -> CollectionSimulator:
+    fitted: list[Margin] = []
+    for s, name in enumerate(names):
+        margin = score_margin(X[:, s], asked.margins, support, name)
+        if true_means is not None:
+            margin = _with_mean(margin, float(true_means[s]), name)
+        fitted.append(margin)
+    factor = np.eye(len(names))
+    if not asked.uncorrelated:
+        factor = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
+    return CollectionSimulator(
+        X,
+        names,
+        asked.margins,
+        tuple(fitted),
+        None,
+        Scale(logit=False),
+        np.zeros(len(names)),
+        factor,
+        _copula(asked, X, factor),
+        False,
+        asked.uncorrelated,
+        asked.random_sampling,
+        np.array([margin.mean for margin in fitted]),
+        np.stack([m.limits if m.is_discrete else m.quantiles for m in fitted]),
+    )
+
+
+def _with_mean(margin: Margin, mean: float, system: str) -> Margin:
+    try:
+        return margin.with_mean(mean)
+    except EstimationError as error:
+        raise EstimationError(f"system {system!r}: {error}; use means='fitted'") from error

@@ -1,0 +1,356 @@
+"""Scores of any design from its variance components: assessors, documents, sessions and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.exceptions import PlanError, did_you_mean, warn
+from vcomp.formula.brennan import Design, parse_design
+from vcomp.inference.components import REPLICATE, VarianceComponents
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "HasComponents",
+    "Layout",
+    "SimulatedScores",
+    "check_sizes",
+    "level_codes",
+    "simulate_effects",
+]
+
+
+Layout = dict[str, LongArray]
+"""For every facet the level of each row, from 0; levels of nested facets are all different."""
+
+
+def check_sizes(design: Design, sizes: Mapping[str, object]) -> dict[str, LongArray]:
+    """Return the sizes of all facets, one number or a number for each level of those above.
+
+    Raises
+    ------
+    PlanError
+        If a facet has no size, an unknown one has one, or a size is not a whole number from 1 on.
+    """
+    for facet in sizes:
+        if facet not in design.facets:
+            raise PlanError(
+                f"no facet {facet!r}{did_you_mean(facet, design.facets)}; facets are "
+                f"{', '.join(design.facets)}"
+            )
+    missing = [f for f in design.facets if f not in sizes]
+    if missing:
+        raise PlanError(
+            f"facet {missing[0]!r} has no size; give a number of levels to each of "
+            f"{', '.join(design.facets)}"
+        )
+    return {facet: _whole_numbers(facet, sizes[facet]) for facet in design.facets}
+
+
+def _whole_numbers(facet: str, size: object) -> LongArray:
+    values = np.asarray(size)
+    if values.dtype.kind not in "iu" or values.ndim > 1 or values.size == 0 or (values < 1).any():
+        raise PlanError(
+            f"the size of {facet!r} is a whole number from 1 on, or one for each level of what it "
+            f"is nested in, not {size!r}"
+        )
+    return values.astype(np.int64)
+
+
+def n_rows(design: Design, sizes: Mapping[str, LongArray]) -> float:
+    """Return about how many rows there will be, before any is made."""
+    return float(np.prod([float(sizes[f].mean()) for f in design.facets]))
+
+
+def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
+    """Return the levels of all facets in every row: all combinations that the nesting allows.
+
+    Parameters
+    ----------
+    design : facets and their nesting
+    sizes : of every facet, within those that it is nested in: one for all, or one for each
+        combination of their levels, in the order in which they come
+
+    Raises
+    ------
+    PlanError
+        If a facet has several sizes, and not one for each combination.
+
+    Examples
+    --------
+    >>> from vcomp.formula import parse_design
+    >>> rows = level_codes(parse_design("d:t"), {"t": np.array(2), "d": np.array([1, 2])})
+    >>> rows["t"], rows["d"]
+    (array([0, 1, 1]), array([0, 1, 2]))
+    """
+    rows: Layout = {}
+    length = 1
+    for facet in design.outer_first:
+        above = [f for f in design.outer_first if f in design.nested_in[facet]]
+        combination, count = _combinations([rows[f] for f in above], length)
+        size = sizes[facet]
+        if size.ndim and size.size != count:
+            raise PlanError(
+                f"facet {facet!r} has {size.size:,} sizes, and "
+                + (
+                    f"{count:,} levels of {' and '.join(above)}"
+                    if above
+                    else "is nested in nothing"
+                )
+            )
+        within = np.broadcast_to(size, count)
+        first = np.cumsum(within) - within
+        times = within[combination]
+        repeated = np.repeat(np.arange(length), times)
+        place = np.arange(repeated.size) - np.repeat(np.cumsum(times) - times, times)
+        rows = {name: codes[repeated] for name, codes in rows.items()}
+        rows[facet] = first[combination[repeated]] + place
+        length = repeated.size
+    return {facet: rows[facet] for facet in design.facets}
+
+
+def _combinations(codes: list[LongArray], length: int) -> tuple[LongArray, int]:
+    """Return a number for each combination of levels, from 0, and how many there are."""
+    combined = np.zeros(length, dtype=np.int64)
+    count = 1
+    for one in codes:
+        combined = combined * (int(one.max()) + 1) + one
+        values, combined = np.unique(combined, return_inverse=True)
+        count = values.size
+    return combined, count
+
+
+def groups_of(layout: Layout, facets: list[str]) -> tuple[LongArray, int]:
+    """Return the group of each row under an effect, from 0, and the number of groups."""
+    length = next(iter(layout.values())).size
+    return _combinations([layout[f] for f in facets], length)
+
+
+_BYTES_A_ROW = 8.0 * 5
+
+
+class HasComponents(Protocol):
+    """A fit, or published components."""
+
+    @property
+    def components(self) -> VarianceComponents:
+        """The components with their facets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimulatedScores:
+    """Scores drawn from variance components, and the effects that they are made of.
+
+    Attributes
+    ----------
+    levels : for each facet the level of every row, from 0; those of nested facets all differ
+    scores : (n,)
+    effects : for each component but the residual the effect of every group of its levels
+    groups : for each of these the group of every row
+    mean : of the universe
+    response : name of the scores
+    seed : with which they were drawn
+    """
+
+    levels: Layout
+    scores: FloatArray
+    effects: Mapping[str, FloatArray]
+    groups: Mapping[str, Any]
+    mean: float
+    response: str
+    seed: int
+
+    def __repr__(self) -> str:
+        sizes = " × ".join(f"{int(codes.max()) + 1:,} {f}" for f, codes in self.levels.items())
+        return f"<{self.scores.size:,} simulated scores: {sizes}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row a score: a column a facet, levels from 1, and the response."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {facet: codes + 1 for facet, codes in self.levels.items()}
+        return pd.DataFrame({**columns, self.response: self.scores})
+
+    def effect(self, component: str) -> FloatArray:
+        """Return the effect of a component in every row.
+
+        Raises
+        ------
+        PlanError
+            If there is no such component, or it is the residual.
+        """
+        if component not in self.effects:
+            known = ", ".join(self.effects)
+            raise PlanError(f"no effects of {component!r} are kept; there are those of {known}")
+        return np.asarray(self.effects[component][self.groups[component]])
+
+
+def simulate_effects(
+    source: VarianceComponents | HasComponents,
+    design: str | None = None,
+    *,
+    sizes: Mapping[str, Any] | None = None,
+    mean: float = 0.0,
+    response: str = "score",
+    rng: int | np.random.Generator | None = None,
+    **n: Any,
+) -> SimulatedScores:
+    """Draw scores of a design from variance components: any facets, sizes and nesting.
+
+    Every effect is normal with its component as variance. Facets that the simulation of
+    collections leaves out, such as assessors and documents, are as good as any. (To draw the
+    response of the rows of a fit again, use its ``simulate``.)
+
+    Parameters
+    ----------
+    source : components: a fit, ``vcomp.from_components(…)``, or a ``VarianceComponents``
+    design : in Brennan's notation, such as ``"p x a x (d:i)"``; that of the components if not
+        given. A facet may be nested where the components have it crossed, not the other way round
+    sizes : for facets whose names are no Python names or those of parameters
+    mean : of all scores
+    response : name of the scores in frames
+    rng : seed, or a generator that one is drawn from once; 0 if not given. Every component has a
+        stream to itself
+    **n : number of levels of each facet, within those that it is nested in: one number, or one for
+        each of their levels (or combinations of levels), in the order in which they come
+
+    Returns
+    -------
+    SimulatedScores
+        with ``to_frame()`` and ``effect(component)``
+
+    Raises
+    ------
+    PlanError
+        If the design is not one that the components support, a size is missing or not a whole
+        number from 1 on, the scores would not fit into memory, `source` has no components, `mean`
+        is no finite number, or `response` is no name or that of a facet.
+
+    Warns
+    -----
+    VcompWarning
+        If a negative component is taken as zero.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> published = vcomp.from_components(
+    ...     {"p": 0.008, "i": 0.016, "a": 0.001, "pi": 0.013, "pa": 0.001, "ia": 0.001,
+    ...      "Residual": 0.002}
+    ... )
+    >>> simulate_effects(published, p=30, i=50, a=3, mean=0.3, rng=1)
+    <4,500 simulated scores: 30 p × 50 i × 3 a>
+    >>> simulate_effects(published, "p x (a:i)", p=30, i=50, a=2, rng=1)
+    <3,000 simulated scores: 30 p × 100 a × 50 i>
+    """
+    from vcomp.numerics.randomness import seed_from, stream
+
+    components = _components_of(source)
+    asked = _both(sizes, n)
+    made = _design(components, design)
+    _check_response(response, made)
+    if REPLICATE in made.facets:
+        asked.setdefault(REPLICATE, 1)
+    counts = check_sizes(made, asked)
+    _check_memory(n_rows(made, counts))
+    number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
+    if not number or not np.isfinite(mean):
+        raise PlanError(f"mean is a finite number, not {mean!r}")
+    values = _not_negative(components)
+    layout, seed = level_codes(made, counts), seed_from(rng)
+    scores = np.full(next(iter(layout.values())).size, float(mean))
+    effects, groups = {}, {}
+    for t, name in enumerate(components.names):
+        facets = [f for f in made.facets if f in components.facets[t]]
+        sd = float(np.sqrt(values[t]))
+        generator = stream(seed, t)
+        if t == len(components.names) - 1:
+            scores += sd * generator.standard_normal(scores.size)
+            break
+        groups[name], count = groups_of(layout, facets)
+        effects[name] = sd * generator.standard_normal(count)
+        scores += effects[name][groups[name]]
+    return SimulatedScores(layout, scores, effects, groups, float(mean), response, seed)
+
+
+def _components_of(source: VarianceComponents | HasComponents) -> VarianceComponents:
+    components = getattr(source, "components", source)
+    if not isinstance(components, VarianceComponents):
+        what = "None" if source is None else type(source).__name__
+        raise PlanError(
+            "source is a fit or components, such as vcomp.from_components() makes of a mapping, "
+            f"not {what}"
+        )
+    return components
+
+
+def _check_response(response: object, design: Design) -> None:
+    if not isinstance(response, str):
+        raise PlanError(f"response= is the name of a column, not {response!r}")
+    if response in design.facets:
+        raise PlanError(f"response={response!r} is a facet, which has a column of that name")
+
+
+def _both(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str, Any]:
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise PlanError(f"sizes is a mapping such as {{'topic': 50}}, not {sizes!r}")
+    twice = [f for f in n if f in (sizes or {})]
+    if twice:
+        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
+    return {**(sizes or {}), **n}
+
+
+def _design(components: VarianceComponents, text: str | None) -> Design:
+    """Return the design that is asked for, with the replicates of the components."""
+    facets = components.facet_names
+    above = {f: frozenset(components.nested_in.get(f, ())) for f in facets}
+    if text is not None:
+        asked = parse_design(text)
+        own = set(facets) - {REPLICATE}
+        if set(asked.facets) - {REPLICATE} != own:
+            raise PlanError(
+                f"the design {text!r} has the facets {', '.join(asked.facets)}; the components "
+                f"have {', '.join(sorted(own))}"
+            )
+        for facet in sorted(own):
+            lost = above[facet] - asked.nested_in[facet]
+            if lost:
+                outer = sorted(lost)[0]
+                raise PlanError(
+                    f"the components have {facet!r} nested in {outer!r}, which confounds what a "
+                    f"design with both crossed needs; write {facet}:{outer}"
+                )
+        above = {**above, **{f: asked.nested_in[f] for f in own}}
+        facets = tuple(f for f in asked.facets if f != REPLICATE)
+        facets += (REPLICATE,) if REPLICATE in above else ()
+    if REPLICATE in above:
+        above[REPLICATE] = frozenset(facets) - {REPLICATE}
+    return Design.of(facets, above)
+
+
+def _not_negative(components: VarianceComponents) -> FloatArray:
+    values = components.values
+    if not np.isfinite(values).all():
+        name = components.names[int((~np.isfinite(values)).argmax())]
+        raise PlanError(f"component {name!r} is not known, so that nothing can be drawn from it")
+    negative = [name for name, v in zip(components.names, values, strict=True) if v < 0]
+    if negative:
+        warn(f"negative components are taken as zero: {', '.join(negative)}")
+    return np.maximum(values, 0.0)
+
+
+def _check_memory(rows: float) -> None:
+    from vcomp.numerics.memory import available_bytes, gib
+
+    needed, free = _BYTES_A_ROW * rows, available_bytes()
+    if needed > 0.8 * free:
+        raise PlanError(
+            f"about {rows:,.0f} scores need {gib(needed)}, and {gib(free)} are free; take fewer "
+            "levels"
+        )

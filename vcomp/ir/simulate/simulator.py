@@ -1,0 +1,454 @@
+"""A simulator of collections: what is fixed once and for all, and how topics are drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray, LongArray
+from vcomp.exceptions import PlanError
+from vcomp.ir.simulate.copula import Copula
+from vcomp.ir.simulate.margin import LOW, PER_UNIT, Margin
+from vcomp.ir.simulate.moments import Scale
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CollectionSimulator",
+    "SimulatedCollections",
+    "choose_unevenly",
+    "pool_size",
+    "quantile_weights",
+    "simulator_summary",
+]
+
+
+_LEAST_POOL, _POOL_FACTOR = 200, 4
+_SMALL_SHAPE, _LARGE_SHAPE = (0.01, 2.0), (2.0, 8.0)
+
+
+def pool_size(n_topics: int) -> int:
+    """Return how many topics to choose from: four times as many, at least 200."""
+    return max(_LEAST_POOL, _POOL_FACTOR * n_topics)
+
+
+def quantile_weights(size: int, a: float, b: float) -> FloatArray:
+    """Return how likely topics are chosen, from the hardest to the easiest.
+
+    Parameters
+    ----------
+    size : number of topics
+    a, b : shapes of the Beta distribution whose density at (1, …, size) / (size + 2) the weights
+        follow; they add up to one
+    """
+    place = np.arange(1.0, size + 1.0) / (size + 2.0)
+    logs = (a - 1.0) * np.log(place) + (b - 1.0) * np.log1p(-place)
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongArray:
+    """Return the places of topics in a pool that is sorted from the hardest to the easiest.
+
+    One shape of a Beta distribution is drawn from [.01, 2] and one from [2, 8], swapped half of
+    the time; its density says how likely each topic is chosen, without replacement. (Urbano's
+    text speaks of topics at quantiles drawn from it; this is what the code of his paper does.)
+
+    A draw one after the other without replacement is the order in which independent exponential
+    times with these rates end.
+
+    Parameters
+    ----------
+    n_topics : how many
+    size : of the pool
+    rng : random numbers
+    """
+    a, b = rng.uniform(*_SMALL_SHAPE), rng.uniform(*_LARGE_SHAPE)
+    if rng.random() < 0.5:
+        a, b = b, a
+    times = rng.standard_exponential(size) / np.maximum(quantile_weights(size, a, b), 1e-300)
+    return np.asarray(np.argsort(times, kind="stable")[:n_topics], dtype=np.int64)
+
+
+def simulator_summary(simulator: CollectionSimulator) -> Any:
+    """Return assumptions, margins and how far true means are from those of the collection."""
+    n_topics, n_systems = simulator.scores.shape
+    head = display.plain_table(
+        [
+            ("Stochastic simulation", f"from {n_topics:,} topics × {n_systems:,} systems"),
+            (f"margins: {simulator.family}", f"scale: {_scale(simulator)}"),
+            (f"copula: {_copula(simulator)}", ""),
+        ]
+    )
+    rows = [[_yes(holds)] for holds in _assumptions(simulator).values()]
+    assumptions = display.simple_table(
+        rows, ["holds"], title="Assumptions", stubs=list(_assumptions(simulator))
+    )
+    return display.summary([head, assumptions], _notes(simulator))
+
+
+def _assumptions(simulator: CollectionSimulator) -> dict[str, bool]:
+    random = {"random sampling of topics": simulator.random_sampling}
+    if simulator.topic_margin is None:
+        return {"uncorrelated systems": simulator.uncorrelated, **random}
+    return {
+        "normal residuals": simulator.family == "normal",
+        "homoscedastic residuals": simulator.homoscedastic,
+        "uncorrelated effects": simulator.uncorrelated,
+        **random,
+    }
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def _scale(simulator: CollectionSimulator) -> str:
+    if simulator.topic_margin is None:
+        return "scores, no effects"
+    return "smoothed logits" if simulator.scale.logit else "scores"
+
+
+def _copula(simulator: CollectionSimulator) -> str:
+    copula = simulator.copula
+    if simulator.uncorrelated:
+        return "none"
+    if copula.name == "gaussian":
+        return "Gaussian"
+    return f"t with {display.number(copula.df, 3)} degrees of freedom"
+
+
+def _notes(simulator: CollectionSimulator) -> list[str]:
+    notes = []
+    if simulator.topic_margin is None:
+        counts = Counter(margin.name for margin in simulator.margins)
+        notes.append(
+            "Margins: " + ", ".join(f"{name} {n:,}" for name, n in counts.most_common()) + "."
+        )
+    shift = simulator.means - simulator.scores.mean(axis=0)
+    worst = int(np.abs(shift).argmax())
+    if abs(shift[worst]) > 1e-9:
+        notes.append(
+            "True means are not those of the collection: they differ by "
+            f"{display.number(float(shift.mean()), 2)} on average, by "
+            f"{display.number(float(shift[worst]), 2)} for {simulator.systems[worst]}."
+        )
+    else:
+        notes.append("True means of the systems are those of the collection.")
+    if simulator.scores.shape[0] <= simulator.n_systems and not simulator.uncorrelated:
+        notes.append("There are no more topics than systems: correlations are poorly known.")
+    return notes
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimulatedCollections:
+    """Scores of the same systems on new topics, a number of times.
+
+    Attributes
+    ----------
+    scores : (size, n_topics, n_systems)
+    means : (n_systems,) true mean score of each system over all topics there could be
+    systems : (n_systems,) names
+    seed : with which all collections are drawn
+    first : number of the first collection; see :meth:`CollectionSimulator.simulate`
+
+    Examples
+    --------
+    >>> from vcomp.simulate import fit_collection
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+    >>> simulated = fit_collection(scores, ["a", "b", "c"]).simulate(5, size=3, rng=1)
+    >>> len(simulated), simulated[0].shape
+    (3, (5, 3))
+    """
+
+    scores: FloatArray
+    means: FloatArray
+    systems: tuple[str, ...]
+    seed: int
+    first: int
+
+    def __repr__(self) -> str:
+        size, n_topics, n_systems = self.scores.shape
+        what = "collection" if size == 1 else "collections"
+        return f"<{size:,} simulated {what} of {n_topics:,} topics × {n_systems:,} systems>"
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, number: int) -> FloatArray:
+        """Return the scores of one collection, (n_topics, n_systems)."""
+        scores: FloatArray = self.scores[number]
+        return scores
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return iter(self.scores)
+
+    @property
+    def true_means(self) -> pd.Series:
+        """True mean score of each system: the truth that measures of accuracy ask for."""
+        import pandas as pd
+
+        return pd.Series(self.means, index=pd.Index(self.systems, name="system"), name="mean")
+
+    def to_frame(self, number: int = 0) -> pd.DataFrame:
+        """Return one collection as a wide frame, a row a topic and a column a system.
+
+        Raises
+        ------
+        PlanError
+            If there is no collection of that number; they are numbered from 0 here.
+        """
+        import pandas as pd
+
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not whole or not 0 <= number < len(self):
+            raise PlanError(f"collections are numbered from 0 to {len(self) - 1}, not {number!r}")
+        return pd.DataFrame(self.scores[number], self._topics(), list(self.systems))
+
+    def to_long(self) -> pd.DataFrame:
+        """Return all collections, a row a score: ``collection``, ``topic``, ``system``, ``score``.
+
+        Collections are numbered as they were drawn, topics from 1 within each.
+        """
+        import pandas as pd
+
+        size, n_topics, n_systems = self.scores.shape
+        collections = np.arange(self.first, self.first + size)
+        kind = pd.CategoricalDtype(list(self.systems))
+        codes = np.tile(np.arange(n_systems), size * n_topics)
+        return pd.DataFrame(
+            {
+                "collection": np.repeat(collections, n_topics * n_systems),
+                "topic": np.tile(np.repeat(self._topics(), n_systems), size),
+                "system": pd.Categorical.from_codes(codes, dtype=kind),
+                "score": self.scores.ravel(),
+            }
+        )
+
+    def _topics(self) -> pd.Index:
+        import pandas as pd
+
+        return pd.Index(np.arange(1, self.scores.shape[1] + 1), name="topic")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CollectionSimulator:
+    """Draws new topics for the systems of a collection; made by :func:`fit_collection`.
+
+    Attributes
+    ----------
+    scores : (n_topics, n_systems) of the collection that is simulated from
+    systems : (n_systems,) names
+    family : of margins, as it was asked for
+    margins : of each system; of its residuals if there are topic effects, else of its scores
+    topic_margin : of topic effects; None where margins are those of scores
+    scale : that effects add up on
+    offsets : (n_systems,) on this scale, grand mean plus system effect; zero without effects
+    factor : Cholesky factor of the copula's correlations; topic effects first where there are some
+    copula : that ties effects, or scores, together
+    homoscedastic, uncorrelated, random_sampling : which assumptions hold
+    means : (n_systems,) true mean score of each system
+
+    Examples
+    --------
+    >>> from vcomp.simulate import fit_collection
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+    >>> simulator = fit_collection(scores, ["a", "b", "c"])
+    >>> simulator
+    <simulator of 3 systems from 4 topics, margins 'kernel'>
+    >>> simulator.true_means.round(3).to_dict()
+    {'a': 0.4, 'b': 0.6, 'c': 0.275}
+    """
+
+    scores: FloatArray
+    systems: tuple[str, ...]
+    family: str
+    margins: tuple[Margin, ...]
+    topic_margin: Margin | None
+    scale: Scale
+    offsets: FloatArray
+    factor: FloatArray
+    copula: Copula
+    homoscedastic: bool
+    uncorrelated: bool
+    random_sampling: bool
+    means: FloatArray
+    tables: FloatArray
+    """(n_systems, P) quantiles of all margins, or the limits of discrete ones."""
+
+    def __repr__(self) -> str:
+        n_topics, n_systems = self.scores.shape
+        return (
+            f"<simulator of {n_systems:,} systems from {n_topics:,} topics, "
+            f"margins {self.family!r}>"
+        )
+
+    @property
+    def n_systems(self) -> int:
+        """Number of systems."""
+        return len(self.systems)
+
+    @property
+    def true_means(self) -> pd.Series:
+        """Mean score of each system over all topics that could be drawn, by quadrature."""
+        import pandas as pd
+
+        return pd.Series(self.means, index=pd.Index(self.systems, name="system"), name="mean")
+
+    def draw(self, n_topics: int, rng: np.random.Generator) -> FloatArray:
+        """Return the scores of one collection, unchecked: for loops.
+
+        Parameters
+        ----------
+        n_topics : at least 1
+        rng : random numbers
+
+        Returns
+        -------
+        (n_topics, n_systems) array
+        """
+        out = np.empty((n_topics, self.n_systems))
+        self._draw_into(out, rng)
+        return out
+
+    def simulate(
+        self,
+        n_topics: int,
+        size: int = 1,
+        *,
+        rng: int | np.random.Generator | None = None,
+        first: int = 0,
+        workers: int = 1,
+        progress: bool | None = False,
+    ) -> SimulatedCollections:
+        """Return simulated collections.
+
+        Collection number i of a seed has a stream of random numbers to itself: it is the same
+        however many are drawn at once, in parts or by several workers.
+
+        Parameters
+        ----------
+        n_topics : topics of each collection, at least 1
+        size : number of collections
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+        first : number of the first collection, to go on where another call stopped
+        workers : threads
+        progress : whether to show a bar; None for one where stderr is a terminal
+
+        Raises
+        ------
+        PlanError
+            If a number is not whole or not positive, or the collections do not fit into memory.
+        EstimationError
+            If `rng` is no seed or generator.
+
+        Examples
+        --------
+        >>> from vcomp.simulate import fit_collection
+        >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+        >>> simulator = fit_collection(scores)
+        >>> all_at_once = simulator.simulate(50, size=10, rng=1)
+        >>> the_last = simulator.simulate(50, size=1, rng=1, first=9)
+        >>> bool((all_at_once[9] == the_last[0]).all())
+        True
+        """
+        from vcomp.numerics.memory import limited_blas
+        from vcomp.numerics.parallel import run
+        from vcomp.numerics.randomness import seed_from, stream
+
+        n_topics, size = whole(n_topics, "n_topics"), whole(size, "size")
+        first, workers = whole(first, "first", least=0), whole(workers, "workers")
+        seed = seed_from(rng)
+        _check_memory(size, n_topics, self.n_systems)
+        scores = np.empty((size, n_topics, self.n_systems))
+
+        def one(number: int) -> None:
+            self._draw_into(scores[number], stream(seed, first + number))
+
+        # One thread, however large the product: sums in another order differ in the last bit.
+        with limited_blas(0):
+            run(lambda: one, range(size), workers=workers, progress=progress, label="collections")
+        return SimulatedCollections(scores, self.means, self.systems, seed, first)
+
+    def summary(self) -> Any:
+        """Return what is simulated, under which assumptions, as a statsmodels summary."""
+        return simulator_summary(self)
+
+    def _draw_into(self, out: FloatArray, rng: np.random.Generator) -> None:
+        if self.topic_margin is None:
+            self._draw_scores(out, rng)
+        else:
+            self._draw_effects(out, rng)
+
+    def _draw_effects(self, out: FloatArray, rng: np.random.Generator) -> None:
+        from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
+
+        assert self.topic_margin is not None
+        n_topics, n_systems = out.shape
+        drawn = n_topics if self.random_sampling else pool_size(n_topics)
+        z_topics: FloatArray = rng.standard_normal((drawn,))
+        scales = self.copula.scales(drawn, rng)
+        at_topics = self.copula.normals(z_topics, scales)
+        if not self.random_sampling:
+            # Topic effects come first in the factor, so that the residuals of topics that are not
+            # chosen need not be drawn.
+            order = np.argsort(at_topics, kind="stable")
+            chosen = order[choose_unevenly(n_topics, drawn, rng)]
+            z_topics, at_topics = z_topics[chosen], at_topics[chosen]
+            scales = None if scales is None else scales[chosen]
+        z: FloatArray = rng.standard_normal((n_topics, n_systems))
+        if not self.uncorrelated:
+            z = z @ self.factor[1:, 1:].T + np.outer(z_topics, self.factor[1:, 0])
+        z = self.copula.normals(z, scales)
+        topics = effects_at(self.topic_margin.quantiles, at_topics, LOW, PER_UNIT)
+        smoothing = self.scale.smoothing
+        scores_from_effects(z, topics, self.offsets, self.tables, LOW, PER_UNIT, smoothing, out)
+
+    def _draw_scores(self, out: FloatArray, rng: np.random.Generator) -> None:
+        from vcomp.ir.kernels.quantile_tables import scores_from_margins, scores_from_steps
+
+        n_topics, n_systems = out.shape
+        drawn = n_topics if self.random_sampling else pool_size(n_topics)
+        z: FloatArray = rng.standard_normal((drawn, n_systems))
+        if not self.uncorrelated:
+            z = z @ self.factor.T
+        z = self.copula.normals(z, self.copula.scales(drawn, rng))
+        if not self.random_sampling:
+            z = z[np.argsort(z.sum(axis=1), kind="stable")]
+            z = z[choose_unevenly(n_topics, drawn, rng)]
+        if self.margins[0].is_discrete:
+            scores_from_steps(z, self.tables, self.margins[0].support, out)
+        else:
+            scores_from_margins(z, self.tables, LOW, PER_UNIT, out)
+
+
+def whole(value: object, name: str, least: int = 1) -> int:
+    """Return a whole number.
+
+    Raises
+    ------
+    PlanError
+        If it is not one, or less than `least`.
+    """
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
+    if not is_whole or int(value) < least:  # type: ignore[call-overload]
+        raise PlanError(f"{name} is a whole number from {least} on, not {value!r}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _check_memory(size: int, n_topics: int, n_systems: int) -> None:
+    from vcomp.numerics.memory import available_bytes, gib
+
+    needed, free = 8.0 * size * n_topics * n_systems, available_bytes()
+    if needed > 0.8 * free:
+        raise PlanError(
+            f"{size:,} collections of {n_topics:,} topics × {n_systems:,} systems need "
+            f"{gib(needed)}, and {gib(free)} are free; simulate fewer at a time, and go on with "
+            "first="
+        )

@@ -1,0 +1,167 @@
+"""Simulated collections as a file, written some at a time: any number of them fits into memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcomp.exceptions import DataError
+from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
+
+__all__ = [
+    "check_path",
+    "write_collections",
+]
+
+
+_ROWS_AT_ONCE = 1 << 20
+"""Rows in memory; a collection is not divided."""
+
+_ENDINGS = (".parquet", ".pq", ".csv")
+
+
+def write_collections(
+    simulator: CollectionSimulator,
+    path: str | os.PathLike[str],
+    n_topics: int,
+    size: int = 1,
+    *,
+    rng: int | np.random.Generator | None = None,
+    workers: int = 1,
+    progress: bool | None = False,
+    each: Callable[[SimulatedCollections], None] | None = None,
+) -> int:
+    """Write simulated collections to a Parquet or CSV file, a row a score.
+
+    The columns are those of :meth:`SimulatedCollections.to_long`: ``collection`` from 0 on,
+    ``topic`` from 1 on, ``system`` and ``score``. The file has its name when it is complete, and
+    not before.
+
+    Parameters
+    ----------
+    simulator : of :func:`fit_collection`
+    path : of the file, ending in .parquet or .csv; it is replaced if it is there
+    n_topics : topics of each collection
+    size : number of collections
+    rng : seed, or a generator that one is drawn from once; 0 if not given. The collections are
+        those of :meth:`CollectionSimulator.simulate`
+    workers : threads; the numbers are the same for any number of them
+    progress : whether to show a bar; None for one where stderr is a terminal
+    each : is given some collections after the other as they are written, such as to measure them
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    DataError
+        If the file has another ending, its folder is not there, or it cannot be written.
+    PlanError
+        If a number is not whole or not positive, or one collection does not fit into memory.
+    EstimationError
+        If `rng` is no seed or generator.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from vcomp.simulate import fit_collection, write_collections
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
+    >>> simulator = fit_collection(scores, ["a", "b", "c"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     n_rows = write_collections(simulator, folder + "/new.csv", 5, size=2, rng=1)
+    ...     written = pd.read_csv(folder + "/new.csv")
+    >>> n_rows, list(written.columns)
+    (30, ['collection', 'topic', 'system', 'score'])
+    """
+    from vcomp.numerics.parallel import run
+    from vcomp.numerics.randomness import seed_from
+
+    target = check_path(path)
+    n_topics, size = whole(n_topics, "n_topics"), whole(size, "size")
+    workers, seed = whole(workers, "workers"), seed_from(rng)
+    at_once = max(1, _ROWS_AT_ONCE // (n_topics * simulator.n_systems))
+    starts = range(0, size, at_once)
+    with _writer(target) as write:
+
+        def part(number: int) -> int:
+            first = starts[number]
+            some = simulator.simulate(
+                n_topics, min(at_once, size - first), rng=seed, first=first, workers=workers
+            )
+            write(some)
+            if each is not None:
+                each(some)
+            return some.scores.size
+
+        # One part after the other, in their order: the threads work within a part.
+        done = run(lambda: part, range(len(starts)), progress=progress, label="parts")
+    return sum(done.values())
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file to write.
+
+    Parameters
+    ----------
+    path : of the file
+
+    Raises
+    ------
+    DataError
+        If it has no ending that is known, or cannot be a file.
+    """
+    try:
+        target = Path(os.fsdecode(os.fspath(path))).expanduser()
+    except TypeError:
+        raise DataError(f"path= is the name of a file, not {path!r}") from None
+    if target.suffix.lower() not in _ENDINGS:
+        raise DataError(f"{target.name!r} does not end in .parquet or .csv")
+    if not target.parent.is_dir():
+        raise DataError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
+    if target.is_dir():
+        raise DataError(f"{str(target)!r} is a folder; give the name of a file")
+    return target
+
+
+@contextmanager
+def _writer(target: Path) -> Iterator[Callable[[SimulatedCollections], None]]:
+    """Give what writes collections; the file takes its name where all went well."""
+    import pyarrow as pa
+
+    text = target.suffix.lower() == ".csv"
+    system = pa.string() if text else pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema(
+        [("collection", pa.int64()), ("topic", pa.int64()), ("system", system),
+         ("score", pa.float64())]
+    )  # fmt: skip
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    try:
+        with _open(unfinished, schema, text=text) as file:
+
+            def write(some: SimulatedCollections) -> None:
+                file.write_table(pa.Table.from_pandas(some.to_long(), schema, False))
+
+            yield write
+        unfinished.replace(target)
+    except OSError as error:
+        raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _open(path: Path, schema: Any, *, text: bool) -> Any:
+    if text:
+        from pyarrow.csv import CSVWriter
+
+        return CSVWriter(str(path), schema)
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(path, schema)

@@ -1,1 +1,0 @@
-"""Factorisations, solves and traces on blocks; no statistics here."""

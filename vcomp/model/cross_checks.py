@@ -1,0 +1,332 @@
+"""Do the estimators agree? The other methods on the same data, and what sampling error explains.
+
+All methods estimate the same components where the model holds: normal effects, independent of each
+other and of how often their groups were observed. How far their estimates then lie from each
+other, bounds at zero and the bias of ML included, is seen in data drawn from the fit and estimated
+by all of them. A difference in the data that none of the drawn data shows says that the model does
+not hold: a specification test (Hausman 1978, Econometrica 46, 1251-1271) with a simulated null
+distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.registry import METHODS, get_estimator
+from vcomp.exceptions import EstimationError, VcompError
+from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
+from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
+from vcomp.numerics.parallel import check_time_limit, run
+from vcomp.numerics.randomness import check_count, seed_from, stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.model.row_access import RowAccess
+
+__all__ = [
+    "CrossCheck",
+    "crosscheck",
+]
+
+
+_FAR = 3.0
+"""Standard errors from the difference that is expected; and farther than in any drawn data."""
+
+_NOTHING = 1e-4
+"""Differences below this share of a standard error of the estimate are where methods stop."""
+
+_LITTLE = 0.1
+"""And this much of one a difference has to be away from what is expected, to be pointed at."""
+
+_FEWEST = 20
+"""Replicates that a standard error is told from."""
+
+
+@dataclass(frozen=True)
+class CrossCheck:
+    """Estimates of several methods beside those of a fit; ``print`` it.
+
+    Attributes
+    ----------
+    table : a row a component and method, with the columns
+
+        ``component``, ``method``, ``estimate``
+            what that method estimates from the same data
+        ``difference``, ``expected``, ``std_error``
+            from the estimate of the fit; its mean over data drawn from the fit (the bias of ML,
+            say) and its standard deviation there
+        ``z``, ``differs``
+            (difference − expected)/std_error; and whether that is beyond 3, with a difference that
+            none of the drawn data shows and that is a tenth of a standard error of the estimate or
+            more away from the expected one. Where methods agree to 1e-4 standard errors of the
+            estimate z is 0; it is nan where fewer than 20 drawn data sets could be estimated
+    fixed_effects : the same of the fixed effects, with ``coefficient`` in place of ``component``
+    excluded : methods that do not apply, with the reason
+    method : of the fit
+    n : data sets that were drawn
+    seed : of these
+    """
+
+    table: pd.DataFrame
+    fixed_effects: pd.DataFrame
+    excluded: Mapping[str, str]
+    method: str
+    n: int
+    seed: int
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether no method differs by more than sampling error explains; None if not known."""
+        if len(self.table) and self.table["std_error"].isna().all():
+            return None
+        return not (self.table["differs"].any() or self.fixed_effects["differs"].any())
+
+    def summary(self) -> Any:
+        """Return a summary: estimates side by side, and where they differ."""
+        methods = list(dict.fromkeys(self.table["method"]))
+        names = list(dict.fromkeys(self.table["component"]))
+        by_method = self.table.set_index(["method", "component"])
+        columns = {self.method: self._own(names)}
+        for method in methods:
+            part = by_method.loc[method].loc[names]
+            marks = np.where(part["differs"], " *", "  ")
+            columns[method] = [
+                f"{value}{mark}"
+                for value, mark in zip(display.fixed(part["estimate"]), marks, strict=True)
+            ]
+        table = display.simple_table(
+            list(zip(*columns.values(), strict=True)),
+            list(columns),
+            title="Variance components by several methods",
+            stubs=names,
+        )
+        return display.summary([table], self._notes())
+
+    def _own(self, names: Sequence[str]) -> list[str]:
+        first = self.table.drop_duplicates("component").set_index("component").loc[list(names)]
+        return display.fixed(first["estimate"] - first["difference"])
+
+    def _notes(self) -> list[str]:
+        notes = []
+        for frame, what, write in (
+            (self.table, "component", "σ²({})".format),
+            (self.fixed_effects, "coefficient", "{}".format),
+        ):
+            for row in frame[frame["differs"]].to_dict("records"):
+                notes.append(
+                    f"* {write(row[what])} by {row['method']} differs by "
+                    f"{display.number(row['difference'], 3)}; expected were "
+                    f"{display.number(row['expected'], 2)} ± "
+                    f"{display.number(row['std_error'], 2)} (z = {display.number(row['z'], 2)})."
+                )
+        if notes:
+            notes.append(
+                "More than sampling error explains: effects may go with how often their groups "
+                "were observed, or have other variances in some parts of the data."
+            )
+        elif len(self.table) and self.table["std_error"].isna().all():
+            notes.append(
+                "Whether they differ by more than sampling error explains is not known: that "
+                f"takes {_FEWEST} drawn data sets or more."
+            )
+        elif len(self.table):
+            notes.append("No method differs by more than sampling error explains.")
+        notes += [f"{method}: {reason}" for method, reason in self.excluded.items()]
+        notes.append(
+            f"Sampling error: from {self.n:,} data sets drawn from the fit by {self.method}, "
+            f"seed {self.seed}."
+        )
+        return notes
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def crosscheck(
+    access: RowAccess,
+    methods: Sequence[str] | str | None,
+    n: int,
+    rng: int | np.random.Generator | None,
+    workers: int,
+    time_limit: float | None,
+    progress: bool | None,
+) -> CrossCheck:
+    """Return the estimates of other methods beside those of a fit.
+
+    Parameters
+    ----------
+    access : model and estimate
+    methods, n, rng, workers, time_limit, progress : as of ``VarianceComponentsResults.crosscheck``
+    """
+    n, workers = check_count(n, "n"), check_count(workers, "workers")
+    check_time_limit(time_limit)
+    seed, v = seed_from(rng), access.components
+    if not v.any():
+        raise EstimationError(
+            "all components are 0: there is nothing that methods could differ in"
+        )
+    own = access.recipe()
+    found, excluded = _estimates(access, own, _wanted(methods, own.estimator.name))
+    recipes = [own, *(recipe for recipe, _ in found)]
+    drawn = np.zeros((0, len(recipes), v.size + access.model.statistics.Xy.size))
+    if found:
+        make = _maker(access, recipes, v, seed)
+        rows = run(
+            make,
+            range(n),
+            workers=workers,
+            time_limit=time_limit,
+            progress=progress,
+            label="crosscheck",
+        )
+        drawn = np.array([rows[b] for b in sorted(rows)]).reshape(-1, *drawn.shape[1:])
+    table, fixed = _tables(access, [estimate for _, estimate in found], drawn)
+    return CrossCheck(table, fixed, excluded, own.estimator.name, len(drawn), seed)
+
+
+def _wanted(methods: Sequence[str] | str | None, own: str) -> list[str]:
+    if methods is None:
+        return [m for m in METHODS if m != own]
+    asked = [methods] if isinstance(methods, str) else list(methods)
+    return [m for m in dict.fromkeys(get_estimator(m).name for m in asked) if m != own]
+
+
+def _estimates(
+    access: RowAccess, own: Recipe, methods: Sequence[str]
+) -> tuple[list[tuple[Recipe, Estimate]], dict[str, str]]:
+    """Return the estimates of the methods that apply, and why the others do not."""
+    found, excluded = [], {}
+    held = access.estimate.held
+    values = dict(zip(access.estimate.names, _values(access.estimate).tolist(), strict=True))
+    for method in methods:
+        likelihood = method in ("reml", "ml")
+        if method == "anova" and not access.model.design.formula.intercept_only:
+            excluded[method] = "does not apply: it needs a mean that is one constant."
+            continue
+        if held and not likelihood:
+            excluded[method] = f"does not apply: it cannot hold {', '.join(held)}."
+            continue
+        options: dict[str, Any] = {"hold": {name: values[name] for name in held}} if held else {}
+        recipe = Recipe(get_estimator(method, **options), own.names)
+        try:
+            estimate = recipe.estimator.estimate(access.model.statistics, own.names)
+        except (VcompError, np.linalg.LinAlgError) as error:
+            excluded[method] = f"does not apply: {error}."
+            continue
+        if estimate.converged:
+            found.append((recipe, estimate))
+        else:
+            excluded[method] = estimate.status
+    return found, excluded
+
+
+def _maker(
+    access: RowAccess, recipes: Sequence[Recipe], v: FloatArray, seed: int
+) -> Callable[[], Callable[[int], FloatArray]]:
+    """Return what makes the estimates of drawn data, (methods, k + 1 + p): nan for none."""
+    stats = access.model.statistics
+    ways = [draws_of(stats, recipe) for recipe in recipes]
+    # Statistics of rows serve all; those that are drawn by strata only some.
+    draws: Draws = next((way for way in ways if isinstance(way, RowDraws)), ways[0])
+    size = v.size + stats.Xy.size
+
+    def make() -> Callable[[int], FloatArray]:
+        refits = [refit_of(stats, recipe, v) for recipe in recipes]
+
+        def one(number: int) -> FloatArray:
+            data = draws.draw(v, stream(seed, number))
+            estimates = np.full((len(refits), size), np.nan)
+            for place, refit in enumerate(refits):
+                try:
+                    found = refit(data)
+                except (VcompError, np.linalg.LinAlgError):
+                    continue
+                if found.converged:
+                    estimates[place] = np.concatenate([_values(found), found.beta])
+            return estimates
+
+        return one
+
+    return make
+
+
+def _tables(
+    access: RowAccess, others: Sequence[Estimate], drawn: FloatArray
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the comparison of components and of fixed effects."""
+    import pandas as pd
+
+    own, design = access.estimate, access.model.design
+    k = _values(own).size
+    T = np.eye(own.beta.size) - np.outer(design.constant, design.x_origin)
+    origin = design.origin * design.constant
+    components, coefficients = [], []
+    for place, other in enumerate(others, start=1):
+        values = _values(other)
+        apart = drawn[:, place, :k] - drawn[:, 0, :k]
+        found = _compared(values - _values(own), apart, drawn[:, 0, :k])
+        names = {"component": own.names, "method": other.method, "estimate": values}
+        components.append(pd.DataFrame({**names, **found}))
+        apart = (drawn[:, place, k:] - drawn[:, 0, k:]) @ T.T
+        found = _compared(T @ (other.beta - own.beta), apart, drawn[:, 0, k:] @ T.T)
+        estimate = T @ other.beta + origin
+        names = {
+            "coefficient": design.fixed.names, "method": other.method, "estimate": estimate,
+        }  # fmt: skip
+        coefficients.append(pd.DataFrame({**names, **found}))
+    return _joined(components, "component"), _joined(coefficients, "coefficient")
+
+
+def _values(estimate: Estimate | Refitted) -> FloatArray:
+    return estimate.values
+
+
+def _joined(parts: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    if parts:
+        return pd.concat(parts, ignore_index=True)
+    columns = [name, "method", "estimate", "difference", "expected", "std_error", "z", "differs"]
+    return pd.DataFrame(columns=columns).astype({"differs": bool})
+
+
+def _compared(
+    difference: FloatArray, drawn: FloatArray, own: FloatArray
+) -> dict[str, FloatArray | np.ndarray]:
+    """Return how differences stand to those of drawn data, (n, q); `own` are the fit's there."""
+    has = np.isfinite(drawn).all(axis=1)
+    drawn, own = drawn[has], own[has]
+    if len(drawn) < _FEWEST:
+        unknown = np.full(difference.size, np.nan)
+        return {
+            "difference": difference,
+            "expected": unknown,
+            "std_error": unknown,
+            "z": unknown,
+            "differs": np.zeros(difference.size, dtype=bool),
+        }
+    expected, spread = drawn.mean(axis=0), drawn.std(axis=0, ddof=1)
+    error = own.std(axis=0, ddof=1)
+    nothing = _NOTHING * error
+    away = difference - expected
+    same = np.minimum(np.abs(away), np.abs(difference)) <= nothing
+    z = np.where(same, 0.0, away / np.where(same, 1.0, np.maximum(spread, nothing)))
+    outside = (difference < drawn.min(axis=0)) | (difference > drawn.max(axis=0))
+    return {
+        "difference": difference,
+        "expected": expected,
+        "std_error": spread,
+        "z": z,
+        "differs": outside & (np.abs(z) > _FAR) & (np.abs(away) > _LITTLE * error),
+    }

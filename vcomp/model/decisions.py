@@ -1,0 +1,423 @@
+"""What the components mean for the test: D-studies and rank accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.universe import all_sizes
+from vcomp.inference.components import REPLICATE, VarianceComponents
+from vcomp.ir.rank.correlation import RankInterval, RankMethod
+from vcomp.ir.rank.rank_accuracy import expected_tau, expected_tau_ap
+from vcomp.model.conditional_errors import universe_scores
+from vcomp.model.inference import Inference, IntervalMethod
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.ir.accuracies import EstimatorChoice, Measures
+    from vcomp.ir.accuracy_result import Accuracy
+    from vcomp.ir.curve import Model
+
+__all__ = [
+    "Accuracies",
+    "Decisions",
+]
+
+
+class Decisions(Inference):
+    """D-studies and rank accuracy of a fit."""
+
+    @property
+    def components(self) -> VarianceComponents:
+        """Components with facets, nesting, sizes and covariance: what a D-study starts from.
+
+        Raises
+        ------
+        PlanError
+            If cells hold several scores and a facet of the formula has the name ``replicate``,
+            which a D-study needs for them.
+        """
+        if self.design.replicated and REPLICATE in self.design.facets:
+            raise PlanError(
+                f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
+                "of the formula has that name; rename the column for a D-study"
+            )
+        return self._record.components
+
+    def dstudy(
+        self,
+        design: str | None = None,
+        *,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
+        layout: Any = None,
+        sizes: Mapping[str, Any] | None = None,
+        alpha: float = 0.05,
+        negative: str = "zero",
+        method: IntervalMethod = "auto",
+        **n: Any,
+    ) -> DStudy:
+        """Return what planned measurements would be worth: error variances, Eρ² and Φ.
+
+        Parameters
+        ----------
+        design : in Brennan's notation, ``"p x (a:i)"``; the G-study's own if None
+        object : the object of measurement, a facet or several (``"doctor:patient"``); if None,
+            the first facet without a size
+        fixed : facets whose planned levels are the whole universe of generalization
+        universe : N' of facets with finite universes, ``{"topic": 500}``
+        within : facets of the object within whose levels objects are compared
+        layout : instead of sizes a table of the planned observations, or several by name, see
+            :func:`vcomp.dstudy.dstudy`
+        sizes, **n : for each facet one size or several, ``topic=[25, 50]``, or
+            :class:`vcomp.dstudy.Counts`; all combinations are planned. A facet without a size
+            takes the G-study's. Without any size the plan is the G-study's own, with the exact
+            effective sizes of unbalanced data
+        alpha : intervals have confidence 1 − alpha
+        negative : ``"zero"`` takes negative components as zero, ``"keep"`` as estimated
+        method : of the intervals, as in :meth:`conf_int`. ``"auto"`` takes Eρ² and Φ of a complete
+            two-way design from F quantiles (``"f"``: Feldt, Arteaga et al.), all else by modified
+            large samples
+
+        Raises
+        ------
+        PlanError
+            If a facet is not known, a size is not positive or larger than its universe, or the
+            design needs components that the G-study cannot tell apart.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.dstudy(topic=[3, 6]).table[["topic", "Erho2", "Phi"]].round(3)
+           topic  Erho2    Phi
+        0      3  0.809  0.772
+        1      6  0.895  0.871
+        """
+        made = dstudy(
+            self.components,
+            design,
+            object=object,
+            fixed=fixed,
+            universe=universe,
+            within=within,
+            layout=layout,
+            sizes=sizes,
+            alpha=alpha,
+            negative=negative,
+            method=self.interval_source(method, negative),
+            **n,
+        )
+        return replace(made, mean=self._mean_of_scores())
+
+    def universe_scores(
+        self,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        *,
+        alpha: float = 0.05,
+        negative: str = "zero",
+        sizes: Mapping[str, Any] | None = None,
+        **n: Any,
+    ) -> pd.DataFrame:
+        """Return a row an object of measurement: its universe score, and how well it is known.
+
+        Parameters
+        ----------
+        object : what is measured, a facet or several (``"doctor:patient"``, whose universe score
+            is the sum of the doctor's and the patient's effects); if None, the first facet
+            without a size
+        alpha : intervals have confidence 1 − alpha
+        negative : how negative components are taken in the errors, ``"zero"`` or ``"keep"``. Of
+            what is kept a variance below zero can come, which has no root (nan)
+        sizes, **n : of the other facets in the measurement that the errors are for, one each,
+            ``topic=25``; none takes each object's own numbers
+
+        Returns
+        -------
+        pandas.DataFrame
+            with the objects as index and the columns
+
+            ``n``, ``mean``
+                its number of scores and their mean
+            ``universe_score``, ``se``, ``low``, ``high``
+                μ̂ + û, its best linear prediction at the mean of the covariates, with the standard
+                error of the prediction (components taken as known) and a normal interval. In
+                balanced data it is Kelley's: the mean score drawn to the general mean
+            ``sem_rel``, ``sem_abs``
+                √σ²(δ) and √σ²(Δ), the errors of its mean score in differences between objects and
+                by itself. Without `n` from its own numbers of levels: the mean of their squares
+                over the objects is the D-study's
+            ``csem_rel``, ``csem_abs``
+                conditional ones, from the scores of this object (for the relative one also from
+                what they share with the scores of the others). ``csem_rel`` is nan where objects
+                do not all have the same cells equally often, as nothing then says what they
+                share, and of objects of several facets; both are nan for an object with too few
+                scores to tell its errors apart
+
+        Raises
+        ------
+        PlanError
+            If the object is not known or has no component, a size is not one positive number, or
+            alpha is not between 0 and 1.
+        DataError
+            If the result was loaded without its rows.
+        EstimationError
+            If the residual is estimated at zero; or if effects can only be solved for iteratively,
+            and the objects are too many for a solve of each.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, sections 5.4 and 5.5; Brennan (1998), Raw-score
+        conditional standard errors of measurement in generalizability theory, Applied
+        Psychological Measurement 22, 307-331.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> columns = ["mean", "universe_score", "sem_abs", "csem_abs"]
+        >>> res.universe_scores("sys")[columns].round(3).head(2)  # doctest: +NORMALIZE_WHITESPACE
+                     mean  universe_score  sem_abs  csem_abs
+        sys
+        algorithm 1  0.60           0.624    0.054     0.058
+        algorithm 2  0.72           0.721    0.054     0.061
+        """
+        access = self._access()
+        return universe_scores(
+            access, self.components, object, all_sizes(sizes, n), alpha, negative
+        )
+
+    def expected_tau(
+        self,
+        *,
+        method: RankMethod = "shrunken",
+        threshold: float = 0.0,
+        ties: Literal["a", "b"] = "a",
+        interval: RankInterval | None = None,
+        alpha: float = 0.05,
+        draws: int = 2_000,
+        rng: int | np.random.Generator | None = None,
+        **n: Any,
+    ) -> pd.DataFrame:
+        """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.
+
+        Parameters
+        ----------
+        method : ``"shrunken"``, or ``"urbano"`` for the estimator as published
+        threshold : largest difference of systems that count as equal
+        ties : ``"a"`` or ``"b"``: whether equal systems count as in τ_a or as in τ_b
+        interval : ``"prediction"``, of τ of one test; ``"confidence"``, of its expectation; or
+            ``"independent"``, as published. None is the first, with ``method="urbano"`` the last
+        alpha : intervals have confidence 1 − alpha
+        draws : number of draws behind the first two intervals
+        rng : seed or ``numpy.random.Generator``; 0 if not given
+        **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``; None for the test
+            at hand. Without one the formula's first facet is ranked, by the levels of the second
+            that there were
+
+        Returns
+        -------
+        pandas.DataFrame with columns n, estimate, variance, low, high
+
+        Raises
+        ------
+        PlanError
+            If the design does not have exactly two crossed facets, the facet is not one of them,
+            or an option is not one of those above.
+        EstimationError
+            If `rng` is no seed or generator.
+
+        See Also
+        --------
+        vcomp.dstudy.rank_accuracy.expected_tau : the formulae
+
+        References
+        ----------
+        Urbano (2016), Information Retrieval Journal 19, section 4.3.
+        """
+        pairs, sizes = self._rank(n)
+        return expected_tau(
+            pairs,
+            sizes,
+            method=method,
+            threshold=threshold,
+            ties=ties,
+            interval=interval,
+            alpha=alpha,
+            draws=draws,
+            rng=rng,
+        )
+
+    def expected_tau_ap(
+        self,
+        *,
+        method: RankMethod = "shrunken",
+        threshold: float = 0.0,
+        interval: RankInterval | None = None,
+        alpha: float = 0.05,
+        draws: int = 2_000,
+        rng: int | np.random.Generator | None = None,
+        **n: Any,
+    ) -> pd.DataFrame:
+        """Return Eτ_AP, which weighs swaps at the top; otherwise as :meth:`expected_tau`."""
+        pairs, sizes = self._rank(n)
+        return expected_tau_ap(
+            pairs,
+            sizes,
+            method=method,
+            threshold=threshold,
+            interval=interval,
+            alpha=alpha,
+            draws=draws,
+            rng=rng,
+        )
+
+    def _rank(self, n: Mapping[str, Any]) -> tuple[Any, Any]:
+        cells = self._record.cells
+        if cells is None:
+            raise PlanError(
+                "rank accuracy needs the cell means of two facets (systems and topics), and this "
+                f"result has {', '.join(self.design.facets)}; average the scores to a "
+                "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
+            )
+        if len(n) > 1 or any(facet not in cells.facets for facet in n):
+            raise PlanError(
+                f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
+                f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
+            )
+        sampled = next(iter(n), cells.facets[1])
+        system = cells.facets[1 - cells.facets.index(sampled)]
+        return cells.differences(system), n.get(sampled)
+
+
+class Accuracies(Decisions):
+    """Measures of the accuracy of a test collection, from the components and the cell means."""
+
+    def accuracy(
+        self,
+        measures: Measures | None = None,
+        *,
+        estimator: EstimatorChoice = "best",
+        alpha: float = 0.05,
+        negative: str = "zero",
+        method: IntervalMethod = "auto",
+        model: Model | None = None,
+        trials: int | None = None,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+        progress: bool | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        **n: Any,
+    ) -> Accuracy:
+        """Return how near to the truth tests of other sizes would come, by several measures.
+
+        Eρ², Φ, ε and F come from the components of this fit, as :meth:`dstudy` projects them; τ
+        and τ_AP are those of :meth:`expected_tau`; all others are extrapolated from halves.
+
+        Parameters
+        ----------
+        measures : names of :func:`vcomp.ir.measures.available`, or measures with options; τ, τ_AP,
+            Eρ², Φ and ε if None, or those of them that the design has
+        estimator : ``"best"``, or ``"split_half"`` for all measures
+        alpha : intervals have confidence 1 − alpha
+        negative, method : of the D-study, see :meth:`dstudy`
+        model, trials, rng, workers, progress : see :func:`vcomp.ir.accuracy`
+        sizes, **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one
+            it is the collection itself, in which the formula's first facet is ranked
+
+        Returns
+        -------
+        vcomp.ir.Accuracy
+            with ``table``, ``predict()`` for further sizes, ``summary()`` and ``plot()``
+
+        Raises
+        ------
+        PlanError
+            If the facet is not known, several have sizes, or one is not positive; if a measure,
+            model or estimator is unknown; if the design does not have two crossed facets and a
+            measure needs their cell means (Eρ², Φ and ε need none); or if an option is of none of
+            the measures.
+        DataError
+            If a cell is empty and a measure has to be extrapolated from halves, or two systems
+            have fewer than two topics in common.
+
+        See Also
+        --------
+        vcomp.ir.accuracy : the same from a matrix, and what the intervals are
+
+        References
+        ----------
+        Urbano (2016), Information Retrieval Journal 19, section 4.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> columns = ["measure", "n", "estimate", "estimator"]
+        >>> res.accuracy(["Erho2", "rmse"], topic=[3, 6]).table[columns].round(3)
+          measure  n  estimate estimator
+        0   Erho2  3     0.809   D-study
+        1   Erho2  6     0.895   D-study
+        2    rmse  3     0.054   D-study
+        3    rmse  6     0.038   D-study
+        """
+        from vcomp.ir import accuracies
+        from vcomp.ir.measures.base import sizes as check_sizes
+        from vcomp.ir.scores import ScoreMatrix
+
+        cells = self._record.cells
+        ranked, sampled, given = self._sampled(all_sizes(sizes, n))
+        if measures is None and cells is None:
+            measures = [kind.name for kind in accuracies.PLANNED]
+        taken = accuracies.read_measures(measures)
+        asked = None if given is None else check_sizes(given)
+        levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
+        study = None
+        if accuracies.needs_dstudy(taken, estimator, negative, method):
+            study = self.dstudy(
+                object=ranked,
+                sizes={sampled: levels[sampled] if asked is None else asked.tolist()},
+                alpha=alpha,
+                negative=negative,
+                method=method,
+            )
+        return accuracies.accuracy_of(
+            None if cells is None else ScoreMatrix(*cells.matrix(ranked)),
+            study,
+            taken,
+            asked,
+            (ranked, sampled),
+            (levels[ranked], levels[sampled]),
+            estimator=estimator,
+            alpha=alpha,
+            splits=accuracies.Splits(model, trials, rng, workers, progress),
+        )
+
+    def _sampled(self, n: Mapping[str, Any]) -> tuple[str, str, Any]:
+        """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
+        facets = list(self.design.facets)
+        unknown = [facet for facet in n if facet not in facets]
+        if unknown:
+            raise PlanError(
+                f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
+                f"are {', '.join(map(repr, facets))}"
+            )
+        if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
+            raise PlanError(
+                "accuracy is that of tests of so many levels of one facet, such as "
+                f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
+                f"the sizes of {', '.join(map(repr, n)) or 'none'}"
+            )
+        sampled = next(iter(n), facets[1])
+        ranked = next(facet for facet in facets if facet != sampled)
+        return ranked, sampled, n.get(sampled)

@@ -1,0 +1,424 @@
+"""Gauge repeatability and reproducibility: a reading of the components of a measurement study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import PlanError, VcompError, check_alpha
+from vcomp.inference.components import RESIDUAL, VarianceComponents, closure
+from vcomp.inference.intervals.limits import IntervalSource
+from vcomp.inference.quantities import Quantities, check_policy
+from vcomp.model.sums import (
+    Known,
+    check_facet,
+    held_in_residual,
+    known_of,
+    positive_number,
+    term_mask,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.model.presets import Presets
+
+__all__ = [
+    "GaugeStudy",
+    "PART_TO_PART",
+    "REPEATABILITY",
+    "REPRODUCIBILITY",
+    "TOTAL",
+    "TOTAL_GAUGE",
+    "gauge_study",
+    "gauge_summary",
+]
+
+
+TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
+REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
+TOTAL = "total variation"
+
+_CATEGORIES = 1.41
+"""√2 as AIAG prints it: distinct categories are so many standard deviations of the gauge."""
+
+_POOLED_FROM = 0.25
+"""AIAG: an interaction with a larger p-value is pooled with repeatability."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GaugeStudy:
+    """Where the variation of measurements comes from: parts, operators, repetition.
+
+    Made by :meth:`VarianceComponentsResults.gauge_rr`; ``print`` it.
+
+    Attributes
+    ----------
+    table : a row a source of variation, with the columns
+
+        ``variance``, ``se``, ``low``, ``high``
+            sum of its components, with standard error and interval
+        ``percent_contribution``
+            its share of the total variance
+        ``sd``, ``study_variation``
+            standard deviation, and k times that
+        ``percent_study_variation``, ``percent_study_low``, ``percent_study_high``
+            share of its standard deviation in the total one, with an interval
+        ``percent_tolerance``, ``percent_tolerance_low``, ``percent_tolerance_high``
+            of k standard deviations in the tolerance, where that is given
+        ``percent_process``, ``percent_process_low``, ``percent_process_high``
+            of its standard deviation in that of the process, where that is given
+    part, operator : facets
+    sources : source of variation → the components that it is the sum of
+    categories, categories_low, categories_high : number of distinct categories, 1.41 times the
+        ratio of the standard deviations of parts and gauge, cut to an integer that is at least 1,
+        and its interval; inf where the gauge has no variance
+    k : standard deviations that are taken as the width of a distribution
+    tolerance, process_sd : as given, or None
+    alpha : intervals have confidence 1 − alpha
+    method : of the intervals, in words
+    notes : what a reader should know of these numbers
+    """
+
+    table: pd.DataFrame
+    part: str
+    operator: str
+    sources: dict[str, tuple[str, ...]]
+    categories: float
+    categories_low: float
+    categories_high: float
+    k: float
+    tolerance: float | None
+    process_sd: float | None
+    alpha: float
+    method: str
+    notes: tuple[str, ...]
+
+    @property
+    def precision_to_tolerance(self) -> float | None:
+        """P/T: k standard deviations of the gauge over the tolerance; None without a tolerance."""
+        if self.tolerance is None:
+            return None
+        return float(self.table["study_variation"].loc[TOTAL_GAUGE]) / self.tolerance
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+
+        return gauge_summary(self)
+
+    def plot(self, ax: Any | None = None) -> Any:
+        """Draw the variances of the sources with their intervals and shares.
+
+        Parameters
+        ----------
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        names = {"variance": "estimate", "low": "ci_low", "high": "ci_high"}
+        table = self.table.rename(columns={**names, "percent_contribution": "percent"})
+        ax = plots.components(table, alpha=self.alpha, scale="linear", ax=ax)
+        ax.set_xlabel(ax.get_xlabel().replace("variance component σ²", "variance σ²"))
+        return ax
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        share = float(self.table["percent_study_variation"].loc[TOTAL_GAUGE])
+        return f"<GaugeStudy: total gauge R&R {display.number(share, 3)} % of study variation>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def gauge_study(
+    res: Presets,
+    part: str,
+    operator: str,
+    *,
+    tolerance: float | None,
+    process_sd: float | None,
+    k: float,
+    alpha: float,
+    negative: str,
+    source: IntervalSource,
+) -> GaugeStudy:
+    """Return a gauge study; see :meth:`VarianceComponentsResults.gauge_rr`."""
+    check_alpha(alpha)
+    check_policy(negative)
+    k = positive_number("k", k, "the width of a distribution in standard deviations, 6 or 5.15")
+    if tolerance is not None:
+        tolerance = positive_number("tolerance", tolerance, "the upper less the lower limit")
+    if process_sd is not None:
+        process_sd = positive_number("process_sd", process_sd, "a standard deviation")
+    components = res._record.components
+    sources = _sources(components, part, operator)
+    a = np.array([term_mask(components, names) for names in sources.values()])
+    total = np.broadcast_to(a[list(sources).index(TOTAL)], a.shape)
+    variances = known_of(components, Quantities("linear", a), source, negative, alpha)
+    shares = known_of(components, Quantities("share", a, total - a), source, negative, alpha)
+    part_row, gauge_row = (list(sources).index(name) for name in (PART_TO_PART, TOTAL_GAUGE))
+    ratio = Quantities("ratio", a[[part_row]], a[[gauge_row]])
+    known = known_of(components, ratio, source, negative, alpha)
+    categories = _categories(known, variances.values[part_row])
+    notes = [*variances.notes, *_notes(res, part, operator)]
+    if np.isnan(variances.se).any() and not np.isnan(variances.values).any():
+        notes.append("A source at 0 has no standard error.")
+    if np.isnan(shares.low).any() and not components.held:
+        notes.append("Without a standard error of what it rests on a source has no interval.")
+    table = _table(sources, variances, shares, k, tolerance, process_sd)
+    return GaugeStudy(
+        table, part, operator, sources, *categories, k, tolerance, process_sd, alpha,
+        variances.method, tuple(notes),
+    )  # fmt: skip
+
+
+def _sources(
+    components: VarianceComponents, part: str, operator: str
+) -> dict[str, tuple[str, ...]]:
+    """Return which components each source of variation is made of.
+
+    Parts vary with what they are nested in, such as batches, unless that is the operator (as where
+    measuring destroys the part). All else but the residual is reproducibility.
+    """
+    part = check_facet("part", part, components)
+    operator = check_facet("operator", operator, components)
+    if part == operator:
+        raise PlanError(f"part and operator are both {part!r}; they are two facets")
+    nested = {f: frozenset(above) for f, above in components.nested_in.items()}
+    product = closure(frozenset({part}), nested) - closure(frozenset({operator}), nested) | {part}
+    of_parts: list[str] = []
+    others: list[str] = []
+    for name, facets in zip(components.names[:-1], components.facets[:-1], strict=True):
+        above = frozenset[str]().union(*(nested.get(f, frozenset()) for f in facets))
+        (of_parts if facets - above <= product else others).append(name)
+    if not of_parts:
+        raise PlanError(
+            f"no component is of {part!r} alone, so nothing tells parts apart; add (1|{part}) to "
+            f"the formula, which has {', '.join(components.names)}"
+        )
+    sources = {
+        TOTAL_GAUGE: (*others, RESIDUAL),
+        REPEATABILITY: (RESIDUAL,),
+        REPRODUCIBILITY: tuple(others),
+        **{name: (name,) for name in others},
+        PART_TO_PART: tuple(of_parts),
+        **({name: (name,) for name in of_parts} if len(of_parts) > 1 else {}),
+        TOTAL: tuple(components.names),
+    }
+    if not others:
+        raise PlanError(
+            f"no component is of {operator!r}, so there is no reproducibility; add "
+            f"(1|{operator}) to the formula, which has {', '.join(components.names)}"
+        )
+    return sources
+
+
+def _table(
+    sources: dict[str, tuple[str, ...]],
+    variances: Known,
+    shares: Known,
+    k: float,
+    tolerance: float | None,
+    process_sd: float | None,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    with np.errstate(invalid="ignore"):
+        sd, sd_low, sd_high = (
+            np.sqrt(x) for x in (variances.values, variances.low, variances.high)
+        )
+        study, study_low, study_high = (
+            np.sqrt(x) for x in (shares.values, shares.low, shares.high)
+        )
+    columns = {
+        "variance": variances.values, "se": variances.se, "low": variances.low,
+        "high": variances.high, "percent_contribution": 100.0 * shares.values, "sd": sd,
+        "study_variation": k * sd, "percent_study_variation": 100.0 * study,
+        "percent_study_low": 100.0 * study_low, "percent_study_high": 100.0 * study_high,
+    }  # fmt: skip
+    for name, width in (
+        ("tolerance", None if tolerance is None else tolerance / k),
+        ("process", process_sd),
+    ):
+        if width is not None:
+            columns |= {
+                f"percent_{name}": 100.0 * sd / width,
+                f"percent_{name}_low": 100.0 * sd_low / width,
+                f"percent_{name}_high": 100.0 * sd_high / width,
+            }
+    return pd.DataFrame(columns, index=pd.Index(list(sources), name="source"))
+
+
+def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
+    """Return the number of distinct categories and its interval from the ratio of variances."""
+
+    def cut(x: float) -> float:
+        if np.isnan(x) or np.isinf(x):
+            return x
+        return max(1.0, float(np.floor(_CATEGORIES * max(x, 0.0) ** 0.5)))
+
+    value = float(ratio.values[0])
+    if np.isnan(value) and of_parts > 0.0:
+        value = np.inf  # the gauge varies by nothing at all
+    return cut(max(value, 0.0)), cut(float(ratio.low[0])), cut(float(ratio.high[0]))
+
+
+def _notes(res: Presets, part: str, operator: str) -> list[str]:
+    notes = []
+    held = held_in_residual(res.design)
+    if held is not None:
+        notes.append(held)
+    interaction = _interaction(res._record.components, part, operator)
+    if interaction is not None:
+        notes += _pooling(res, interaction)
+    values = res.vcomp.to_numpy()
+    if not (values > 0.0).any():
+        notes.append("All components are estimated at zero: there is nothing to share out.")
+    return notes
+
+
+def _interaction(components: VarianceComponents, part: str, operator: str) -> str | None:
+    """Return the component of part and operator together, where they are crossed."""
+    wanted = frozenset({part, operator})
+    above = {f: frozenset(x) for f, x in components.nested_in.items()}
+    if part in above.get(operator, ()) or operator in above.get(part, ()):
+        return None
+    whole = closure(wanted, above)
+    by_facets = dict(zip(components.facets[:-1], components.names[:-1], strict=True))
+    return by_facets.get(whole)
+
+
+def _pooling(res: Presets, interaction: str) -> Sequence[str]:
+    """Say that AIAG would pool the interaction, where an F-test has a large p-value."""
+    try:
+        test = res.test(interaction, "f")
+    except VcompError:
+        return []  # no F-test with these data, or the rows are not there
+    if not test.p_value > _POOLED_FROM:
+        return []
+    said = f"F = {display.number(test.statistic, 3)}, {display.p_value(test.p_value)}"
+    advice = (
+        f"{interaction}: {said}. AIAG pools an interaction with p > {_POOLED_FROM} into "
+        f"repeatability: for that, fit without (1|{interaction})."
+    )
+    return [advice]
+
+
+_ACCEPTABLE, _MARGINAL = 10.0, 30.0
+"""Per cent of study variation (AIAG, Measurement Systems Analysis, 4th ed., chap. II, sec. D)."""
+
+_ENOUGH = 5
+"""Distinct categories that AIAG asks for."""
+
+
+def gauge_summary(study: GaugeStudy) -> Any:
+    """Return a summary: variances and shares, standard deviations, and what AIAG says of them.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    table, stubs = study.table, _stubs(study)
+    confidence = display.level(study.alpha)
+    variances = {
+        "variance": display.fixed(table["variance"]),
+        "std. err.": display.fixed(table["se"], significant=3),
+        f"{confidence} interval": _ends(table["low"], table["high"]),
+        "contribution": [display.percent(p / 100.0) for p in table["percent_contribution"]],
+        "": [display.bar(p / 100.0) for p in table["percent_contribution"]],
+    }
+    spread = {
+        "std. dev.": display.fixed(table["sd"]),
+        f"{display.number(study.k)} × s.d.": display.fixed(table["study_variation"]),
+        "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
+        f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
+    }
+    # A total is all of itself, with no interval to tell.
+    spread[f"{confidence} interval"][-1] = ""
+    for name in ("tolerance", "process"):
+        if f"percent_{name}" in table:
+            spread[f"% {name}"] = display.fixed(table[f"percent_{name}"], decimals=1)
+    title = f"Gauge R&R: {study.part} measured by {study.operator}"
+    tables = [
+        display.simple_table(
+            list(zip(*variances.values(), strict=True)), list(variances), title=title, stubs=stubs,
+            align="rrrrl",
+        ),
+        display.simple_table(list(zip(*spread.values(), strict=True)), list(spread), stubs=stubs),
+    ]  # fmt: skip
+    return display.summary(tables, [*_verdict(study), *study.notes])
+
+
+def _stubs(study: GaugeStudy) -> list[str]:
+    level = dict.fromkeys(study.sources, 2)
+    level |= {TOTAL_GAUGE: 0, REPEATABILITY: 1, REPRODUCIBILITY: 1, PART_TO_PART: 0, TOTAL: 0}
+    parts = study.sources[PART_TO_PART]
+    level |= {name: 1 for name in parts if len(parts) > 1}
+    return ["  " * level[name] + name for name in study.sources]
+
+
+def _ends(low: Any, high: Any) -> list[str]:
+    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
+
+
+def _verdict(study: GaugeStudy) -> list[str]:
+    """Return what AIAG's criteria say of the estimate, and whether the interval says it too."""
+    confidence = display.level(study.alpha)
+    gauge = {str(name): float(column[TOTAL_GAUGE]) for name, column in study.table.items()}
+    notes = []
+    for name, words in (("study", "study variation"), ("tolerance", "the tolerance")):
+        column = "percent_study_variation" if name == "study" else f"percent_{name}"
+        if column not in gauge or np.isnan(gauge[column]):
+            continue
+        low, high = gauge[f"percent_{name}_low"], gauge[f"percent_{name}_high"]
+        said = f"Total gauge R&R is {display.number(gauge[column], 3)} % of {words}"
+        if not np.isnan(low):
+            said += f" ({confidence} interval {display.short_interval(low, high)})"
+        said += f": {_judged(gauge[column])}"
+        if not np.isnan(low) and _judged(low) != _judged(high):
+            said += f"; the interval goes from {_judged(low)} to {_judged(high)}"
+        notes.append(f"{said}.")
+    notes.append(
+        f"AIAG: below {_ACCEPTABLE:g} % acceptable, to {_MARGINAL:g} % it depends on the use, "
+        f"above not; and {_ENOUGH} distinct categories or more."
+    )
+    ends = ""
+    if not np.isnan(study.categories_low):
+        ends = (
+            f" ({confidence} interval {display.count(study.categories_low)} to "
+            f"{display.count(study.categories_high)})"
+        )
+    notes.append(f"Distinct categories of {study.part}: {display.count(study.categories)}{ends}.")
+    how = study.method or "none can be given"
+    notes.append(f"{confidence} intervals: {how}.")
+    return notes
+
+
+def _judged(percent: float) -> str:
+    if percent < _ACCEPTABLE:
+        return "acceptable"
+    return "may be acceptable" if percent <= _MARGINAL else "not acceptable"

@@ -1,0 +1,491 @@
+"""The model: formula and data, learned and summed once, ready for any estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vcomp._timing import timed
+from vcomp._typing import FloatArray
+from vcomp.data.rows import Missing, Rows
+from vcomp.design.design import Chunk, Design
+from vcomp.display import check_progress
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.identify import check_fixed_rank, check_terms
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine
+from vcomp.estimators.quadratic.anova import AnovaTable, anova_table
+from vcomp.estimators.quadratic.closed_form import henderson3_table, type1_table
+from vcomp.estimators.refit import Negative, check_negative, refit_without_negative, residual_alone
+from vcomp.estimators.registry import Estimator, get_estimator
+from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.formula import parser as parse
+from vcomp.formula.fixed import caller_environment
+from vcomp.inference.components import RESIDUAL
+from vcomp.inference.hypotheses.fixed_effects import fixed_errors_of
+from vcomp.model.record import CellMeans, FitRecord, label
+from vcomp.model.results import VarianceComponentsResults
+from vcomp.model.row_access import RowAccess
+from vcomp.numerics.memory import rows_in_words
+from vcomp.statistics.batches.cell_sums import CellSums
+from vcomp.statistics.batches.on_dask import is_on_dask
+from vcomp.statistics.batches.passes import Batches
+from vcomp.statistics.batches.summed import finish
+from vcomp.statistics.cross_products import CrossProducts, ScoreTable, tabulate
+from vcomp.statistics.reading import ReadAgain, ReadData, read_data
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "LikelihoodOfData",
+    "VarianceComponentsModel",
+]
+
+
+class LikelihoodOfData:
+    """What a model says of its likelihood at components that are given."""
+
+    design: Design
+    statistics: Statistics
+    _engines: dict[bool, LikelihoodEngine]
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        """Names of the variance components, the residual last."""
+        return (*(term.name for term in self.design.terms), RESIDUAL)
+
+    def loglike(self, params: Components, *, reml: bool = True) -> float:
+        """Return the log-likelihood at given components, fixed effects profiled out.
+
+        Parameters
+        ----------
+        params : (k + 1,) components in the order of :attr:`component_names`, or a mapping or
+            Series by name; not negative, the residual positive
+        reml : the restricted likelihood, or the full one
+
+        Raises
+        ------
+        EstimationError
+            If the components are not of that form.
+        """
+        return self._engine(reml=reml).loglike(self._components(params))
+
+    def score(self, params: Components, *, reml: bool = True) -> FloatArray:
+        """Return the gradient of :meth:`loglike`, (k + 1,)."""
+        return self._engine(reml=reml).derivatives(self._components(params)).score
+
+    def information(
+        self,
+        params: Components,
+        *,
+        kind: InformationKind = "observed",
+        reml: bool = True,
+    ) -> FloatArray:
+        """Return an information matrix of the components, (k + 1, k + 1).
+
+        Parameters
+        ----------
+        kind : ``"observed"`` (less the Hessian), ``"expected"`` (Fisher) or ``"average"``
+        """
+        if kind not in ("observed", "expected", "average"):
+            raise EstimationError(
+                f"kind={kind!r} is not known; it is 'observed', 'expected' or 'average'"
+            )
+        return self._engine(reml=reml).information(self._components(params), kind)
+
+    def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
+        """Return the matrix of second derivatives of :meth:`loglike`."""
+        return -self.information(params, kind="observed", reml=reml)
+
+    def _engine(self, *, reml: bool) -> LikelihoodEngine:
+        """Return the engine of these data; what it has factored stays for the next question."""
+        if reml not in self._engines:
+            names = self.component_names[:-1]
+            self._engines[reml] = choose_engine(self.statistics, reml=reml, names=names)
+        return self._engines[reml]
+
+    def _components(self, params: Components) -> FloatArray:
+        names = self.component_names
+        in_order = _by_name(params, names)
+        try:
+            v = np.asarray(in_order, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise EstimationError(
+                f"components are {len(names)} numbers ({', '.join(names)}), not {params!r}"
+            ) from None
+        if v.shape != (len(names),):
+            raise EstimationError(
+                f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
+            )
+        if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
+            raise EstimationError("components are not negative, and the residual is positive")
+        return v
+
+
+def _by_name(params: Components, names: tuple[str, ...]) -> Any:
+    """Return the components of a mapping or Series in order; anything else as it is."""
+    if not hasattr(params, "keys"):
+        return params
+    known = set(params.keys())
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise EstimationError(f"component {absent[0]!r} is missing; they are {', '.join(names)}")
+    by_name: Any = params
+    return [by_name[name] for name in names]
+
+
+Components: TypeAlias = FloatArray | Mapping[str, float]
+
+_NOT_KEPT = (
+    "the rows were read in batches and are not kept; res.augment(to='out.parquet') reads them "
+    "again and writes fitted values and residuals to a file, and stream=False keeps them in "
+    "memory, about {}"
+)
+_NO_SOURCE = (
+    "there are no rows to read again: the fit is of sums that were made elsewhere (saved ones, or "
+    "those of a Dask cluster); fit the data themselves, with stream=True if they are large"
+)
+
+_MAX_CELLS = 1_000_000
+"""Cell means travel with a result up to this many: a thousand systems by a thousand topics."""
+
+
+class VarianceComponentsModel(LikelihoodOfData):
+    """A linear model with random intercepts, after statsmodels' model protocol.
+
+    Rows are coded and summed when the model is made; every ``fit`` works on the sums, and changes
+    nothing in the model.
+
+    Parameters
+    ----------
+    formula : such as ``"score ~ x + (1|sys) + (1|topic/doc)"``
+    data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
+        None takes the variables of the calling scope, as patsy does
+    missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    stream : True to read the rows in batches and keep none of them, False to keep them in memory;
+        None streams what is not in memory yet and may not fit into it
+    progress : whether to show a bar of the rows that are read in batches, with their number a
+        second; None for one where stderr is a terminal, after two seconds
+    eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
+        ``EvalEnvironment``
+
+    Attributes
+    ----------
+    design : levels, origin and structure of the data
+    nobs : number of scores used
+    seconds : what reading, learning and summing took
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError
+        What cannot be read, found or estimated; the message names it and says what to do.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> model = vcomp.VarianceComponentsModel(
+    ...     "score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha")
+    ... )
+    >>> model.component_names
+    ('sys', 'topic', 'Residual')
+    >>> round(model.loglike(model.fit().vcomp), 4) == round(model.fit().llf, 4)
+    True
+    """
+
+    def __init__(
+        self,
+        formula: str,
+        data: Any = None,
+        *,
+        missing: Missing = "drop",
+        stream: bool | None = None,
+        progress: bool | None = None,
+        eval_env: Any = 0,
+    ) -> None:
+        environment = caller_environment(eval_env, 1)
+        check_progress(progress, on_dask=is_on_dask(data))
+        seconds: dict[str, float] = {}
+        read = read_data(
+            parse(formula),
+            data,
+            environment,
+            missing,
+            stream=stream,
+            progress=progress,
+            seconds=seconds,
+        )
+        self._take(read, environment, seconds)
+
+    @classmethod
+    def from_sums(
+        cls, sums: CellSums, environment: Any = None, again: ReadAgain = None
+    ) -> VarianceComponentsModel:
+        """Return the model of rows that were summed in cells; see :func:`vcomp.accumulate`.
+
+        Parameters
+        ----------
+        environment : patsy's ``EvalEnvironment`` of the caller, if it is known
+        again : the rows, to be read once more; None if they cannot be
+
+        Raises
+        ------
+        DataError, DesignError
+            If there are too few rows or levels for the terms of the formula.
+        """
+        model = cls.__new__(cls)
+        read = ReadData(finish(sums), again)
+        model._take(read, environment or caller_environment(0, 1), {})
+        return model
+
+    def _take(self, read: ReadData, environment: Any, seconds: dict[str, float]) -> None:
+        """Take the data, and refuse columns and terms that they cannot tell apart."""
+        self.environment: Any = environment
+        self._found, self._again = read.found, read.again
+        self.design = self._found.design
+        self.statistics = self._found.statistics
+        self._engines = {}
+        with timed(seconds, "check"):
+            check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
+            check_terms(self.statistics, self.component_names[:-1])
+        self.seconds: Mapping[str, float] = seconds
+
+    @property
+    def rows(self) -> Rows:
+        """The rows that were used.
+
+        Raises
+        ------
+        DataError
+            If they were read in batches, and not kept.
+        """
+        if self._found.rows is None:
+            n_columns = len(self.design.facets) + len(self.exog_names)
+            raise DataError(_NOT_KEPT.format(rows_in_words(self.nobs, n_columns)))
+        return self._found.rows
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows are in memory."""
+        return self._found.rows is not None
+
+    def batches(self, progress: bool | None = False) -> Batches:
+        """Return the rows that were not kept, to be read once more.
+
+        Parameters
+        ----------
+        progress : whether to show a bar
+
+        Raises
+        ------
+        DataError
+            If they cannot be read again: the model is of saved statistics, or of Dask's.
+        """
+        if self._again is None:
+            raise DataError(_NO_SOURCE)
+        return self._again(progress)
+
+    @property
+    def chunk(self) -> Chunk:
+        """The same rows, coded; of rows that were not kept the cells, if each has one score.
+
+        Raises
+        ------
+        DataError
+            If cells have several, or were put together.
+        """
+        return self.statistics.rows if self._found.rows is None else self._found.cells_as_rows()
+
+    @property
+    def fixed_columns(self) -> Mapping[str, Any]:
+        """The columns of the fixed part; those of rows that are not kept have levels alone."""
+        return self._found.fixed_columns
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any = None,
+        *,
+        missing: Missing = "drop",
+        stream: bool | None = None,
+        progress: bool | None = None,
+        eval_env: Any = 0,
+    ) -> VarianceComponentsModel:
+        """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name."""
+        environment = caller_environment(eval_env, 1)
+        return cls(
+            formula,
+            data,
+            missing=missing,
+            stream=stream,
+            progress=progress,
+            eval_env=environment,
+        )
+
+    # Statsmodels' protocol --------------------------------------------------------------------
+
+    @property
+    def stats(self) -> CrossProducts:
+        """Cross-products of the rows, made when they are first asked for."""
+        return self.statistics.cross_products
+
+    @property
+    def formula(self) -> str:
+        """The formula as given."""
+        return self.design.formula.text
+
+    @property
+    def endog(self) -> FloatArray:
+        """The response, shape (nobs,); not to be written to, as its sums are taken."""
+        y = self.rows.y.view()
+        y.flags.writeable = False
+        return y
+
+    @property
+    def exog(self) -> FloatArray:
+        """The fixed-effects matrix X, shape (nobs, p)."""
+        return self.design.fixed.matrix(self.rows.fixed, self.nobs)
+
+    @property
+    def endog_names(self) -> str:
+        """Name of the response."""
+        return self.design.formula.response
+
+    @property
+    def exog_names(self) -> list[str]:
+        """Names of the columns of X."""
+        return list(self.design.fixed.names)
+
+    @property
+    def nobs(self) -> int:
+        """Number of scores used."""
+        return self.statistics.n
+
+    def fit(
+        self, method: str = "reml", *, negative: Negative = "keep", **options: Any
+    ) -> VarianceComponentsResults:
+        """Estimate the components.
+
+        Parameters
+        ----------
+        method : ``"reml"``, ``"ml"``, ``"anova"`` (Henderson's Method I), ``"type1"``,
+            ``"henderson3"`` or ``"minque"``
+        negative : what to do with terms that a closed form estimates below zero: ``"keep"`` them
+            as estimated, or drop the most negative one and ``"refit"`` until there is none; then
+            their components are 0 and the status names them
+        **options : of the method. For REML and ML: ``max_iter`` steps at most; ``tol``, the Newton
+            decrement in standard errors at which they end; ``hold={"topic": 0.01}``, components
+            that are known and not estimated; ``start={"topic": 0.02}`` (or all components in
+            order), where to start instead of MIVQUE(0); ``engine``, of the likelihood;
+            ``n_probes`` and ``rng``, its random probes if it has any. For ANOVA the same, of the
+            standard errors, which are exact without where that is affordable. For MINQUE:
+            ``weights``, a number, a mapping or a sequence, and ``iterated``, True or a number of
+            rounds
+
+        Raises
+        ------
+        EstimationError
+            If the method is not known, does not apply, or would need more memory than there is; or
+            an option is not one that it can have.
+
+        Warns
+        -----
+        VcompWarning
+            If the estimation did not converge, or the method is a poor one for these data.
+        """
+        estimator = get_estimator(method, **options)
+        check_negative(negative, estimator.name)
+        if estimator.name == "anova":
+            self._check_anova()
+        seconds: dict[str, float] = {}
+        with timed(seconds, "estimate"):
+            estimate = estimator.estimate(self.statistics, self.component_names)
+            if negative == "refit":
+                estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
+        # A likelihood's stages are its own.
+        stages = self.seconds if estimate.seconds else {**self.seconds, **seconds}
+        estimate = estimate.with_seconds(stages)
+        if not estimate.converged:
+            warn(estimate.status)
+        return VarianceComponentsResults(
+            self._record(self._uncentred(estimate)),
+            RowAccess(self, estimate, estimator, negative),
+        )
+
+    def __getstate__(self) -> Any:
+        raise VcompError(
+            "a model refers to its rows and to the scope of its caller and cannot be stored; "
+            "store its result (res.to_json() or pickle), or formula and data"
+        )
+
+    # Parts of a fit ---------------------------------------------------------------------------
+
+    def _check_anova(self) -> None:
+        formula, structure = self.design.formula, self.design.structure
+        if not formula.intercept_only:
+            raise EstimationError(
+                "method='anova' (Henderson's Method I) needs a mean that is one constant, and the "
+                f"fixed part is {' + '.join(formula.fixed) or '0'}; use method='reml' or 'ml'"
+            )
+        if structure.partly_crossed:
+            (a, b), *_ = structure.partly_crossed
+            warn(
+                f"{a} and {b} are not fully crossed: Henderson's Method I is unbiased here but "
+                "can be far off, as it does not adjust the terms for each other; "
+                "method='reml' is better"
+            )
+
+    def _estimate_of(self, estimator: Estimator, terms: tuple[int, ...]) -> Estimate:
+        """Return the estimate of some of the terms."""
+        names, whole = self.component_names, self.statistics
+        if not terms:
+            return residual_alone(estimator.name, whole.n, whole.XX, whole.Xy, whole.yy)
+        if self._found.rows is None:
+            stats = whole.of_terms(terms)
+        else:
+            chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
+            stats = Statistics(chunk, self.design.grid, self.design.partial_grid)
+        return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
+
+    def _uncentred(self, estimate: Estimate) -> Estimate:
+        beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
+        transform = self.design.transform
+        errors = fixed_errors_of(self.statistics, estimate, transform, cov_beta)
+        return replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
+
+    def _record(self, estimate: Estimate) -> FitRecord:
+        design, table = self.design, self._score_table()
+        return FitRecord(
+            formula=self.formula,
+            response=self.endog_names,
+            exog_names=design.fixed.names,
+            structure=design.structure,
+            estimate=estimate,
+            components=label(design, self.statistics.group_sums, estimate, table),
+            table=self._anova_table(estimate.method),
+            cells=None if table is None else CellMeans.of(design, table),
+            response_sums=self._found.response_sums,
+        )
+
+    def _anova_table(self, method: str) -> AnovaTable | None:
+        """Return the analysis of variance that belongs to a method, Method I's where none does."""
+        if method == "type1":
+            return type1_table(self.statistics, self.component_names)
+        if method == "henderson3":
+            return henderson3_table(self.statistics, self.component_names)
+        if not self.design.formula.intercept_only:
+            return None
+        return anova_table(self.statistics.group_sums, self.component_names)
+
+    def _score_table(self) -> ScoreTable | None:
+        """Return the cell sums of two crossed facets, unless there are too many."""
+        sizes, structure = self.design.n_levels, self.design.structure
+        crossed = len(sizes) == 2 and not any(structure.nested_in.values())
+        if not (crossed and self.design.formula.intercept_only):
+            return None
+        if np.prod(sizes) > _MAX_CELLS:
+            return None
+        return tabulate(self._found.cells_as_rows(), 0, 1)

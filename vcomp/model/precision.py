@@ -1,0 +1,256 @@
+"""Precision of a measurement method, from repeatability to reproducibility."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents, closure
+from vcomp.inference.intervals.limits import IntervalSource
+from vcomp.inference.quantities import Quantities, check_policy
+from vcomp.model.sums import Known, check_facet, held_in_residual, known_of, term_mask
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.model.presets import Presets
+
+__all__ = [
+    "Precision",
+    "precision_of",
+]
+
+
+REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
+REPRODUCIBILITY = "reproducibility"
+
+_LABORATORIES = ("site", "lab", "laboratory")
+
+_LIMIT = 2.8
+"""1.96 √2, as ISO 5725-6 rounds it: two results differ by more in 1 of 20 cases."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Precision:
+    """How closely measurements of one sample agree, under conditions from narrow to wide.
+
+    Made by :meth:`VarianceComponentsResults.precision`; ``print`` it.
+
+    Attributes
+    ----------
+    table : a row a condition, with the columns
+
+        ``variance``, ``se``, ``df``
+            sum of the components that vary under it, its standard error, and Satterthwaite's
+            degrees of freedom 2 (variance/se)²
+        ``sd``, ``sd_low``, ``sd_high``
+            standard deviation with its interval
+        ``cv``, ``cv_low``, ``cv_high``
+            the same in per cent of the mean; missing where there is no mean to divide by
+        ``limit``
+            2.8 standard deviations, which two results differ by in 1 of 20 cases at most
+            (ISO 5725: r of repeatability, R of reproducibility)
+    sources : the same of each source, ``"between day"``, without ``limit``
+    conditions : condition → components that vary under it
+    mean : of the scores; nan where the fit has no single one
+    laboratory : the facet of laboratories, or None
+    alpha : intervals have confidence 1 − alpha
+    method : of the intervals, in words
+    notes : what a reader should know of these numbers
+    """
+
+    table: pd.DataFrame
+    sources: pd.DataFrame
+    conditions: dict[str, tuple[str, ...]]
+    mean: float
+    laboratory: str | None
+    alpha: float
+    method: str
+    notes: tuple[str, ...]
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        return _summary(self)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        sds = ", ".join(f"{name} {display.number(sd)}" for name, sd in self.table["sd"].items())
+        return f"<Precision: standard deviations {sds}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def precision_of(
+    res: Presets,
+    *,
+    laboratory: str | None,
+    names: Mapping[str, str] | None,
+    alpha: float,
+    negative: str,
+    source: IntervalSource,
+) -> Precision:
+    """Return the precision of a method; see :meth:`VarianceComponentsResults.precision`."""
+    check_alpha(alpha)
+    check_policy(negative)
+    components = res._record.components
+    laboratory = _laboratory(components, laboratory)
+    conditions = _renamed(_conditions(components, laboratory), names)
+    mean, why = _mean(res)
+    between = {f"between {name}": (name,) for name in components.names[:-1]}
+    frames, notes, method = [], [], ""
+    for rows, limit in ((conditions, True), (between, False)):
+        weights = np.array([term_mask(components, terms) for terms in rows.values()])
+        known = known_of(components, Quantities("linear", weights), source, negative, alpha)
+        frames.append(_table(list(rows), known, mean, limit=limit))
+        notes += [note for note in known.notes if note not in notes]
+        method = method or known.method
+    notes += _notes(res, frames[1], why)
+    return Precision(
+        frames[0], frames[1], conditions, mean, laboratory, alpha, method, tuple(notes)
+    )
+
+
+def _laboratory(components: VarianceComponents, given: str | None) -> str | None:
+    """Return the facet of laboratories: as given, or the one that has such a name."""
+    if given is not None:
+        return check_facet("laboratory", given, components)
+    found = [f for f in components.facet_names if f.casefold() in _LABORATORIES]
+    return found[0] if len(found) == 1 else None
+
+
+def _conditions(
+    components: VarianceComponents, laboratory: str | None
+) -> dict[str, tuple[str, ...]]:
+    """Return which components vary under each condition, from repeatability to all.
+
+    Within a level of a facet all effects vary that are not of this facet, or of those that it is
+    nested in, alone.
+    """
+    nested = {f: frozenset(above) for f, above in components.nested_in.items()}
+    everything = tuple(components.names)
+    found: dict[str, tuple[str, ...]] = {REPEATABILITY: (RESIDUAL,)}
+    for facet in components.facet_names:
+        if facet == REPLICATE:
+            continue
+        fixed = closure(frozenset({facet}), nested)
+        terms = zip(components.names, components.facets, strict=True)
+        varying = tuple(name for name, facets in terms if name == RESIDUAL or not facets <= fixed)
+        name = WITHIN_LABORATORY if facet == laboratory else f"within-{facet}"
+        if varying != everything and (facet == laboratory or varying not in found.values()):
+            found[name] = varying
+    if laboratory is not None and found.get(WITHIN_LABORATORY) == (RESIDUAL,):
+        del found[WITHIN_LABORATORY]
+    last = WITHIN_LABORATORY if laboratory is None else REPRODUCIBILITY
+    found[last] = everything
+    return dict(sorted(found.items(), key=lambda item: len(item[1])))
+
+
+def _renamed(
+    conditions: dict[str, tuple[str, ...]], names: Mapping[str, str] | None
+) -> dict[str, tuple[str, ...]]:
+    names = {} if names is None else names
+    if not isinstance(names, Mapping):
+        raise PlanError(f"names maps conditions to other words for them, not {names!r}")
+    for name in names:
+        if name not in conditions:
+            raise PlanError(
+                f"names has {name!r}, which is no condition of this design"
+                f"{did_you_mean(name, conditions)}; they are {', '.join(conditions)}"
+            )
+    found = {str(names.get(name, name)): terms for name, terms in conditions.items()}
+    if len(found) < len(conditions):
+        raise PlanError("names gives two conditions the same name")
+    return found
+
+
+def _mean(res: Presets) -> tuple[float, str | None]:
+    """Return the mean that coefficients of variation divide by, or why there is none."""
+    if res._record.exog_names != ("Intercept",):
+        return np.nan, "the mean depends on the fixed part; fit with a constant alone for them"
+    mean = float(res.fe_params.iloc[0])
+    if not mean > 0.0:
+        return np.nan, f"the mean, {display.number(mean)}, is not above zero"
+    return mean, None
+
+
+def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.DataFrame:
+    import pandas as pd
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        df = 2.0 * np.square(known.values / known.se)
+        sd, low, high = (np.sqrt(x) for x in (known.values, known.low, known.high))
+    columns = {
+        "variance": known.values, "se": known.se, "df": df, "sd": sd, "sd_low": low,
+        "sd_high": high,
+    }  # fmt: skip
+    if not np.isnan(mean):
+        columns |= {
+            "cv": 100.0 * sd / mean,
+            "cv_low": 100.0 * low / mean,
+            "cv_high": 100.0 * high / mean,
+        }
+    if limit:
+        columns["limit"] = _LIMIT * sd
+    return pd.DataFrame(columns, index=pd.Index(rows, name="condition" if limit else "source"))
+
+
+def _notes(res: Presets, sources: pd.DataFrame, why: str | None) -> list[str]:
+    notes = []
+    held = held_in_residual(res.design)
+    if held is not None:
+        notes.append(held)
+    if why is not None:
+        notes.append(f"No coefficients of variation: {why}.")
+    silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
+    if silent:
+        notes.append(
+            f"{', '.join(silent)}: no interval by this method where the estimate is zero or held; "
+            "method='mls' has one of an estimate at zero."
+        )
+    return notes
+
+
+def _summary(precision: Precision) -> Any:
+    confidence = display.level(precision.alpha)
+    title = "Precision"
+    if not np.isnan(precision.mean):
+        title += f" at mean {display.number(precision.mean)}"
+    tables = []
+    for frame, heading in ((precision.table, title), (precision.sources, None)):
+        cells = {
+            "std. dev.": display.fixed(frame["sd"]),
+            f"{confidence} interval": _ends(frame["sd_low"], frame["sd_high"]),
+        }
+        if "cv" in frame:
+            cells["CV %"] = display.fixed(frame["cv"], decimals=2)
+            cells[f"{confidence} interval "] = _ends(frame["cv_low"], frame["cv_high"])
+        cells["df"] = display.fixed(frame["df"], decimals=1)
+        if "limit" in frame:
+            cells[f"{_LIMIT} s.d."] = display.fixed(frame["limit"])
+        rows = list(zip(*cells.values(), strict=True))
+        headers = [header.rstrip() for header in cells]
+        stubs = list(frame.index)
+        tables.append(display.simple_table(rows, headers, title=heading, stubs=stubs))
+    notes = [f"{name}: {' + '.join(terms)}." for name, terms in precision.conditions.items()]
+    notes.append(f"{_LIMIT} s.d.: two results differ by more in 1 of 20 cases (ISO 5725).")
+    how = precision.method or "none can be given"
+    taken = ", the mean taken as known" if "cv" in precision.table else ""
+    notes.append(f"{confidence} intervals: {how}{taken}. df: Satterthwaite.")
+    return display.summary(tables, [*notes, *precision.notes])
+
+
+def _ends(low: Any, high: Any) -> list[str]:
+    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]

@@ -1,0 +1,322 @@
+"""Predictions for rows, seen or new, with their variances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.data.rows import select_predictors
+from vcomp.design.design import Design, facet_codes, term_codes
+from vcomp.estimators.likelihood.prediction_errors import prediction_variances
+from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
+from vcomp.inference.intervals.limits import normal_quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.model.row_access import FittedModel, RowAccess
+
+__all__ = [
+    "Level",
+    "Located",
+    "NewLevels",
+    "Prediction",
+    "get_prediction",
+    "included_terms",
+    "predict",
+    "predicted_values",
+]
+
+
+Level: TypeAlias = str | Sequence[str]
+NewLevels: TypeAlias = Literal["zero", "raise"]
+
+_SHOWN = 3
+"""New levels that a message names."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted means with their standard errors, as statsmodels gives them.
+
+    Components are taken as known, fixed effects as estimated. Intervals are normal.
+
+    Attributes
+    ----------
+    predicted_mean : fixed part plus the predicted effects of the terms in the level asked for
+    se_mean : standard error of its prediction: of x'β̂ + Σ z'û about x'β + Σ z'u over these terms,
+        with the covariances of the effects of different terms and of the fixed effects. A group
+        that the fit has not seen counts with its whole variance σ²_t
+    se_obs : standard error of the prediction of a new score in the same cell: with the variance of
+        the residual, and of the terms that are not in the level, whose groups may be any
+    alpha : intervals have confidence 1 − alpha unless another is asked for
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    >>> frame = res.get_prediction(level="population").summary_frame()
+    >>> frame[["mean", "mean_se", "mean_ci_lower", "mean_ci_upper"]].head(1).round(3)
+        mean  mean_se  mean_ci_lower  mean_ci_upper
+    0  0.724    0.055          0.617          0.831
+    """
+
+    predicted_mean: pd.Series
+    se_mean: pd.Series
+    se_obs: pd.Series
+    alpha: float = 0.05
+
+    def conf_int(self, *, obs: bool = False, alpha: float | None = None) -> pd.DataFrame:
+        """Return intervals for the mean, or for a new score, in columns ``lower`` and ``upper``.
+
+        Parameters
+        ----------
+        obs : for a new score
+        alpha : intervals have confidence 1 − alpha; that of the prediction if None
+
+        Raises
+        ------
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        import pandas as pd
+
+        alpha = self.alpha if alpha is None else alpha
+        check_alpha(alpha)
+        half = normal_quantile(alpha) * (self.se_obs if obs else self.se_mean)
+        mean = self.predicted_mean
+        return pd.DataFrame({"lower": mean - half, "upper": mean + half})
+
+    def summary_frame(self, alpha: float | None = None) -> pd.DataFrame:
+        """Return a row a prediction, in statsmodels' columns.
+
+        They are ``mean``, ``mean_se``, ``mean_ci_lower``, ``mean_ci_upper``, ``obs_ci_lower`` and
+        ``obs_ci_upper``.
+
+        Parameters
+        ----------
+        alpha : as for :meth:`conf_int`
+        """
+        import pandas as pd
+
+        mean, obs = self.conf_int(alpha=alpha), self.conf_int(obs=True, alpha=alpha)
+        return pd.DataFrame(
+            {
+                "mean": self.predicted_mean,
+                "mean_se": self.se_mean,
+                "mean_ci_lower": mean["lower"],
+                "mean_ci_upper": mean["upper"],
+                "obs_ci_lower": obs["lower"],
+                "obs_ci_upper": obs["upper"],
+            }
+        )
+
+
+def included_terms(level: Level, names: Sequence[str]) -> tuple[int, ...]:
+    """Return the positions of the terms that a level of prediction includes.
+
+    Parameters
+    ----------
+    level : ``"population"`` for none, ``"all"``, the name of a term, or several
+    names : of all terms
+
+    Raises
+    ------
+    DataError
+        If a term is not there; the message lists those that are.
+    """
+    if isinstance(level, str):
+        if level == "all":
+            return tuple(range(len(names)))
+        if level == "population":
+            return ()
+        level = (level,)
+    known = (*names,)
+    try:
+        wanted = list(dict.fromkeys(level))
+    except TypeError:
+        raise DataError(f"level is a name or a list of names, not {level!r}") from None
+    for name in wanted:
+        if name not in known:
+            hint = did_you_mean(name, [*known, "population", "all"])
+            raise DataError(
+                f"level {name!r} is not known{hint}; it is 'population', 'all', or terms of the "
+                f"model: {', '.join(map(repr, known))}"
+            )
+    return tuple(sorted(known.index(name) for name in wanted))
+
+
+@dataclass(frozen=True)
+class Located:
+    """Rows as the design sees them.
+
+    Attributes
+    ----------
+    labels : (n,) of the rows
+    X : (n, p) fixed part, centred
+    groups : for each term the (n,) groups, −1 where the fit has not seen one
+    """
+
+    labels: pd.Index
+    X: FloatArray
+    groups: tuple[Any, ...]
+
+    @classmethod
+    def of(
+        cls, model: FittedModel, data: Any, terms: Sequence[int], new_levels: NewLevels
+    ) -> Located:
+        """Find the groups of rows of the data, or of other data.
+
+        Parameters
+        ----------
+        terms : whose groups matter
+        new_levels : ``"raise"`` refuses groups of these terms that the fit has not seen
+
+        Raises
+        ------
+        DataError
+            If a column is missing, or a level is new and must not be; the message names it.
+        """
+        if new_levels not in ("zero", "raise"):
+            raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
+        if data is None:
+            return cls(model.rows.labels, model.chunk.X, model.chunk.codes)
+        design = model.design
+        facets, fixed, labels = select_predictors(
+            design.formula, data, model.environment, model.fixed_columns
+        )
+        X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
+        codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]
+        groups = tuple(term_codes(term, codes, design.n_levels) for term in design.terms)
+        if new_levels == "raise":
+            _refuse_new(design, terms, facets, codes, groups)
+        else:
+            _warn_of_strangers(design, terms, codes)
+        return cls(labels, X, groups)
+
+    @cached_property
+    def combinations(self) -> tuple[LongArray, LongArray]:
+        """The first row of each different combination of groups and X, and each row's one."""
+        number = np.zeros(len(self.labels), dtype=np.int64)
+        for column in (*self.groups, *(self.X.T if len(self.labels) else ())):
+            values, own = np.unique(column, return_inverse=True)
+            if values.size > 1:
+                number = np.unique(number * values.size + own, return_inverse=True)[1]
+        first = np.unique(number, return_index=True)[1]
+        return first, number
+
+
+def _refuse_new(
+    design: Design, terms: Sequence[int], facets: Any, codes: Any, groups: Sequence[Any]
+) -> None:
+    wanted = {f for t in terms for f in design.terms[t].facets}
+    for f in sorted(wanted):
+        new = np.asarray(codes[f]) < 0
+        if new.any():
+            name = design.facets[f].name
+            found = list(dict.fromkeys(facets[name][new].tolist()))
+            raise DataError(
+                f"facet {name!r} has {_named(found)}, which the fit has not seen; "
+                "new_levels='zero' predicts their effects as zero"
+            )
+    for t in terms:
+        new = groups[t] < 0
+        if new.any():
+            names = [design.facets[f].name for f in design.terms[t].facets]
+            columns = [facets[name][new].tolist() for name in names]
+            found = list(dict.fromkeys(zip(*columns, strict=True)))
+            raise DataError(
+                f"term {design.terms[t].name!r} has {_named(found)}, a combination which the fit "
+                "has not seen; new_levels='zero' predicts its effect as zero"
+            )
+
+
+def _named(levels: Sequence[Any]) -> str:
+    shown = ", ".join(map(repr, levels[:_SHOWN]))
+    more = len(levels) - _SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _warn_of_strangers(design: Design, terms: Sequence[int], codes: Sequence[Any]) -> None:
+    wanted = {f for t in terms for f in design.terms[t].facets}
+    for f in sorted(wanted):
+        facet, known = design.facets[f], np.asarray(codes[f])
+        if known.size and (known < 0).all():
+            warn(
+                f"no level of facet {facet.name!r} was there in the fit (levels such as "
+                f"{facet.levels[0]!r}): its effects are predicted as zero"
+            )
+
+
+def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> pd.Series:
+    """Return fixed part plus predicted effects of some terms."""
+    import pandas as pd
+
+    solution = access.solution
+    predicted = access.model.design.origin + rows.X @ solution.beta
+    for t in terms:
+        groups, effects = rows.groups[t], solution.effects[t]
+        predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
+    return pd.Series(predicted, rows.labels, name="predicted")
+
+
+def predict(access: RowAccess, data: Any, level: Level, new_levels: NewLevels) -> pd.Series:
+    """Return fixed part plus predicted effects of the terms in a level.
+
+    Parameters
+    ----------
+    access : model and components
+    data, level, new_levels : as of ``VarianceComponentsResults.predict``
+    """
+    terms = included_terms(level, [term.name for term in access.model.design.terms])
+    return predicted_values(access, Located.of(access.model, data, terms, new_levels), terms)
+
+
+def get_prediction(
+    access: RowAccess, data: Any, level: Level, new_levels: NewLevels, alpha: float
+) -> Prediction:
+    """Return predictions with standard errors; rows that are alike are computed once.
+
+    Parameters
+    ----------
+    access : model and components
+    data, level, new_levels, alpha : as of ``VarianceComponentsResults.get_prediction``
+    """
+    import pandas as pd
+
+    check_alpha(alpha)
+    terms = included_terms(level, [term.name for term in access.model.design.terms])
+    rows = Located.of(access.model, data, terms, new_levels)
+    mean = predicted_values(access, rows, terms).rename("mean")
+    of_mean, of_score = _variances(access, rows, terms)
+    return Prediction(
+        predicted_mean=mean,
+        se_mean=pd.Series(np.sqrt(of_mean), rows.labels, name="mean_se"),
+        se_obs=pd.Series(np.sqrt(of_score), rows.labels, name="obs_se"),
+        alpha=alpha,
+    )
+
+
+def _variances(
+    access: RowAccess, rows: Located, terms: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variances of the prediction of the mean and of a new score, (n,) each."""
+    v = access.components
+    if not v.any():
+        return np.zeros(len(rows.labels)), np.zeros(len(rows.labels))
+    kept = Located(rows.labels, rows.X, tuple(rows.groups[t] for t in terms))
+    first, number = kept.combinations
+    groups = np.full((first.size, v.size - 1), -1, dtype=np.int64)
+    for t in terms:
+        groups[:, t] = rows.groups[t][first]
+    of_mean = prediction_variances(access.model.statistics, v, groups, rows.X[first])
+    for t in terms:
+        of_mean += np.where(groups[:, t] < 0, v[t], 0.0)
+    others = [t for t in range(v.size - 1) if t not in terms]
+    of_score = of_mean + v[others].sum() + v[-1]
+    return of_mean[number], of_score[number]

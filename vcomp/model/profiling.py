@@ -1,0 +1,301 @@
+"""Profile likelihood of a fit: which curves are asked for, and what they leave in frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.estimate import Estimate
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference.expression import read_quantity
+from vcomp.inference.profile.constraints import Constraint, LinearConstraint, RatioConstraint
+from vcomp.inference.profile.profile import profile_fixed_effect, profile_quantity
+from vcomp.inference.profile.trace import ProfileCurve
+from vcomp.inference.quantities import Quantities
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.model.row_access import RowAccess
+
+__all__ = [
+    "Likelihood",
+    "Profile",
+    "profiles",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Profile likelihoods with their intervals.
+
+    Attributes
+    ----------
+    curves : by parameter
+    alpha : level of the intervals
+    """
+
+    curves: Mapping[str, ProfileCurve]
+    alpha: float
+
+    def conf_int(self, alpha: float | None = None) -> pd.DataFrame:
+        """Return the ends of the intervals in columns 0 and 1, a row a parameter.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha; that of the profile if not given. The curves
+            are traced further where they have to be
+
+        Raises
+        ------
+        PlanError
+            If alpha is not between 0 and 1.
+        EstimationError
+            If a profile cannot be followed so far.
+        """
+        import pandas as pd
+
+        level = self.alpha if alpha is None else alpha
+        ends = [curve.interval(level) for curve in self.curves.values()]
+        return pd.DataFrame(ends, index=list(self.curves), columns=[0, 1], dtype=float)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row a visited point: parameter, value, z (signed root of the likelihood ratio)."""
+        import pandas as pd
+
+        frames = [curve.frame for curve in self.curves.values()]
+        return pd.concat(frames, ignore_index=True)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the intervals do not say by themselves: ends at a bound, or none at all."""
+        return tuple(note for curve in self.curves.values() for note in curve.notes)
+
+    def plot(self, axes: Sequence[Any] | None = None) -> list[Any]:
+        """Draw a zeta plot of every curve: z over the value, with the interval.
+
+        Parameters
+        ----------
+        axes : as many matplotlib axes as there are curves; those of a new figure if None
+
+        Returns
+        -------
+        list of matplotlib.axes.Axes
+
+        Raises
+        ------
+        DataError
+            If there is another number of axes.
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        return plots.profile(self.curves, axes=axes)
+
+    def __str__(self) -> str:
+        table = self.conf_int().to_string(header=["low", "high"])
+        return "\n".join(
+            [f"Profile likelihood, {display.level(self.alpha)} intervals", table, *self.notes]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """The likelihood that a fit has maximised, and where it ended.
+
+    Attributes
+    ----------
+    engine : value and derivatives
+    estimate : the maximum
+    held : (k + 1,) components that were not estimated
+    """
+
+    engine: LikelihoodEngine
+    estimate: Estimate
+    held: BoolArray
+
+    @classmethod
+    def of(cls, access: RowAccess) -> Likelihood:
+        """Return the likelihood of a fit by REML or ML that converged.
+
+        Raises
+        ------
+        EstimationError
+            If it is another fit.
+        """
+        estimate = access.estimate
+        if estimate.method not in ("reml", "ml"):
+            raise EstimationError(
+                f"method {estimate.method!r} maximises no likelihood, and has no profile; fit "
+                "with method='reml' or 'ml', or use another interval"
+            )
+        if estimate.certificate is None:
+            raise EstimationError(f"there is no profile: {estimate.status}")
+        if not estimate.converged:
+            raise EstimationError(
+                f"a profile needs a maximum, and the fit has not converged: {estimate.status}"
+            )
+        name = estimate.certificate.engine
+        engine = choose_engine(
+            access.model.statistics,
+            name if name in ("strata", "blocked") else "auto",
+            reml=estimate.method == "reml",
+            names=estimate.names[:-1],
+        )
+        held = np.array([name in estimate.held for name in estimate.names])
+        return cls(engine, estimate, held)
+
+    def profile(
+        self, constraint: Constraint, name: str, alpha: float, points: int = 9
+    ) -> ProfileCurve:
+        """Return the profile of a quantity of the components."""
+        return profile_quantity(
+            self.engine,
+            self.estimate.values,
+            constraint,
+            held=self.held,
+            alpha=alpha,
+            name=name,
+            points=points,
+        )
+
+    def profile_ratio(
+        self, q: Quantities, name: str, alpha: float, points: int = 9
+    ) -> ProfileCurve:
+        """Return the profile of one linear form, ratio or share of components."""
+        if q.b is None:
+            return self.profile(LinearConstraint(q.a[0]), name, alpha, points)
+        a, b = q.a[0], q.b[0] + (q.a[0] if q.form == "share" else 0.0)
+        if (b >= 0.0).all():
+            return self.profile(RatioConstraint(a, b), name, alpha, points)
+        # A required size: its reciprocal has the denominator that cannot be negative.
+        return self.profile(RatioConstraint(b, a), name, alpha, points).reciprocal()
+
+    def profile_component(self, place: int, name: str, alpha: float) -> ProfileCurve:
+        """Return the profile of a component."""
+        if self.held[place]:
+            raise EstimationError(
+                f"component {self.estimate.names[place]!r} was held, not estimated: it has no "
+                "profile; fit without hold="
+            )
+        weights = np.zeros(self.held.size)
+        weights[place] = 1.0
+        return self.profile(LinearConstraint(weights), name, alpha)
+
+    def profile_coefficient(
+        self, place: int, name: str, alpha: float, design: Any
+    ) -> ProfileCurve:
+        """Return the profile of a fixed effect."""
+        combination, offset = _uncentred(place, design)
+        return profile_fixed_effect(
+            self.engine,
+            self.estimate.values,
+            combination,
+            offset=offset,
+            held=self.held,
+            alpha=alpha,
+            name=name,
+        )
+
+
+def profiles(
+    access: RowAccess,
+    exog_names: Sequence[str],
+    what: str | Sequence[str] | None,
+    alpha: float,
+) -> Profile:
+    """Return the profiles of components and fixed effects.
+
+    Parameters
+    ----------
+    access : the fit with its rows
+    exog_names : of the fixed effects
+    what : names of parameters, or quantities of components in text; all components that were
+        estimated if not given
+    alpha : intervals have confidence 1 − alpha
+
+    Raises
+    ------
+    EstimationError
+        If a name is not known, the fit has no profile, or it cannot be followed.
+    """
+    check_alpha(alpha)
+    names, fixed = access.estimate.names, tuple(exog_names)
+    asked = _asked(what, names, fixed, access.estimate.held)
+    likelihood = Likelihood.of(access)
+    curves = {}
+    for name, parameter in asked.items():
+        if isinstance(parameter, Quantities):
+            curves[name] = likelihood.profile_ratio(parameter, name, alpha)
+        elif parameter.is_fixed:
+            design = access.model.design
+            curves[name] = likelihood.profile_coefficient(parameter.place, name, alpha, design)
+        else:
+            curves[name] = likelihood.profile_component(parameter.place, name, alpha)
+    return Profile(curves, alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    place: int
+    is_fixed: bool
+
+
+def _asked(
+    what: str | Sequence[str] | None,
+    names: tuple[str, ...],
+    fixed: tuple[str, ...],
+    held: tuple[str, ...],
+) -> dict[str, _Parameter | Quantities]:
+    """Return for every name that was asked for its parameter, or the quantity that it means."""
+    if what is None:
+        asked: Sequence[str] = [f"var({name})" for name in names if name not in held]
+    else:
+        asked = [what] if isinstance(what, str) else list(what)
+    if not asked:
+        raise EstimationError("no parameter was asked for, or none was estimated: all are held")
+    known = {name: _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
+    known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
+    # As in `params`: a fixed effect has its own name, and a component then that of a variance.
+    known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
+    found: dict[str, _Parameter | Quantities] = {}
+    for name in asked:
+        if name not in known:
+            found[name] = _quantity(name, names, fixed)
+            continue
+        parameter = known[name]
+        stays = parameter.is_fixed or names[parameter.place] in fixed
+        found[name if stays else names[parameter.place]] = parameter
+    return found
+
+
+def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quantities:
+    try:
+        quantity = read_quantity(text, names)
+    except EstimationError as error:
+        raise EstimationError(
+            f"{text!r} is no parameter of this fit (the fixed effects are "
+            f"{', '.join(fixed) or 'none'}), nor a quantity of its components: {error}"
+        ) from None
+    if quantity.form == "root":
+        raise EstimationError(
+            f"profile the variance instead of {text!r}: the ends of a root are the roots of its "
+            "ends, which res.estimate(…, method='profile') gives"
+        )
+    return quantity
+
+
+def _uncentred(place: int, design: Any) -> tuple[FloatArray, float]:
+    """Return a coefficient of X as given, as a combination of those of the centred columns."""
+    combination = -design.constant[place] * design.x_origin
+    combination[place] += 1.0
+    return combination, float(design.origin * design.constant[place])

@@ -1,0 +1,132 @@
+"""Sums of components with what is known of them: what presets for a field are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.design.structure import Structure
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents
+from vcomp.inference.intervals.limits import FromComponents, IntervalSource
+from vcomp.inference.quantities import Quantities
+
+__all__ = [
+    "Known",
+    "check_facet",
+    "held_in_residual",
+    "known_of",
+    "positive_number",
+    "term_mask",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """Quantities with standard errors and intervals.
+
+    Attributes
+    ----------
+    values, se, low, high : (m,) nan where there is none
+    method : of the intervals, in words
+    notes : what a reader should know of them, sentences
+    """
+
+    values: FloatArray
+    se: FloatArray
+    low: FloatArray
+    high: FloatArray
+    method: str
+    notes: tuple[str, ...]
+
+
+def known_of(
+    components: VarianceComponents,
+    quantities: Quantities,
+    source: IntervalSource,
+    negative: str,
+    alpha: float,
+) -> Known:
+    """Return quantities with what is known of them; those of held components alone have no error.
+
+    Parameters
+    ----------
+    components : of the fit
+    quantities : m of one form
+    source : of the intervals
+    negative : how negative estimates are taken, ``"zero"`` or ``"keep"``
+    alpha : intervals have confidence 1 − alpha
+    """
+    local = FromComponents(components, "auto", negative)
+    found = source.limits(quantities, alpha)
+    held = np.isin(np.array(components.names, dtype=object), list(components.held))
+    only = quantities.used.any(axis=1) & ~(quantities.used & ~held).any(axis=1)
+    se, low, high = (
+        np.where(only, np.nan, x)
+        for x in (local.standard_errors(quantities), found.low, found.high)
+    )
+    notes = [f"Intervals: {note}." for note in found.notes]
+    if only.any():
+        notes.append("What rests on held components alone has no error: they are given.")
+    zeroed = [f"σ²({n})" for n in local.taken.zeroed]
+    if zeroed:
+        notes.append(f"{', '.join(zeroed)} below zero taken as 0.")
+    return Known(local.values(quantities), se, low, high, found.method, tuple(notes))
+
+
+def term_mask(components: VarianceComponents, chosen: Iterable[str]) -> FloatArray:
+    """Return (k,) weights: 1 for the components of these names, else 0."""
+    names = set(chosen)
+    return np.array([float(n in names) for n in components.names])
+
+
+def check_facet(role: str, name: object, components: VarianceComponents) -> str:
+    """Return the name of a facet of the fit.
+
+    Raises
+    ------
+    PlanError
+        If there is no such facet among those of the random part.
+    """
+    known = [f for f in components.facet_names if f != REPLICATE]
+    if name not in known:
+        raise PlanError(
+            f"{role}={name!r} is no facet of the random part{did_you_mean(name, known)}; they are "
+            f"{', '.join(known)}. A facet enters with a term (1|{name})"
+        )
+    return str(name)
+
+
+def positive_number(name: str, value: Any, what: str) -> float:
+    """Return a number above 0.
+
+    Raises
+    ------
+    PlanError
+        If it is none, naming what it should be.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        number = float(value)
+        if number > 0.0:
+            return number
+    raise PlanError(f"{name} is {what}, a number above 0; not {value!r}")
+
+
+def held_in_residual(design: Structure) -> str | None:
+    """Return a sentence on what is in the residual beside error, None where nothing is."""
+    effects = design.terms[RESIDUAL][:-1]
+    if not effects:
+        return None
+    which = effects[0] if len(effects) == 1 else f"{', '.join(effects[:-1])} and {effects[-1]}"
+    if design.replicated:
+        return f"Repeatability holds {which}, for which the formula has no term (1|{effects[-1]})."
+    return (
+        f"Repeatability holds {which}, which a single score in every cell does not tell from it: "
+        "measure more than once in the same conditions."
+    )

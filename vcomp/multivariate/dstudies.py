@@ -1,0 +1,545 @@
+"""D-studies of several variables: sizes of each, and the composite that they make."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError, PlanError, check_alpha, did_you_mean
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.study import DStudy
+from vcomp.inference.components import VarianceComponents
+from vcomp.multivariate.cone import positive_part
+from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of, is_alike
+from vcomp.multivariate.variable_layout import Layout
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "COMPOSITE",
+    "MultivariateDStudy",
+    "object_term",
+    "optimal_weights",
+    "plan_studies",
+    "predicted_profiles",
+    "profile_variability",
+]
+
+
+COMPOSITE = "composite"
+"""Name of the composite among the scores."""
+
+_OF_ONE = ("fixed", "universe", "within", "layout")
+_ERRORS = ("universe_var", "rel_err_var", "abs_err_var")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MultivariateDStudy:
+    """What planned measurements by several variables would be worth.
+
+    Attributes
+    ----------
+    variables : their names
+    weights : (v,) of the composite
+    object : of measurement
+    studies : for every plan the D-study of each variable and, last, of the composite
+    matrices : for every plan the (3, v, v) covariance matrices of universe scores, and of relative
+        and absolute errors
+    notes : what a reader should know
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("docsearch").pivot(
+    ...     index=["sys", "topic"], columns="query", values="score").reset_index()
+    >>> res = vcomp.fit_multivariate("keywords + sentence ~ (1|sys) + (1|topic)", data)
+    >>> res.dstudy(topic=50).table[["score", "topic", "Erho2"]].round(3)
+           score  topic  Erho2
+    0   keywords     50  0.824
+    1   sentence     50  0.889
+    2  composite     50  0.889
+    """
+
+    variables: tuple[str, ...]
+    weights: FloatArray
+    object: str
+    studies: tuple[tuple[DStudy, ...], ...]
+    matrices: FloatArray
+    notes: tuple[str, ...] = ()
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the rows of a plan: the variables and the composite."""
+        return (*self.variables, COMPOSITE)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for every score of every plan.
+
+        ``score`` is a variable or the composite, then the columns of
+        :attr:`vcomp.DStudy.table`. The composite has as many levels of an independent facet as
+        its variables have together.
+        """
+        import pandas as pd
+
+        rows = []
+        for plan in self.studies:
+            for name, study in zip(self.scores, plan, strict=True):
+                row = study.table
+                row.insert(0, "score", name)
+                rows.append(row)
+        return pd.concat(rows, ignore_index=True)
+
+    @property
+    def contributions(self) -> pd.DataFrame:
+        """What every variable contributes to the composite's variances, a row each of every plan.
+
+        Columns ``plan`` (its number), ``variable``, ``weight``, and the shares ``universe_var``,
+        ``rel_err_var`` and ``abs_err_var``: w_v Σ_u w_u σ_uv / Σ_uv w_u w_v σ_uv, which add up to
+        one in a plan (Brennan 2001, section 10.1, calls the first effective weights). nan where
+        the composite has no such variance.
+        """
+        import pandas as pd
+
+        rows = []
+        for plan, shares in enumerate(self.shares):
+            for a, name in enumerate(self.variables):
+                shown = dict(zip(_ERRORS, shares[:, a].tolist(), strict=True))
+                weight = float(self.weights[a])
+                rows.append({"plan": plan, "variable": name, "weight": weight, **shown})
+        return pd.DataFrame(rows)
+
+    @property
+    def shares(self) -> FloatArray:
+        """The same as an array, (plans, 3, v)."""
+        parts = self.weights * (self.matrices @ self.weights)
+        total = parts.sum(axis=2, keepdims=True)
+        nothing = np.full_like(parts, np.nan)
+        return np.asarray(np.divide(parts, total, out=nothing, where=total > 0.0))
+
+    def summary(self) -> Any:
+        """Return a printable summary: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        from vcomp.multivariate.summary import dstudy_summary
+
+        return dstudy_summary(self)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.variables)
+        return f"<{type(self).__name__}: {names}; object={self.object!r}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+def plan_studies(
+    g: CovarianceComponents,
+    w: FloatArray,
+    *,
+    independent: frozenset[str],
+    design: str | None,
+    object_: str | None,
+    sizes: Mapping[str, Any],
+    alpha: float,
+    negative: str,
+    method: str,
+) -> MultivariateDStudy:
+    """Return the D-studies of all variables and of their composite.
+
+    Parameters
+    ----------
+    g : of the G-study
+    w : (v,) weights of the composite
+    independent : facets whose levels are others in every variable
+    design : in Brennan's notation, the G-study's own if None
+    object_ : of measurement, whose levels the variables share; the first facet without a size if
+        None
+    sizes : of the other facets; of independent ones also a mapping by variable
+    alpha, negative, method : as for :func:`~vcomp.gtheory.dstudy`
+
+    Raises
+    ------
+    PlanError
+        If a plan is not one that can be, or variables of the composite share no object.
+    """
+    check_alpha(alpha)
+    facets = _facets(g)
+    for facet in sizes:
+        if facet not in facets and facet in _OF_ONE:
+            raise PlanError(
+                f"{facet}= is for one score; res.composite(weights).dstudy(…, {facet}=…) takes it"
+            )
+        if facet not in facets:
+            raise PlanError(
+                f"unknown facet {facet!r}{did_you_mean(facet, facets)}; the G-study has "
+                f"{', '.join(facets)}"
+            )
+    object_ = _object(facets, sizes) if object_ is None else object_
+    _check_object(g, w, object_)
+    wanted = [_by_variable(f, n, g, independent) for f, n in sizes.items()]
+    options: dict[str, Any] = {
+        "alpha": alpha,
+        "negative": negative,
+        "method": method,
+        "object": object_,
+    }
+    studies, matrices = [], []
+    for plan in itertools.product(*wanted):
+        given = dict(zip(sizes, plan, strict=True))
+        rows = [
+            dstudy(_one(g, a), design, sizes={f: n[a] for f, n in given.items()}, **options)
+            for a in range(g.n_variables)
+        ]
+        rows.append(_composite_study(g, w, design, given, options))
+        studies.append(tuple(rows))
+        matrices.append(_matrices(g, rows, given, object_, own=design is None))
+    return MultivariateDStudy(
+        g.variables, w, object_, tuple(studies), np.array(matrices), _notes(g, studies)
+    )
+
+
+def _notes(g: CovarianceComponents, studies: list[tuple[DStudy, ...]]) -> tuple[str, ...]:
+    """Return the notes on all scores, those on some of them with their names."""
+    said: dict[str, list[str]] = {note: [] for rows in studies for r in rows for note in r.notes}
+    for rows in studies:
+        for name, row in zip((*g.variables, COMPOSITE), rows, strict=True):
+            for note in row.notes:
+                if name not in said[note]:
+                    said[note].append(name)
+    every = g.n_variables + 1
+    return tuple(
+        note if len(names) == every else f"{', '.join(names)}: {note}"
+        for note, names in said.items()
+    )
+
+
+def _facets(g: CovarianceComponents) -> tuple[str, ...]:
+    return _one(g, 0).facet_names
+
+
+def _one(g: CovarianceComponents, a: int) -> VarianceComponents:
+    return composite_of(g, np.eye(g.n_variables)[a])
+
+
+def _object(facets: tuple[str, ...], sizes: Mapping[str, Any]) -> str:
+    free = [f for f in facets if f not in sizes]
+    if not free:
+        raise PlanError(
+            "every facet has a size, and the object of measurement takes none; leave one out"
+        )
+    return free[0]
+
+
+def _check_object(g: CovarianceComponents, w: FloatArray, object_: str) -> None:
+    if object_ not in g.names:
+        return  # the D-study of a variable says what is wrong
+    linked, used = g.linked[g.place(object_)], np.flatnonzero(w)
+    for a, b in itertools.combinations(used, 2):
+        if not linked[a, b]:
+            raise PlanError(
+                f"no two levels of {object_!r} have scores of both {g.variables[a]!r} and "
+                f"{g.variables[b]!r}: the covariance of their universe scores cannot be "
+                "estimated, and they have no composite; give weights to one of them only"
+            )
+
+
+def _by_variable(
+    facet: str, wanted: Any, g: CovarianceComponents, independent: frozenset[str]
+) -> list[tuple[Any, ...]]:
+    """Return the planned sizes of a facet, one for each variable."""
+    if not hasattr(wanted, "keys"):
+        return [(n,) * g.n_variables for n in _listed(facet, wanted)]
+    given = dict(wanted.items())
+    strange = [name for name in given if name not in g.variables]
+    absent = [name for name in g.variables if name not in given]
+    if strange or absent:
+        hint = did_you_mean(strange[0], g.variables) if strange else ""
+        what = f"names {strange[0]!r}{hint}" if strange else f"leaves out {absent[0]!r}"
+        raise PlanError(
+            f"the sizes of {facet!r} by variable: it {what}; the variables are "
+            f"{', '.join(g.variables)}"
+        )
+    lists = {name: _listed(facet, given[name]) for name in g.variables}
+    longest = max(len(n) for n in lists.values())
+    for name, n in lists.items():
+        if len(n) not in (1, longest):
+            raise PlanError(
+                f"the sizes of {facet!r} go together plan by plan, and {name!r} has {len(n)} of "
+                f"them where another variable has {longest}"
+            )
+    plans = [
+        tuple(lists[name][k if len(lists[name]) > 1 else 0] for name in g.variables)
+        for k in range(longest)
+    ]
+    if facet not in independent and any(len(set(plan)) > 1 for plan in plans):
+        raise PlanError(
+            f"the levels of {facet!r} are linked, the same for all variables, and so is their "
+            f"number; give one size, such as {facet}={plans[0][0]!r}"
+        )
+    return plans
+
+
+def _listed(facet: str, wanted: Any) -> list[Any]:
+    if isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes | Mapping):
+        # a zero-dimensional array is iterable by type only
+        found = [wanted[()]] if getattr(wanted, "ndim", 1) == 0 else list(wanted)  # type: ignore[index]
+        if not found:
+            raise PlanError(f"no size is given for {facet!r}: its list is empty")
+        return found
+    return [wanted]
+
+
+def _composite_study(
+    g: CovarianceComponents,
+    w: FloatArray,
+    design: str | None,
+    given: Mapping[str, tuple[Any, ...]],
+    options: Mapping[str, Any],
+) -> DStudy:
+    """Return the D-study of the composite, whose variables may have sizes of their own."""
+    used = np.flatnonzero(w)
+    same = all(len({n[a] for a in used}) == 1 for n in given.values())
+    rest = [f for f in g.sizes if f not in given and f != options["object"]]
+    alike = all(len({g.sizes[f][a] for a in used}) == 1 for f in rest)
+    if same and (is_alike(g, w) if not given else alike):
+        sizes = {f: n[used[0]] for f, n in given.items()}
+        return dstudy(composite_of(g, w), design, sizes=sizes, **options)
+    if design is not None:
+        raise PlanError(
+            "another design than the G-study's needs the same sizes for all variables of the "
+            "composite; leave out design=, or give the same sizes"
+        )
+    divisors = _divisors(g, given, options["object"])
+    folded, sizes = _folded(g, w, divisors, given, options["object"])
+    return dstudy(folded, None, sizes=sizes, **options)
+
+
+def _divisors(
+    g: CovarianceComponents, given: Mapping[str, tuple[Any, ...]], object_: str
+) -> FloatArray:
+    """Return 1/n of every element in the scores of an object, (k + 1, v, v).
+
+    Without sizes that of the G-study itself, by the cells that there were.
+    """
+    if not given and object_ in g.inverse_n:
+        return g.inverse_n[object_]
+    divisors = np.ones_like(g.values)
+    for t, facets in enumerate(g.facets):
+        for f in facets - {object_}:
+            n = np.array(given.get(f, g.sizes.get(f)), dtype=float)
+            divisors[t] /= np.sqrt(np.outer(n, n))
+    return divisors
+
+
+def _folded(
+    g: CovarianceComponents,
+    w: FloatArray,
+    divisors: FloatArray,
+    given: Mapping[str, tuple[Any, ...]],
+    object_: str,
+) -> tuple[VarianceComponents, dict[str, Any]]:
+    """Return components of the composite that divisors of its own sizes have been put into.
+
+    They are multiplied by the sizes that are shown for it, by which a D-study divides them again.
+    """
+    used = np.flatnonzero(w)
+    shown: dict[str, Any] = {}
+    for f in g.sizes:
+        if f == object_:
+            continue
+        n = [given[f][a] if f in given else g.sizes[f][a] for a in used]
+        shown[f] = n[0] if len(set(n)) == 1 else sum(n)
+    k = len(g.names)
+    spread = np.zeros((k, k, w.size, w.size))
+    for t, facets in enumerate(g.facets):
+        times = float(np.prod([shown[f] for f in facets - {object_}])) if facets else 1.0
+        spread[t, t] = np.where(g.linked[t], np.outer(w, w) * divisors[t] * times, 0.0)
+    values, cov = g.combined(spread)
+    made = replace(
+        g.of_weights(w), values=values, cov=cov, sizes={}, inverse_n={}, mean_squares=None
+    )
+    return made, shown
+
+
+def _matrices(
+    g: CovarianceComponents,
+    rows: list[DStudy],
+    given: Mapping[str, tuple[Any, ...]],
+    object_: str,
+    *,
+    own: bool,
+) -> FloatArray:
+    """Return the covariance matrices of universe scores and errors, variances as the rows have."""
+    design = rows[0].plan.design
+    effects = g.facets if own else tuple(design.closure(f) for f in g.facets)
+    divisors, S = _divisors(replace(g, facets=effects), given, object_), g.known
+    found = np.zeros((3, g.n_variables, g.n_variables))
+    for t, facets in enumerate(effects):
+        if facets == {object_}:
+            found[0] += S[t]
+            continue
+        found[2] += S[t] * divisors[t]
+        if object_ in facets:
+            found[1] += S[t] * divisors[t]
+    for a, study in enumerate(rows[:-1]):
+        found[:, a, a] = [float(study.columns[name][0]) for name in _ERRORS]
+    return found
+
+
+def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
+    """Return the same of the G-study's own measurement, as estimated."""
+    divisors, S = _divisors(g, {}, object_), g.known
+    universe = np.array([f == {object_} for f in g.facets], dtype=float)
+    inside = np.array([object_ in f for f in g.facets], dtype=float)
+    weights = np.stack([universe, inside - universe, 1.0 - universe])
+    shares = np.where(universe[:, None, None] > 0.0, 1.0, divisors)
+    matrices: FloatArray = np.einsum("xt,tab->xab", weights, S * shares)
+    return matrices
+
+
+def object_term(g: CovarianceComponents, object_: str | None) -> str:
+    """Return the object of measurement, the first facet if it is not named.
+
+    Raises
+    ------
+    PlanError
+        If there is no such facet, it has no term of its own, or variables do not share its levels.
+    """
+    facets = tuple(dict.fromkeys(f for name in g.names[:-1] for f in name.split(":")))
+    name = facets[0] if object_ is None else object_
+    if name not in facets:
+        raise PlanError(
+            f"unknown facet {name!r}{did_you_mean(name, facets)}; the G-study has "
+            f"{', '.join(facets)}"
+        )
+    if name not in g.names:
+        raise PlanError(f"the model has no term (1|{name}), so nothing tells its levels apart")
+    if not g.linked[g.place(name)].all():
+        raise PlanError(
+            f"the variables do not all share levels of {name!r}, which therefore have no profiles"
+        )
+    return name
+
+
+def predicted_profiles(
+    layout: Layout, g: CovarianceComponents, object_: str, means: FloatArray
+) -> pd.DataFrame:
+    """Return the regressed universe scores of every object, with standard errors.
+
+    With x̄ the object's mean scores in the variables that it has, Σ the object's matrix and Δ that
+    of the relative errors of these means,
+
+        μ̂_p = μ + Σ(Σ + Δ)⁻¹(x̄_p − μ),    Var(μ̂_p − μ_p) = Σ − Σ(Σ + Δ)⁻¹Σ.
+
+    Parameters
+    ----------
+    layout : of the scores
+    g : the components
+    object_ : facet that is measured
+    means : (v,) of the variables
+    """
+    import pandas as pd
+
+    term = g.place(object_)
+    S = positive_part(g.known[term])
+    n = layout.counts[term]
+    error = np.zeros((layout.sizes[term], g.n_variables, g.n_variables))
+    for t, facets in enumerate(g.facets):
+        if object_ in facets and t != term:
+            error += g.known[t] * layout.shares(term, t)
+    sums = np.bincount(
+        layout.groups[term].astype(np.int64) * g.n_variables + layout.scores.variable,
+        weights=layout.y,
+        minlength=n.size,
+    ).reshape(n.shape)
+    rows = []
+    index = layout.scores.levels[layout.scores.facets.index(object_)]
+    for p, level in enumerate(index):
+        has = np.flatnonzero(n[p] > 0.0)
+        deviation = sums[p, has] / n[p, has]
+        total = S[np.ix_(has, has)] + error[p][np.ix_(has, has)]
+        try:
+            weights = np.linalg.solve(total, S[has]).T
+        except np.linalg.LinAlgError:
+            weights = S[:, has] @ np.linalg.pinv(total, hermitian=True)
+        variance = np.diagonal(S - weights @ S[has])
+        estimate = means + weights @ deviation
+        for a, name in enumerate(g.variables):
+            observed = means[a] + sums[p, a] / n[p, a] if n[p, a] > 0.0 else np.nan
+            se = float(np.sqrt(max(float(variance[a]), 0.0)))
+            rows.append((level, name, int(n[p, a]), observed, float(estimate[a]), se))
+    columns = [object_, "variable", "n", "mean", "universe_score", "se"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def profile_variability(
+    g: CovarianceComponents, object_: str, means: FloatArray
+) -> dict[str, float]:
+    """Return how far the scores of one object lie apart, expected, and how reliably.
+
+    The expected variance of the v scores of one object about their mean, of universe scores and of
+    observed means, and their ratio G(V). They are small where profiles are flat.
+
+    Parameters
+    ----------
+    g : the components
+    object_ : facet that is measured
+    means : (v,) of the variables
+    """
+    universe, relative, _ = own_matrices(g, object_)
+    spread = float(np.square(means - means.mean()).mean())
+
+    def within(S: FloatArray) -> float:
+        return float(np.diagonal(S).mean() - S.mean()) + spread
+
+    observed = within(universe + relative)
+    true = within(universe)
+    ratio = true / observed if observed > 0.0 else np.nan
+    return {"universe": true, "observed": observed, "reliability": ratio}
+
+
+def optimal_weights(g: CovarianceComponents, object_: str) -> FloatArray:
+    """Return the weights of the composite with the largest Eρ², (v,), adding up to one.
+
+    They maximise w'Σw / w'(Σ + Δ)w: the first eigenvector of (Σ + Δ)⁻¹Σ.
+
+    Parameters
+    ----------
+    g : the components
+    object_ : facet that is measured
+
+    Raises
+    ------
+    EstimationError
+        If the errors and universe scores together have no positive definite matrix.
+    """
+    from scipy.linalg import eigh
+
+    universe, relative, _ = own_matrices(g, object_)
+    scale = np.sqrt(np.maximum(np.diagonal(universe + relative), 1e-300))
+    units = np.outer(scale, scale)
+    try:
+        _, vectors = eigh(universe / units, (universe + relative) / units)
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "the matrix of observed scores is not positive definite, so no weights are best; "
+            "use method='reml'"
+        ) from None
+    w: FloatArray = vectors[:, -1] / scale
+    total = float(w.sum())
+    if abs(total) > 1e-8 * float(np.abs(w).sum()):
+        return w / total
+    return w / float(np.abs(w).sum())

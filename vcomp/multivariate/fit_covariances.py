@@ -1,0 +1,434 @@
+"""Several dependent variables: read, estimated, and given back as a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.data.rows import Missing
+from vcomp.exceptions import EstimationError, did_you_mean, warn
+from vcomp.formula.fixed import caller_environment
+from vcomp.multivariate.analogous import (
+    AxisLikelihood,
+    analogous_components,
+    analogous_covariance,
+    find_axis,
+)
+from vcomp.multivariate.cone import (
+    ConeMaximum,
+    Kind,
+    MatrixLikelihood,
+    maximise_in_cone,
+    positive_part,
+)
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.estimate_record import Ending, Found, record_of
+from vcomp.multivariate.mixed_equations import EquationsLikelihood
+from vcomp.multivariate.polarised import columns_of, polarised_components, polarised_covariance
+from vcomp.multivariate.results import MultivariateResults
+from vcomp.multivariate.strata_covariances import (
+    Strata,
+    StrataLikelihood,
+    check_residual,
+    find_strata,
+)
+from vcomp.multivariate.variable_layout import Layout, lay_out
+from vcomp.multivariate.variables import read_scores
+from vcomp.numerics.dense import solve_positive
+
+__all__ = [
+    "METHODS",
+    "element_map",
+    "fit_multivariate",
+    "uncorrelated",
+    "uncorrelated_strata",
+]
+
+
+_LEAST = 1e-10
+"""Least eigenvalue of the correlations of residuals that are taken out of the scores."""
+
+_ROUNDS = 5
+"""Rounds of taking off means: their residuals need not be exact to be a scale."""
+
+
+def uncorrelated(layout: Layout) -> tuple[FloatArray, FloatArray | None]:
+    """Return L and scores x with y = L x whose residuals are hardly correlated, (v, v) and (n,).
+
+    Variables that measure nearly the same have residuals whose matrix is nearly singular, and
+    digits are lost in its inverse. Where all variables were observed together any combinations of
+    them have the same likelihood but for a constant, and L is lower triangular; elsewhere L has
+    standard deviations alone, and x is None.
+    """
+    scale = np.diag(layout.scale)
+    if not layout.same_rows:
+        return scale, None
+    scores, Y = layout.scores, columns_of(layout)
+    rest = _without_terms(layout, Y)
+    S = rest.T @ rest / len(rest)
+    if not (np.diagonal(S) > 0.0).all():
+        return scale, None
+    C = _lower(S)
+    X = np.linalg.solve(C, Y.T).T
+    rows = scores.unit[scores.of(0)]
+    place = np.empty(scores.n_units, dtype=np.int64)
+    place[rows] = np.arange(rows.size)
+    L: FloatArray = scale @ C
+    return L, np.asarray(X[place[scores.unit], scores.variable])
+
+
+def uncorrelated_strata(strata: Strata) -> tuple[FloatArray, Strata]:
+    """Return L and mean products of x with y = L x whose residuals are not correlated, (v, v).
+
+    Parameters
+    ----------
+    strata : with residuals that have a positive definite matrix
+    """
+    L = _lower(strata.products[-1])
+    inverse = np.linalg.inv(L)
+    return L, replace(strata, products=inverse @ strata.products @ inverse.T)
+
+
+def _lower(S: FloatArray) -> FloatArray:
+    """Return L with LL' = S, or near it where S is singular."""
+    spread = np.sqrt(np.diagonal(S))
+    C = np.linalg.cholesky(positive_part(S / np.outer(spread, spread), _LEAST))
+    return np.asarray(C * spread[:, None])
+
+
+def _without_terms(layout: Layout, Y: FloatArray) -> FloatArray:
+    """Return what is left of columns after some rounds of taking off the means of every term."""
+    own, rest = layout.scores.of(0), Y - Y.mean(axis=0)
+    for _ in range(_ROUNDS):
+        for groups, size in zip(layout.groups[:-1], layout.sizes[:-1], strict=True):
+            codes = groups[own]
+            n = np.bincount(codes, minlength=size)[:, None]
+            sums = np.stack([np.bincount(codes, x, size) for x in rest.T], axis=1)
+            rest = rest - (sums / np.maximum(n, 1))[codes]
+    return np.asarray(rest)
+
+
+def element_map(layout: Layout, L: FloatArray) -> FloatArray:
+    """Return the derivatives of the elements of L Σ L' by those of Σ, (m, m).
+
+    Parameters
+    ----------
+    layout : which elements there are
+    L : (v, v), diagonal where not all variables are linked
+    """
+    places = elements(layout.linked)
+    t, a, b = np.array(places).T
+    same = t[:, None] == t[None, :]
+    made = L[a[:, None], a[None, :]] * L[b[:, None], b[None, :]]
+    across = L[a[:, None], b[None, :]] * L[b[:, None], a[None, :]]
+    return np.asarray(np.where(same, made + np.where((a != b)[None, :], across, 0.0), 0.0))
+
+
+METHODS = ("reml", "ml", "anova", "type1", "henderson3")
+"""The methods for several variables."""
+
+_START = 1e-2
+"""Least eigenvalue of the matrices that an iteration starts from, in units of the variances."""
+
+
+def fit_multivariate(
+    formula: str,
+    data: Any = None,
+    *,
+    variable: str | None = None,
+    responses: Sequence[str] | None = None,
+    independent: str | Sequence[str] = (),
+    method: str = "reml",
+    missing: Missing = "drop",
+    eval_env: Any = 0,
+    max_iter: int = 200,
+    tol: float = 1e-9,
+) -> MultivariateResults:
+    """Estimate variance and covariance components of several dependent variables.
+
+    Every term of the design has a matrix Σ of the variables' variances and covariances. A facet
+    whose levels are shared is linked (Brennan's •), one whose levels belong to one variable each
+    is independent (°) and has no covariances: persons are linked over subtests, whose items are
+    independent. Which is which is found from the levels.
+
+    Parameters
+    ----------
+    formula : with several responses, ``"verbal + maths ~ (1|p) + (1|i)"``, for data with a column
+        each; scores in one row belong together. Or with one, and `variable`
+    data : as for :func:`vcomp.fit`
+    variable : the column that says which variable a score is of, for scores in one column
+    responses : the columns of the variables, in place of the left side of the formula
+    independent : facets whose levels are others in every variable though labels are the same
+    method : ``"reml"`` (default) or ``"ml"`` over positive semidefinite matrices; ``"anova"``,
+        sums of products and their expectations, which takes any data; ``"type1"`` or
+        ``"henderson3"`` for variables that were observed together
+    missing : ``"drop"`` scores that are missing and warn, or ``"raise"``
+    eval_env : as in :func:`vcomp.fit`
+    max_iter, tol : of REML and ML: steps, and the Newton decrement at which they end
+
+    Returns
+    -------
+    MultivariateResults
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError
+        What cannot be read, found or estimated; of one variable, its name stands first.
+    EstimationError
+        If the method is not known or cannot serve these data.
+
+    Warns
+    -----
+    VcompWarning
+        If scores were missing, or the estimation did not converge.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chaps. 9 to 12; Cronbach, Gleser, Nanda and
+    Rajaratnam (1972), The Dependability of Behavioral Measurements, chaps. 9 and 10.
+
+    Examples
+    --------
+    A table of specifications: persons answer four verbal and six maths items.
+
+    >>> import numpy as np, pandas as pd, vcomp
+    >>> rng = np.random.default_rng(1)
+    >>> ability = rng.multivariate_normal([0, 0], [[1.0, 0.6], [0.6, 0.8]], 100)
+    >>> rows = [
+    ...     (test, p, f"{test} {i}", ability[p, k] + rng.normal())
+    ...     for k, (test, n) in enumerate({"verbal": 4, "maths": 6}.items())
+    ...     for p in range(100) for i in range(n)
+    ... ]
+    >>> data = pd.DataFrame(rows, columns=["test", "p", "i", "score"])
+    >>> res = vcomp.fit_multivariate("score ~ (1|p) + (1|i)", data, variable="test")
+    >>> res.matrix("p").round(2)
+            maths  verbal
+    maths    0.79    0.61
+    verbal   0.61    0.76
+    >>> plans = res.dstudy(weights={"verbal": 0.4, "maths": 0.6}, i={"verbal": 8, "maths": 12})
+    >>> plans.table[["score", "i", "Erho2", "Phi"]].round(3)
+           score   i  Erho2    Phi
+    0      maths  12  0.897  0.897
+    1     verbal   8  0.865  0.865
+    2  composite  20  0.931  0.931
+    """
+    environment = caller_environment(eval_env, 1)
+    name = _check_options(method, max_iter, tol)
+    scores = read_scores(
+        formula,
+        data,
+        environment,
+        responses=responses,
+        variable=variable,
+        independent=independent,
+        missing=missing,
+    )
+    layout = lay_out(scores)
+    strata = find_strata(layout)
+    found = _estimate(layout, strata, name, max_iter, tol)
+    if not found.converged:
+        warn(found.status)
+    return MultivariateResults(record_of(layout, strata, name, found), layout)
+
+
+def _check_options(method: Any, max_iter: Any, tol: Any) -> str:
+    name = str(method).lower()
+    if name not in METHODS:
+        raise EstimationError(
+            f"method={method!r} is not known{did_you_mean(method, METHODS)}; the methods for "
+            f"several variables are {', '.join(map(repr, METHODS))}"
+        )
+    if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 1:
+        raise EstimationError(f"max_iter is a whole number from 1 on, not {max_iter!r}")
+    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0.0 < float(tol) < 1.0:
+        raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
+    return name
+
+
+def _estimate(
+    layout: Layout, strata: Strata | None, method: str, max_iter: int, tol: float
+) -> Found:
+    if method in ("reml", "ml"):
+        return _by_likelihood(layout, strata, reml=method == "reml", max_iter=max_iter, tol=tol)
+    if method != "anova" and not layout.same_rows:
+        raise EstimationError(
+            f"method={method!r} needs all variables wherever one was observed, and some are "
+            "missing or have levels of their own; use method='anova' or 'reml'"
+        )
+    if layout.same_rows:
+        values = polarised_components(layout, method)
+        cov, why = polarised_covariance(layout, method, values)
+        engine = "closed form: sums of squares of sums and differences of the variables"
+    else:
+        values = analogous_components(layout)
+        cov, why = analogous_covariance(layout, values, find_axis(layout))
+        engine = "closed form: analogous sums of products and their expectations"
+    return Found(values, cov, f"Closed form{_indefinite(layout, values)}.{why}", engine)
+
+
+def _indefinite(layout: Layout, values: FloatArray) -> str:
+    """Return half a sentence on matrices that are no covariance matrices."""
+    below = []
+    for name, S in zip(layout.names, np.where(layout.linked, values, 0.0), strict=True):
+        least = float(np.linalg.eigvalsh(S / np.outer(layout.scale, layout.scale))[0])
+        if least < -1e-12:
+            below.append(name)
+    if not below:
+        return ""
+    which = "matrix" if len(below) == 1 else "matrices"
+    verb = "is" if len(below) == 1 else "are"
+    return (
+        f"; the {which} of {', '.join(below)} {verb} not positive semidefinite (a negative "
+        "variance, or covariances too large for the variances) and kept as estimated"
+    )
+
+
+# Likelihoods ------------------------------------------------------------------------------------
+
+
+def _by_likelihood(
+    layout: Layout, strata: Strata | None, *, reml: bool, max_iter: int, tol: float
+) -> Found:
+    likelihood: MatrixLikelihood
+    scale = np.diag(layout.scale)
+    if strata is not None:
+        check_residual(strata, layout.scores.variables)
+        lower, strata = uncorrelated_strata(strata)
+        scale = scale @ lower
+        likelihood = StrataLikelihood(strata, reml=reml)
+    else:
+        _check_variation(layout)
+        axis = find_axis(layout)
+        if axis is not None:
+            likelihood = AxisLikelihood(axis, layout, reml=reml)
+        else:
+            scale, y = uncorrelated(layout)
+            likelihood = EquationsLikelihood(layout, reml=reml, y=y)
+    try:
+        start = _start(layout, scale)
+        end = maximise_in_cone(likelihood, start, max_iter=max_iter, tol=tol)
+    except np.linalg.LinAlgError:
+        raise _no_maximum(layout) from None
+    if _is_singular(end.S[-1]):
+        raise _no_maximum(layout)
+    kind = likelihood.kinds[0]
+    back = element_map(layout, scale)
+    degrees = np.array([m.nobs - float(reml) for m in layout.scores.models])
+    return Found(
+        values=np.where(layout.linked, scale @ end.S @ scale.T, np.nan),
+        cov=_covariance(likelihood, end, kind, back),
+        status=_status(layout, end),
+        engine=likelihood.reason,
+        llf=end.loglike - float(degrees @ np.log(np.diagonal(scale))),
+        converged=end.converged,
+        ending=Ending(
+            end.ranks, end.decrement, end.kkt_residual, end.iterations, end.evaluations, kind
+        ),
+    )
+
+
+def _check_variation(layout: Layout) -> None:
+    for a, name in enumerate(layout.scores.variables):
+        if not layout.y[layout.scores.of(a)].any():
+            raise EstimationError(
+                f"the scores of variable {name!r} are all the same: the likelihood has no "
+                "maximum; leave it out, or use method='anova'"
+            )
+
+
+def _is_singular(S: FloatArray) -> bool:
+    spread = np.sqrt(np.diagonal(S))
+    return bool(np.linalg.eigvalsh(S / np.outer(spread, spread))[0] < 1e-9)
+
+
+def _no_maximum(layout: Layout) -> EstimationError:
+    names = ", ".join(layout.scores.variables)
+    return EstimationError(
+        f"the residual's matrix of {names} goes to a singular one, along which the likelihood has "
+        "no maximum: variables are the same, add up to another, or have too few scores in "
+        "common; leave one of them out, or use method='anova'"
+    )
+
+
+def _start(layout: Layout, scale: FloatArray) -> FloatArray:
+    """Return positive definite matrices near the closed form, in the scale of the likelihood."""
+    v = layout.n_variables
+    try:
+        values = (polarised_components if layout.same_rows else _analogous)(layout, "anova")
+        inverse = np.linalg.inv(scale)
+        values = inverse @ np.where(layout.linked, values, 0.0) @ inverse.T
+    except EstimationError:
+        values = np.array([np.eye(v) / len(layout.names)] * len(layout.names))
+    values = np.where(layout.linked, values, 0.0)
+    starts = [positive_part(S, _START) for S in values]
+    starts[-1] = positive_part(values[-1], 10.0 * _START)
+    return np.array(starts)
+
+
+def _analogous(layout: Layout, method: str) -> FloatArray:
+    return analogous_components(layout)
+
+
+def _covariance(
+    likelihood: MatrixLikelihood, end: ConeMaximum, kind: Kind, back: FloatArray
+) -> FloatArray:
+    """Return the covariance of the elements at given ranks; nan where there is no freedom.
+
+    Parameters
+    ----------
+    back : (m, m) the elements on the scale of the data by those of the likelihood
+    """
+    J = end.tangent
+    nothing = np.full((J.shape[0], J.shape[0]), np.nan)
+    if not J.size:
+        return nothing
+    U, s, _ = np.linalg.svd(J, full_matrices=False)
+    U = U[:, s > 1e-9 * s[0]]
+    for choice in dict.fromkeys([kind, "average"]):
+        inside = U.T @ likelihood.information(end.S, choice) @ U
+        try:
+            cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
+        except np.linalg.LinAlgError:
+            continue
+        fixed = np.abs(back @ U).max(axis=1) < 1e-9 * np.abs(back).max(axis=1)
+        cov[fixed] = np.nan
+        cov[:, fixed] = np.nan
+        return np.asarray(0.5 * (cov + cov.T))
+    return nothing
+
+
+def _status(layout: Layout, end: ConeMaximum) -> str:
+    if not end.converged:
+        return (
+            f"Not converged after {end.iterations} steps: the maximum may be "
+            f"{display.number(end.decrement, 2)} standard errors away; raise max_iter, or use "
+            "method='anova'."
+        )
+    full = layout.n_variables
+    zero, lower = [], []
+    for name, S, rank in zip(layout.names, end.S, end.ranks, strict=True):
+        none = [
+            x for x, s in zip(layout.scores.variables, np.diagonal(S), strict=True) if s == 0.0
+        ]
+        if len(none) == full:
+            zero.append(f"σ²({name})")
+        elif none:
+            zero.append(f"σ²({name}) of {', '.join(none)}")
+        if rank < full - len(none):
+            lower.append(f"Σ({name}) has rank {rank} of {full}")
+    if not zero and not lower:
+        return "Converged."
+    said = [f"{'; '.join(zero)} at the bound 0"] if zero else []
+    text = f"Converged: {'; '.join([*said, *lower])}."
+    if lower:
+        text += (
+            " Where a rank is not full some combination of the variables has no variance; "
+            "standard errors are those at this rank."
+        )
+    return text

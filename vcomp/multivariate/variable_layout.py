@@ -1,0 +1,171 @@
+"""How the scores of all variables fall into the groups of the terms, and which they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, IntArray
+from vcomp.design.grid import number_combinations
+from vcomp.inference.components import REPLICATE, RESIDUAL, closure
+from vcomp.multivariate.variables import Scores
+
+__all__ = [
+    "Layout",
+    "lay_out",
+]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Terms with the groups of all scores; the residual's groups are what is observed together.
+
+    Attributes
+    ----------
+    scores : the scores
+    names : of the terms, the residual last
+    facets : of each term, see :class:`~vcomp.inference.components.VarianceComponents`
+    groups : for each term the (n,) group of every score
+    sizes : numbers of groups
+    """
+
+    scores: Scores
+    names: tuple[str, ...]
+    facets: tuple[frozenset[str], ...]
+    groups: tuple[IntArray, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+        return len(self.scores.variables)
+
+    @cached_property
+    def y(self) -> FloatArray:
+        """The scores less the mean of their variable, (n,)."""
+        y = self.scores.y.copy()
+        for a in range(self.n_variables):
+            y[self.scores.of(a)] -= y[self.scores.of(a)].mean()
+        return y
+
+    @cached_property
+    def scale(self) -> FloatArray:
+        """The standard deviation of every variable, 1 of a constant, (v,)."""
+        spreads = [float(self.y[self.scores.of(a)].std()) for a in range(self.n_variables)]
+        return np.array([s if s > 0.0 else 1.0 for s in spreads])
+
+    @cached_property
+    def counts(self) -> tuple[FloatArray, ...]:
+        """For each term the (q, v) scores of its groups in every variable."""
+        v = self.n_variables
+        return tuple(
+            np.bincount(g.astype(np.int64) * v + self.scores.variable, minlength=q * v)
+            .reshape(q, v)
+            .astype(float)
+            for g, q in zip(self.groups, self.sizes, strict=True)
+        )
+
+    @cached_property
+    def shared(self) -> FloatArray:
+        """How many groups of each term two variables share, (k + 1, v, v)."""
+        occurs = [(n > 0.0).astype(float) for n in self.counts]
+        return np.array([o.T @ o for o in occurs])
+
+    @cached_property
+    def linked(self) -> BoolArray:
+        """Where two variables share enough groups of a term to have a covariance: two."""
+        return np.asarray(self.shared >= 2.0)
+
+    @cached_property
+    def same_rows(self) -> bool:
+        """Whether all variables were observed wherever one was."""
+        return bool((self.counts[-1] == 1.0).all())
+
+    def indicator(self, term: int, variable: int) -> Any:
+        """Return the (n_v, q) incidence of a variable's scores in a term's groups."""
+        from scipy.sparse import csr_array
+
+        groups = self.groups[term][self.scores.of(variable)]
+        shape = (groups.size, self.sizes[term])
+        return csr_array((np.ones(groups.size), groups, np.arange(groups.size + 1)), shape=shape)
+
+    def incidence(self, term: int) -> Any:
+        """Return the (n, q v) incidence of a term's groups in every variable."""
+        from scipy.sparse import csr_array
+
+        v, n = self.n_variables, self.scores.n
+        columns = self.groups[term].astype(np.int64) * v + self.scores.variable
+        return csr_array((np.ones(n), columns, np.arange(n + 1)), shape=(n, self.sizes[term] * v))
+
+    def table(self, t: int, u: int, variable: int) -> Any:
+        """Return how many scores of a variable each pair of groups of two terms shares."""
+        key = (t, u, variable)
+        if key not in self._tables:
+            made = (self.indicator(t, variable).T @ self.indicator(u, variable)).tocsr()
+            self._tables[key] = made
+        return self._tables[key]
+
+    @cached_property
+    def _tables(self) -> dict[tuple[int, int, int], Any]:
+        return {}
+
+    def inverse_n(self, term: int) -> FloatArray:
+        """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) of every term h, averaged over groups g.
+
+        It is what the covariance of a term has as its share in that of the means of two variables
+        (Brennan 2001, eq. 7.28, for one of them); (k + 1, v, v), over the groups that both have.
+        """
+        v, found = self.n_variables, []
+        for u in range(len(self.names)):
+            found.append(self.shares(term, u))
+        both = self.counts[term] > 0.0
+        result = np.zeros((len(self.names), v, v))
+        for u, shares in enumerate(found):
+            for a in range(v):
+                for b in range(v):
+                    here = both[:, a] & both[:, b]
+                    result[u, a, b] = shares[here, a, b].mean() if here.any() else 0.0
+        return result
+
+    def shares(self, term: int, other: int) -> FloatArray:
+        """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) for each group g of a term, (q, v, v)."""
+        v, n = self.n_variables, self.counts[term]
+        safe = np.where(n > 0.0, n, 1.0)
+        result = np.zeros((self.sizes[term], v, v))
+        for a in range(v):
+            for b in range(a, v):
+                product = self.table(term, other, a).multiply(self.table(term, other, b))
+                sums = np.asarray(product.sum(axis=1)).ravel() / (safe[:, a] * safe[:, b])
+                result[:, a, b] = result[:, b, a] = sums
+        return result
+
+
+def lay_out(scores: Scores) -> Layout:
+    """Return the terms of all variables together."""
+    structure = scores.models[0].design.structure
+    nested_in = structure.nested_in
+    sizes = [len(levels) for levels in scores.levels]
+    names, facets, groups, counts = [], [], [], []
+    for term in scores.models[0].design.formula.random:
+        places = [scores.facets.index(f) for f in term.facets]
+        codes, size = scores.codes[places[0]], sizes[places[0]]
+        for place in places[1:]:
+            keys, codes = number_combinations(codes, size, scores.codes[place], sizes[place])
+            size = keys.size
+        names.append(term.name)
+        facets.append(closure(frozenset(term.facets), nested_in))
+        groups.append(codes)
+        counts.append(size)
+    everything = frozenset(structure.facets)
+    if any(model.design.structure.replicated for model in scores.models):
+        everything |= {REPLICATE}
+    return Layout(
+        scores=scores,
+        names=(*names, RESIDUAL),
+        facets=(*facets, everything),
+        groups=(*groups, scores.unit),
+        sizes=(*counts, scores.n_units),
+    )

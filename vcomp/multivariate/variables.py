@@ -1,0 +1,446 @@
+"""Scores of several dependent variables, read and coded in common.
+
+Wide data have a column for each variable, whose scores in one row belong together. Long data have
+one column of scores, and another that says which variable each of them is of. Either way every
+variable is a model of its own, with the checks of one; what they share are levels of facets.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.data.levels import as_levels
+from vcomp.data.rows import Missing
+from vcomp.data.source import open_source
+from vcomp.design.grid import number_combinations
+from vcomp.exceptions import DataError, DesignError, FormulaError, VcompError, did_you_mean, warn
+from vcomp.formula import parser as parse
+from vcomp.formula.fixed import names_in
+from vcomp.formula.parser import Formula
+from vcomp.model.model import VarianceComponentsModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Scores",
+    "plain_name",
+    "read_scores",
+    "read_sides",
+]
+
+
+def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[list[str], str]:
+    """Return the responses, as expressions, and the right-hand side.
+
+    Parameters
+    ----------
+    formula : with both sides, or the right one alone
+    responses : columns in place of the left side
+
+    Raises
+    ------
+    FormulaError
+        If there are no responses, they cannot be read, or one is there twice.
+
+    Examples
+    --------
+    >>> read_sides("np.log(a) + b ~ (1|p)")
+    (['np.log(a)', 'b'], ' (1|p)')
+    """
+    if not isinstance(formula, str):
+        raise FormulaError(
+            "the formula is text such as 'verbal + maths ~ (1|p) + (1|i)' and comes first, not "
+            f"{type(formula).__name__}"
+        )
+    before, tilde, after = formula.partition("~")
+    right = after if tilde else before
+    if responses is None:
+        if not tilde or not before.strip():
+            raise FormulaError(
+                "the formula needs the dependent variables on the left of ~, or their columns in "
+                f"responses=: 'verbal + maths ~ {right.strip()}'"
+            )
+        return _summands(before), right
+    listed = isinstance(responses, Iterable) and not isinstance(responses, str)
+    if not listed or not all(isinstance(name, str) for name in responses):
+        raise FormulaError(f"responses are a list of columns, not {responses!r}")
+    if tilde and before.strip():
+        raise FormulaError("the responses are given twice, in the formula and in responses=")
+    plain = [name if name.isidentifier() else f"Q({name!r})" for name in responses]
+    if not plain:
+        raise FormulaError("responses= is empty; it lists the columns of the dependent variables")
+    return _distinct(plain), right
+
+
+def _summands(text: str) -> list[str]:
+    """Return the expressions that a sum adds up, as they are written."""
+    text = text.strip()
+    try:
+        tree: ast.expr = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise FormulaError(
+            f"cannot read the left of the formula, {text!r}; it is a sum of columns or "
+            "expressions, such as verbal + maths"
+        ) from None
+    found: list[str] = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
+        found.append(ast.get_source_segment(text, tree.right) or "")
+        tree = tree.left
+    found.append(ast.get_source_segment(text, tree) or "")
+    return _distinct(found[::-1])
+
+
+def _distinct(names: list[str]) -> list[str]:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise FormulaError(f"the response {twice[0]!r} is there twice")
+    return names
+
+
+def plain_name(code: str) -> str:
+    """Return the column that ``Q("…")`` names; another expression as it is.
+
+    Examples
+    --------
+    >>> plain_name("Q('a b')")
+    'a b'
+    """
+    names = names_in(code)
+    quoted = len(names) == 1 and code.strip() in (f"Q({names[0]!r})", f'Q("{names[0]}")')
+    return names[0] if quoted else code.strip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of v variables in common codes.
+
+    Attributes
+    ----------
+    formula : as given
+    variables : names of the dependent variables
+    facets : names of the facets
+    levels : of each facet, of all variables together
+    y : (n,) the scores, those of the first variable first
+    variable : (n,) of each score
+    codes : for each facet the (n,) level of each score
+    unit : (n,) scores of different variables with one number were observed together
+    n_units : how many such numbers there are
+    models : of each variable by itself
+    notes : what a reader should know of the data
+    """
+
+    formula: str
+    variables: tuple[str, ...]
+    facets: tuple[str, ...]
+    levels: tuple[pd.Index, ...]
+    y: FloatArray
+    variable: IntArray
+    codes: tuple[IntArray, ...]
+    unit: IntArray
+    n_units: int
+    models: tuple[VarianceComponentsModel, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of scores."""
+        return int(self.y.size)
+
+    def of(self, variable: int) -> slice:
+        """Return where the scores of a variable stand."""
+        sizes = [model.nobs for model in self.models]
+        first = sum(sizes[:variable])
+        return slice(first, first + sizes[variable])
+
+
+def read_scores(
+    formula: str,
+    data: Any,
+    environment: Any,
+    *,
+    responses: Sequence[str] | None = None,
+    variable: str | None = None,
+    independent: str | Sequence[str] = (),
+    missing: Missing = "drop",
+) -> Scores:
+    """Read, check and code the scores of all variables.
+
+    Parameters
+    ----------
+    formula : with several responses on its left for wide data, one for long data
+    data : as for :func:`vcomp.fit`
+    environment : patsy's ``EvalEnvironment`` of the caller
+    responses : columns of wide data, in place of the left side
+    variable : the column of long data that says which variable a score is of
+    independent : facets whose levels are others in every variable, whatever their labels
+    missing : ``"drop"`` scores that are missing and warn, or ``"raise"``
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError
+        What cannot be read, found or estimated; of one variable, its name stands first.
+    """
+    left, right = read_sides(formula, responses)
+    random = parse(f"{left[0]} ~ {right}")
+    if not random.intercept_only:
+        raise FormulaError(
+            "the fixed part of several dependent variables is the mean of each; leave out "
+            f"{' + '.join(term for term in random.fixed if term != 'Intercept') or '0'}"
+        )
+    if not isinstance(independent, Iterable):
+        raise DesignError(f"independent is a facet or a list of facets, not {independent!r}")
+    apart = (independent,) if isinstance(independent, str) else tuple(independent)
+    strange = [f for f in apart if f not in random.facets]
+    if strange:
+        raise DesignError(
+            f"independent: {strange[0]!r} is no facet{did_you_mean(strange[0], random.facets)}; "
+            f"they are {', '.join(random.facets)}"
+        )
+    if variable is None:
+        parts = _wide(left, right, random, data, environment, missing)
+    else:
+        parts = _long(left, right, random, data, environment, variable, missing)
+    return _coded(formula, parts, random, set(apart), wide=variable is None)
+
+
+# Rows -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The variables with the rows that each model has, by position in the data."""
+
+    names: tuple[str, ...]
+    models: tuple[VarianceComponentsModel, ...]
+    notes: tuple[str, ...] = ()
+
+
+def _wide(
+    left: list[str], right: str, random: Formula, data: Any, environment: Any, missing: Missing
+) -> _Parts:
+    if len(left) < 2:
+        raise FormulaError(
+            f"there is one dependent variable, {left[0]!r}; write several (verbal + maths ~ …), "
+            "name the column that tells them apart with variable=, or use vcomp.fit for one"
+        )
+    frame = None if data is None else _columns(left, random, data, environment)
+    names = [plain_name(name) for name in left]
+    models, lacking = [], []
+    for name, code in zip(names, left, strict=True):
+        rows = frame
+        if frame is not None and name in frame.columns and missing == "drop":
+            empty = frame[name].isna().to_numpy()
+            if empty.all() and len(frame):
+                raise DataError(
+                    f"variable {name!r} has no scores: its column is missing in all rows"
+                )
+            if empty.any():
+                lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(frame):,} scores")
+                rows = frame[~empty]
+        models.append(_model(name, f"{code} ~ {right}", rows, environment, missing))
+    return _Parts(tuple(names), tuple(models), _told(lacking))
+
+
+def _long(
+    left: list[str],
+    right: str,
+    random: Formula,
+    data: Any,
+    environment: Any,
+    variable: str,
+    missing: Missing,
+) -> _Parts:
+    if len(left) > 1:
+        raise FormulaError(
+            "with variable= the scores are in one column, and the formula has "
+            f"{len(left)} responses: {', '.join(left)}"
+        )
+    if data is None:
+        raise DataError("variable= names a column of data, and there are no data")
+    if variable in random.facets:
+        raise DesignError(
+            f"{variable!r} tells the dependent variables apart and is no facet of them; leave it "
+            "out of the random terms"
+        )
+    if variable in names_in(left[0]):
+        raise DataError(
+            f"variable={variable!r} names the column of the scores; it is the one that says which "
+            "dependent variable a score is of"
+        )
+    frame = _columns(left, random, data, environment, variable)
+    column = frame[variable]
+    empty = column.isna().to_numpy()
+    if empty.any() and missing == "raise":
+        raise DataError(f"column {variable!r} is missing in {int(empty.sum())} rows")
+    if empty.all():
+        raise DataError(f"column {variable!r} is missing in all rows")
+    if empty.any():
+        warn(f"{int(empty.sum()):,} rows do not say which variable they are of, and are left out")
+        frame, column = frame[~empty], column[~empty]
+    labels = as_levels(variable, column)
+    names = tuple(str(level) for level in labels.cat.categories)
+    if len(names) < 2:
+        raise DataError(
+            f"column {variable!r} has one value only, {names[0]!r}: there are no several "
+            "dependent variables; use vcomp.fit for one"
+        )
+    codes, response = labels.cat.codes.to_numpy(), plain_name(left[0])
+    models, lacking = [], []
+    for place, name in enumerate(names):
+        rows = frame[codes == place]
+        if response in frame.columns and missing == "drop":
+            empty = rows[response].isna().to_numpy()
+            if empty.all():
+                raise DataError(f"variable {name!r} has no scores: {response!r} is missing in all")
+            if empty.any():
+                lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
+                rows = rows[~empty]
+        models.append(_model(name, f"{left[0]} ~ {right}", rows, environment, missing))
+    return _Parts(names, tuple(models), _told(lacking))
+
+
+def _told(lacking: list[str]) -> tuple[str, ...]:
+    """Warn of missing scores, and return the note on them."""
+    if not lacking:
+        return ()
+    said = f"{'; '.join(lacking)}: every variable is estimated from the scores that it has"
+    warn(said)
+    return (f"{said}.",)
+
+
+def _columns(
+    left: list[str], random: Formula, data: Any, environment: Any, variable: str | None = None
+) -> pd.DataFrame:
+    """Read the columns that the formula names."""
+    source = open_source(data)
+    alone = [plain_name(code) for code in left]
+    names = list(dict.fromkeys([*random.facets, *(n for code in left for n in names_in(code))]))
+    for name in names:
+        column = name in (*random.facets, *alone)
+        if name not in source.columns and (column or not _is_known(name, environment)):
+            raise source.no_column(name)
+    extra = [] if variable is None else [variable]
+    return source.read([n for n in names if n in source.columns] + extra)
+
+
+def _is_known(name: str, environment: Any) -> bool:
+    """Return whether an expression can look a name up that is no column."""
+    from patsy import builtins as patsy_builtins
+
+    return (
+        name in environment.namespace or name in patsy_builtins.__all__ or hasattr(builtins, name)
+    )
+
+
+def _model(
+    name: str, formula: str, rows: Any, environment: Any, missing: Missing
+) -> VarianceComponentsModel:
+    try:
+        return VarianceComponentsModel(formula, rows, missing=missing, eval_env=environment)
+    except FormulaError:
+        raise
+    except VcompError as error:
+        raise type(error)(f"variable {name!r}: {error}") from None
+
+
+# Codes ------------------------------------------------------------------------------------------
+
+
+def _coded(
+    formula: str, parts: _Parts, random: Formula, independent: set[str], *, wide: bool
+) -> Scores:
+    _check_arrangement(parts)
+    variable = np.repeat(
+        np.arange(len(parts.names), dtype=np.int32), [m.nobs for m in parts.models]
+    )
+    levels, codes = [], []
+    for facet in random.facets:
+        labels, found = _common_levels(facet, parts, variable, facet in independent)
+        levels.append(labels)
+        codes.append(found)
+    if wide and not independent:
+        places = np.concatenate([np.asarray(m.rows.labels) for m in parts.models])
+        unit: IntArray | None = np.unique(places, return_inverse=True)[1].astype(np.int32)
+    else:
+        unit = _cells(codes, [len(x) for x in levels], variable)
+    notes = list(parts.notes)
+    if unit is None:
+        unit = np.arange(variable.size, dtype=np.int32)
+        notes.append(
+            "Cells hold several scores of a variable, and nothing says which of different "
+            "variables belong together: their residuals are taken as independent."
+        )
+    return Scores(
+        formula=formula.strip(),
+        variables=parts.names,
+        facets=random.facets,
+        levels=tuple(levels),
+        y=np.concatenate([m.rows.y for m in parts.models]),
+        variable=variable,
+        codes=tuple(codes),
+        unit=unit,
+        n_units=int(unit.max()) + 1,
+        models=parts.models,
+        notes=tuple(notes),
+    )
+
+
+def _check_arrangement(parts: _Parts) -> None:
+    """Refuse variables whose facets are nested in different ways."""
+    first = parts.models[0].design.structure
+    for name, model in zip(parts.names[1:], parts.models[1:], strict=True):
+        structure = model.design.structure
+        for facet in first.facets:
+            here, there = first.nested_in[facet], structure.nested_in[facet]
+            if here != there:
+                raise DesignError(
+                    f"the design is not the same for all variables: {_nesting(facet, here)} in "
+                    f"{parts.names[0]!r}, and {_nesting(facet, there)} in {name!r}; several "
+                    "dependent variables need one design"
+                )
+
+
+def _nesting(facet: str, above: frozenset[str]) -> str:
+    return (
+        f"{facet} is nested in {' and '.join(sorted(above))}" if above else f"{facet} is crossed"
+    )
+
+
+def _common_levels(
+    facet: str, parts: _Parts, variable: IntArray, independent: bool
+) -> tuple[Any, IntArray]:
+    """Return the levels of a facet in all variables, and the level of every score."""
+    import pandas as pd
+
+    columns = [model.rows.facets[facet] for model in parts.models]
+    own = [pd.Series(c.cat.categories.to_numpy()) for c in columns]
+    labels = as_levels(facet, pd.concat(own, ignore_index=True)).cat.categories
+    codes = np.concatenate(
+        [
+            labels.get_indexer(c.cat.categories)[c.cat.codes.to_numpy()].astype(np.int32)
+            for c in columns
+        ]
+    )
+    if not independent:
+        return labels, codes
+    keys, codes = number_combinations(variable, len(parts.names), codes, len(labels))
+    named = [(parts.names[k // len(labels)], labels[k % len(labels)]) for k in keys.tolist()]
+    return pd.Index(named, tupleize_cols=False), codes
+
+
+def _cells(codes: list[IntArray], sizes: list[int], variable: IntArray) -> IntArray | None:
+    """Return the cell of every score; None where a variable has several scores in one."""
+    cells, size = codes[0], sizes[0]
+    for more, n in zip(codes[1:], sizes[1:], strict=True):
+        keys, cells = number_combinations(cells, size, more, n)
+        size = keys.size
+    keys, _ = number_combinations(cells, size, variable, int(variable.max()) + 1)
+    return cells if keys.size == variable.size else None

@@ -1,0 +1,123 @@
+"""Columns of level codes: which levels occur, what determines what, how full a grid is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import IntArray, LongArray
+
+__all__ = [
+    "add_places",
+    "count_levels",
+    "count_values",
+    "determined_levels",
+    "fill_counts",
+    "place_rows",
+    "renumber",
+]
+
+
+_FEW = 65_536
+"""Levels up to which there are several tables of counts."""
+
+
+@njit(cache=True, nogil=True)
+def _tables(n_levels: int) -> LongArray:
+    """Return tables of counts: neighbours often have the same level, and a sum waits for the last.
+
+    Of many levels the tables would take more time and memory than the rows.
+    """
+    return np.zeros((n_levels, 4 if n_levels <= _FEW else 1), np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _added(counts: LongArray) -> LongArray:
+    """Return the sums of the rows; ``counts.sum(axis=1)`` takes two seconds to compile."""
+    totals = np.zeros(len(counts), np.int64)
+    for k in range(len(counts)):
+        for table in range(counts.shape[1]):
+            totals[k] += counts[k, table]
+    return totals
+
+
+@njit(cache=True, nogil=True)
+def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
+    """Return ``v - low`` for every whole number, and how often each of ``0 .. width - 1`` is."""
+    counts = _tables(width)
+    last = counts.shape[1] - 1
+    codes = np.empty(values.size, np.int32)
+    for i in range(values.size):
+        code = values[i] - low
+        codes[i] = code
+        counts[code, i & last] += 1
+    totals: LongArray = _added(counts)
+    return codes, totals
+
+
+@njit(cache=True, nogil=True)
+def renumber(codes: Any, numbers: IntArray) -> None:
+    """Put ``numbers[c]`` in the place of every code."""
+    for i in range(codes.size):
+        codes[i] = numbers[codes[i]]
+
+
+@njit(cache=True, nogil=True)
+def count_levels(codes: Any, n_levels: int) -> LongArray:
+    """Return how many rows each level has."""
+    counts = _tables(n_levels)
+    last = counts.shape[1] - 1
+    for i in range(codes.size):
+        counts[codes[i], i & last] += 1
+    totals: LongArray = _added(counts)
+    return totals
+
+
+@njit(cache=True, nogil=True)
+def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
+    """Return the outer level of each inner one; empty where an inner level has several.
+
+    It stops at the first row that contradicts, which is early where facets are crossed.
+    """
+    level = np.full(n_inner, -1, np.int32)
+    for i in range(inner.size):
+        known = level[inner[i]]
+        if known < 0:
+            level[inner[i]] = outer[i]
+        elif known != outer[i]:
+            return level[:0]
+    return level
+
+
+@njit(cache=True, nogil=True)
+def place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
+    """Turn the place of each row in a grid into that in one with a further axis, in place."""
+    for i in range(places.size):
+        places[i] = places[i] * n_levels + codes[i]
+
+
+@njit(cache=True, nogil=True)
+def add_places(places: LongArray, values: Any, low: Any, table: LongArray) -> bool:
+    """Add ``table[v - low]`` to the place of each row; whether all values have one, not negative.
+
+    The places are of no use if they have not.
+    """
+    high = low + (table.size - 1)
+    are_known = True
+    for i in range(places.size):
+        value = np.int64(values[i])  # which may be too far from `low` for a difference
+        step = table[value - low] if low <= value <= high else -1
+        are_known &= step >= 0
+        places[i] += step
+    return are_known
+
+
+@njit(cache=True, nogil=True)
+def fill_counts(places: Any, n_cells: int) -> IntArray:
+    """Return how many rows each cell of a grid has."""
+    counts = np.zeros(n_cells, np.int32)
+    for i in range(places.size):
+        counts[places[i]] += 1
+    return counts

@@ -1,0 +1,149 @@
+"""How often each pair of levels of two terms occurs together: ``Z_a'Z_b`` without its zeros."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+
+__all__ = [
+    "ONCE",
+    "join_pairs",
+    "number_parts",
+    "pair_counts",
+    "squared_counts",
+]
+
+
+ONCE = np.zeros(0)
+"""Weights of observations that count once."""
+
+
+@njit(cache=True, nogil=True)
+def pair_counts(
+    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Return ``Z_a'Z_b`` in compressed sparse rows, columns sorted within each row.
+
+    Two stable counting sorts, by column and then by row, put equal pairs side by side: O(n + q).
+
+    Parameters
+    ----------
+    rows, cols : (n,) level of each observation in the two terms
+    n_rows, n_cols : numbers of levels
+    weights : (n,) how often each observation counts; empty if once
+
+    Returns
+    -------
+    indptr, indices, counts : (n_rows + 1,), (nnz,), (nnz,)
+    """
+    n = rows.size
+    start = np.zeros(n_cols + 1, np.int64)
+    for i in range(n):
+        start[cols[i] + 1] += 1
+    for j in range(n_cols):
+        start[j + 1] += start[j]
+    weighted = weights.size > 0
+    rows_by_col = np.empty(n, np.int32)
+    cols_by_col = np.empty(n, np.int32)
+    weights_by_col = np.empty(weights.size)
+    for i in range(n):
+        place = start[cols[i]]
+        start[cols[i]] += 1
+        rows_by_col[place] = rows[i]
+        cols_by_col[place] = cols[i]
+        if weighted:
+            weights_by_col[place] = weights[i]
+
+    start = np.zeros(n_rows + 1, np.int64)
+    for i in range(n):
+        start[rows[i] + 1] += 1
+    for j in range(n_rows):
+        start[j + 1] += start[j]
+    fill = start[:-1].copy()
+    sorted_cols = np.empty(n, np.int32)
+    sorted_weights = np.empty(weights.size)
+    for i in range(n):
+        place = fill[rows_by_col[i]]
+        fill[rows_by_col[i]] += 1
+        sorted_cols[place] = cols_by_col[i]
+        if weighted:
+            sorted_weights[place] = weights_by_col[i]
+
+    indptr = np.zeros(n_rows + 1, np.int64)
+    indices = np.empty(n, np.int32)
+    counts = np.empty(n, np.float64)
+    nnz = 0
+    for g in range(n_rows):
+        previous = -1
+        for i in range(start[g], start[g + 1]):
+            weight = sorted_weights[i] if weighted else 1.0
+            if sorted_cols[i] == previous:
+                counts[nnz - 1] += weight
+            else:
+                previous = sorted_cols[i]
+                indices[nnz] = previous
+                counts[nnz] = weight
+                nnz += 1
+        indptr[g + 1] = nnz
+    if nnz < n:
+        indices, counts = indices[:nnz].copy(), counts[:nnz].copy()
+    return indptr, indices, counts
+
+
+@njit(cache=True, nogil=True)
+def _root(above: IntArray, node: int) -> int:
+    """Return the last node above one, and put all on the way directly below it."""
+    root = node
+    while above[root] != root:
+        root = above[root]
+    while above[node] != root:
+        above[node], node = root, above[node]
+    return root
+
+
+@njit(cache=True, nogil=True)
+def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
+    """Join the nodes that a pair table says are together, in place (Galler & Fischer 1964).
+
+    Parameters
+    ----------
+    above : (nodes,) a node of the same part for each; at first itself
+    indptr, indices : of the table; its rows are the first nodes, its columns follow from `offset`
+    """
+    for g in range(indptr.size - 1):
+        for i in range(indptr[g], indptr[g + 1]):
+            a, b = _root(above, g), _root(above, offset + indices[i])
+            above[max(a, b)] = min(a, b)
+
+
+@njit(cache=True, nogil=True)
+def number_parts(above: IntArray) -> IntArray:
+    """Return the number of the part of each node, parts numbered by their first nodes."""
+    parts, n_parts = np.empty(above.size, np.int32), 0
+    for node in range(above.size):
+        root = _root(above, node)
+        if root == node:
+            parts[node] = n_parts
+            n_parts += 1
+        else:
+            parts[node] = parts[root]
+    return parts
+
+
+@njit(cache=True, nogil=True)
+def squared_counts(
+    indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of squared counts of each row and of each column of a pair table."""
+    by_row = np.zeros(indptr.size - 1)
+    by_col = np.zeros(n_cols)
+    for g in range(by_row.size):
+        total = 0.0
+        for i in range(indptr[g], indptr[g + 1]):
+            square = counts[i] * counts[i]
+            total += square
+            by_col[indices[i]] += square
+        by_row[g] = total
+    return by_row, by_col

@@ -1,0 +1,267 @@
+"""Entries of the inverse on the pattern of L, where LDL' is sparse and its last columns dense.
+
+They follow from the last column of L to the first (Takahashi, Fagan & Chin 1973; Erisman & Tinney
+1975). The factor is that of :mod:`vcomp.numerics.kernels.ldl`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
+
+__all__ = [
+    "inverse_derivative",
+    "leaf_diagonal",
+    "mirror_lower",
+    "selected_inverse",
+    "tail_gram",
+]
+
+
+_TILE = 64
+
+
+@njit(cache=True, nogil=True)
+def mirror_lower(matrix: FloatArray) -> None:
+    """Copy the lower triangle of a square matrix onto its upper one, tile by tile, in place."""
+    n = matrix.shape[0]
+    for top in range(0, n, _TILE):
+        for left in range(0, top + 1, _TILE):
+            for i in range(top, min(top + _TILE, n)):
+                for j in range(left, min(left + _TILE, i)):
+                    matrix[j, i] = matrix[i, j]
+
+
+@njit(cache=True, nogil=True)
+def leaf_diagonal(
+    tail_ptr: LongArray,
+    tail_cols: IntArray,
+    first: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    cut: int,
+    inverse: FloatArray,
+) -> FloatArray:
+    """Return l'Zl for the part l of every leading column that lies in the dense part.
+
+    Parameters
+    ----------
+    tail_ptr, tail_cols : for each row of the dense part the columns of L with an entry there
+    first : where the dense part begins in each column
+    inverse : (m, m) Z, the inverse of the dense part, full
+    """
+    diagonal = np.zeros(cut)
+    following = first.copy()
+    for i in range(tail_ptr.size - 1):
+        for t in range(tail_ptr[i], tail_ptr[i + 1]):
+            k = tail_cols[t]
+            end = following[k]
+            total = 0.0
+            for p in range(first[k], end):
+                total += inverse[i, rows[p] - cut] * values[p]
+            diagonal[k] += values[end] * (2.0 * total + inverse[i, i] * values[end])
+            following[k] = end + 1
+    return diagonal
+
+
+@njit(cache=True, nogil=True)
+def tail_gram(
+    tail_ptr: LongArray,
+    tail_cols: IntArray,
+    first: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    cut: int,
+) -> FloatArray:
+    """Return Σ l l' over the parts of the leading columns in the dense part, full."""
+    m = tail_ptr.size - 1
+    gram = np.zeros((m, m))
+    following = first.copy()
+    for i in range(m):
+        for t in range(tail_ptr[i], tail_ptr[i + 1]):
+            k = tail_cols[t]
+            end = following[k]
+            for p in range(first[k], end + 1):
+                gram[i, rows[p] - cut] += values[end] * values[p]
+            following[k] = end + 1
+    mirror_lower(gram)
+    return gram
+
+
+@njit(cache=True, nogil=True)
+def _inner(
+    j: int,
+    ptr: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    entries: FloatArray,
+    diagonal: FloatArray,
+    inverse: FloatArray,
+    where: IntArray,
+    work: FloatArray,
+    dense_too: bool,
+) -> None:
+    """Add Z l to `work` on the pattern of column l = L_j, from the columns of Z that follow j."""
+    cut = diagonal.size
+    for p in range(ptr[j], ptr[j + 1]):
+        k = rows[p]
+        if k >= cut:
+            if not dense_too:
+                break
+            for r in range(p, ptr[j + 1]):
+                z = inverse[k - cut, rows[r] - cut]
+                work[k] += z * values[r]
+                if r > p:
+                    work[rows[r]] += z * values[p]
+            continue
+        work[k] += diagonal[k] * values[p]
+        for r in range(ptr[k], ptr[k + 1]):
+            i = rows[r]
+            if where[i] >= 0:
+                work[i] += entries[r] * values[p]
+                work[k] += entries[r] * values[where[i]]
+
+
+@njit(cache=True, nogil=True)
+def selected_inverse(
+    ptr: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    pivots: FloatArray,
+    leaf: BoolArray,
+    leaf_part: FloatArray,
+    inverse: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the entries of the inverse on the pattern of L, and its diagonal.
+
+    Parameters
+    ----------
+    leaf : columns that no earlier column refers to: their entries below the diagonal are not
+        needed, and left at zero
+    leaf_part : what :func:`leaf_diagonal` returns
+    inverse : (m, m) the inverse of the dense part, full
+    """
+    cut, n = pivots.size, pivots.size + inverse.shape[0]
+    entries, diagonal = np.zeros(values.size), np.zeros(cut)
+    where, work = np.full(n, -1, np.int32), np.zeros(n)
+    for j in range(cut - 1, -1, -1):
+        begin, end = ptr[j], ptr[j + 1]
+        for p in range(begin, end):
+            where[rows[p]] = p
+        _inner(
+            j,
+            ptr,
+            rows,
+            values,
+            entries,
+            diagonal,
+            inverse,
+            where,
+            work,
+            not leaf[j],
+        )
+        total = leaf_part[j] if leaf[j] else 0.0
+        if leaf[j]:
+            # Rows of the dense part count once here: their products are in leaf_part.
+            for p in range(begin, end):
+                total += work[rows[p]] * values[p]
+        else:
+            for p in range(begin, end):
+                entries[p] = -work[rows[p]]
+                total -= entries[p] * values[p]
+        diagonal[j] = 1.0 / pivots[j] + total
+        for p in range(begin, end):
+            where[rows[p]] = -1
+            work[rows[p]] = 0.0
+    return entries, diagonal
+
+
+@njit(cache=True, nogil=True)
+def _add_dense_part(
+    p: int,
+    end: int,
+    cut: int,
+    rows: IntArray,
+    values: FloatArray,
+    inverse: FloatArray,
+    d_values: FloatArray,
+    d_inverse: FloatArray,
+    work: FloatArray,
+    d_work: FloatArray,
+) -> None:
+    """Add Z l and dZ l + Z dl of the dense part's row k = rows[p] and what follows it."""
+    k = rows[p]
+    of_k, d_of_k = 0.0, 0.0
+    for r in range(p, end):
+        i = rows[r]
+        z, d_z = inverse[k - cut, i - cut], d_inverse[k - cut, i - cut]
+        of_k += z * values[r]
+        d_of_k += d_z * values[r] + z * d_values[r]
+        if r > p:
+            work[i] += z * values[p]
+            d_work[i] += d_z * values[p] + z * d_values[p]
+    work[k] += of_k
+    d_work[k] += d_of_k
+
+
+@njit(cache=True, nogil=True)
+def inverse_derivative(
+    ptr: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    pivots: FloatArray,
+    entries: FloatArray,
+    diagonal: FloatArray,
+    inverse: FloatArray,
+    d_values: FloatArray,
+    d_pivots: FloatArray,
+    changes: BoolArray,
+    d_inverse: FloatArray,
+) -> FloatArray:
+    """Return the derivative of the diagonal of the inverse, of its leading part.
+
+    Parameters
+    ----------
+    entries, diagonal : what :func:`selected_inverse` returns
+    inverse, d_inverse : (m, m) the inverse of the dense part and its derivative, full
+    """
+    cut, n = pivots.size, pivots.size + inverse.shape[0]
+    d_entries, d_diagonal = np.zeros(values.size), np.zeros(cut)
+    where, work, d_work = np.full(n, -1, np.int32), np.zeros(n), np.zeros(n)
+    for j in range(cut - 1, -1, -1):
+        begin, end = ptr[j], ptr[j + 1]
+        for p in range(begin, end):
+            where[rows[p]] = p
+        if not changes[j]:
+            _inner(j, ptr, rows, values, d_entries, d_diagonal, d_inverse, where, d_work, True)
+            end = begin
+        for p in range(begin, end):
+            k = rows[p]
+            if k >= cut:
+                _add_dense_part(
+                    p, end, cut, rows, values, inverse, d_values, d_inverse, work, d_work
+                )
+                continue
+            work[k] += diagonal[k] * values[p]
+            d_work[k] += d_diagonal[k] * values[p] + diagonal[k] * d_values[p]
+            for r in range(ptr[k], ptr[k + 1]):
+                i = rows[r]
+                o = where[i]
+                if o >= 0:
+                    z, d_z = entries[r], d_entries[r]
+                    work[i] += z * values[p]
+                    work[k] += z * values[o]
+                    d_work[i] += d_z * values[p] + z * d_values[p]
+                    d_work[k] += d_z * values[o] + z * d_values[o]
+        total = 0.0
+        for p in range(begin, ptr[j + 1]):
+            i = rows[p]
+            d_entries[p] = -d_work[i]
+            total += d_values[p] * work[i] + values[p] * d_work[i]
+            where[i] = -1
+            work[i] = 0.0
+            d_work[i] = 0.0
+        d_diagonal[j] = total - d_pivots[j] / pivots[j] ** 2
+    return d_diagonal

@@ -1,0 +1,163 @@
+"""Replicates one after the other or side by side: progress, a time limit, saving on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from numbers import Real
+from time import monotonic
+from typing import TypeVar
+
+from vcomp.display import progress_bar
+from vcomp.exceptions import EstimationError
+
+__all__ = [
+    "check_time_limit",
+    "run",
+]
+
+
+Row = TypeVar("Row")
+
+_BATCH_SECONDS = 0.25
+"""About how long a batch takes: how soon a time limit or an interruption is seen."""
+
+_MOST_AT_ONCE = 64
+_SAVE_SECONDS = 30.0
+
+
+def check_time_limit(time_limit: float | None) -> None:
+    """Refuse a time limit that is not a positive number of seconds.
+
+    Raises
+    ------
+    EstimationError
+        Saying what is allowed.
+    """
+    is_number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (is_number and float(time_limit) > 0.0):
+        raise EstimationError(f"time_limit is a positive number of seconds, not {time_limit!r}")
+
+
+def run(
+    make: Callable[[], Callable[[int], Row]],
+    numbers: Sequence[int],
+    *,
+    workers: int = 1,
+    time_limit: float | None = None,
+    progress: bool | None = None,
+    label: str = "replicates",
+    save: Callable[[dict[int, Row]], None] | None = None,
+) -> dict[int, Row]:
+    """Return what each number gives; those that a time limit leaves no time for are not there.
+
+    Parameters
+    ----------
+    make : returns what makes a replicate of its number; called once a worker, in its thread
+    numbers : of the replicates that are wanted
+    workers : threads
+    time_limit : seconds; no replicate is begun later
+    progress : whether to show a bar; None for one where stderr is a terminal
+    label : of the bar
+    save : is given all that is done now and then, and when an interruption or error ends the work
+    """
+    done: dict[int, Row] = {}
+    last = monotonic()
+    with progress_bar(progress, len(numbers), label) as bar:
+        try:
+            for rows in _batches(make, numbers, workers, time_limit):
+                done |= rows
+                bar(len(rows))
+                if save is not None and monotonic() - last > _SAVE_SECONDS:
+                    save(done)
+                    last = monotonic()
+        except BaseException:
+            if save is not None and done:
+                save(done)
+            raise
+    return done
+
+
+def _batches(
+    make: Callable[[], Callable[[int], Row]],
+    numbers: Sequence[int],
+    workers: int,
+    time_limit: float | None,
+) -> Iterator[dict[int, Row]]:
+    deadline = None if time_limit is None else monotonic() + time_limit
+    queue = _Queue(numbers, deadline, workers)
+    if workers == 1:
+        work = _timed(make(), queue)
+        while batch := queue.next():
+            yield work(batch)
+        return
+    local = threading.local()
+
+    def job(batch: Sequence[int]) -> dict[int, Row]:
+        if not hasattr(local, "work"):
+            local.work = _timed(make(), queue)
+        rows: dict[int, Row] = local.work(batch)
+        return rows
+
+    with ThreadPoolExecutor(workers) as pool:
+        running: set[Future[dict[int, Row]]] = set()
+        try:
+            while True:
+                while len(running) < workers and (batch := queue.next()):
+                    running.add(pool.submit(job, batch))
+                if not running:
+                    return
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
+        finally:
+            queue.close()
+
+
+class _Queue:
+    """Hands out numbers in batches of about the same time; none after the deadline.
+
+    No worker is given more than its share of what is left, so that short work is shared out too.
+    """
+
+    def __init__(self, numbers: Sequence[int], deadline: float | None, workers: int = 1) -> None:
+        self._numbers, self._at, self._deadline = numbers, 0, deadline
+        self._workers = workers
+        self.size = 1
+
+    def next(self) -> Sequence[int]:
+        """Return the next batch; empty at the end."""
+        if self.is_late():
+            return ()
+        share = -(-(len(self._numbers) - self._at) // self._workers)
+        batch = self._numbers[self._at : self._at + min(self.size, share)]
+        self._at += len(batch)
+        return batch
+
+    def is_late(self) -> bool:
+        """Whether no replicate should be begun any more."""
+        return self._deadline is not None and monotonic() >= self._deadline
+
+    def took(self, seconds: float) -> None:
+        """Note how long a replicate took."""
+        self.size = int(min(max(_BATCH_SECONDS / max(seconds, 1e-9), 1.0), _MOST_AT_ONCE))
+
+    def close(self) -> None:
+        """Hand out nothing more, so that threads come to an end."""
+        self._deadline = -1.0
+
+
+def _timed(work: Callable[[int], Row], queue: _Queue) -> Callable[[Sequence[int]], dict[int, Row]]:
+    def batch_of(batch: Sequence[int]) -> dict[int, Row]:
+        rows: dict[int, Row] = {}
+        begun = monotonic()
+        for number in batch:
+            if queue.is_late():
+                break
+            rows[number] = work(number)
+        if rows:
+            queue.took((monotonic() - begun) / len(rows))
+        return rows
+
+    return batch_of

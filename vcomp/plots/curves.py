@@ -1,0 +1,317 @@
+"""Accuracy of tests over their number of topics, a panel a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import PlanError, check_alpha
+from vcomp.plots.canvas import (
+    COLOURS,
+    GREY,
+    PAD,
+    colours,
+    escaped,
+    new_axes,
+    pyplot,
+    require_columns,
+    tidy_axes,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "accuracies",
+    "accuracy_curves",
+    "reliability_map",
+]
+
+
+_STYLES = ("-", "--", "-.", ":")
+_BANDS_UP_TO = 4
+_SHADE = 0.24
+"""Of all bands of a panel, which lie one over the other; their edges tell them apart."""
+
+_ASIDE = 4.0
+"""Points (1/72 inch) between the whiskers of two measures at one size."""
+
+_LOG_FROM = 8.0
+_PANEL = (4.8, 3.9)
+
+
+def accuracies(
+    table: pd.DataFrame,
+    curves: pd.DataFrame,
+    panels: Mapping[str, Sequence[str]],
+    *,
+    labels: Mapping[str, str],
+    xlabel: str = "topics",
+    seen: float | None = None,
+    alpha: float = 0.05,
+    axes: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Draw measures over the number of topics: a line each, its intervals as a band.
+
+    More than four measures in one panel have their intervals as whiskers at the sizes that were
+    asked for, side by side.
+
+    Parameters
+    ----------
+    table : a row a measure and size with the columns measure, n, estimate, low and high: points
+    curves : the same columns at so many sizes that lines are smooth
+    panels : label of the vertical axis → measures
+    labels : measure → how it is written
+    xlabel : of the horizontal axes
+    seen : the number of topics of the collection, a vertical line; None for none
+    alpha : intervals have confidence 1 − alpha
+    axes : matplotlib axes to draw on, one a panel; those of a new figure if None
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    PlanError
+        If there are not as many axes as panels.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"measure": "tau", "n": [25, 50], "estimate": [0.7, 0.8],
+    ...                       "low": [0.6, 0.7], "high": [0.8, 0.9]})
+    >>> (ax,) = accuracies(table, table, {"accuracy": ["tau"]}, labels={"tau": "τ"},
+    ...                    axes=[Figure().subplots()])
+    >>> ax.get_ylabel()
+    'accuracy, 95 % intervals'
+    """
+    check_alpha(alpha)
+    for frame, what in ((table, "the table of accuracies"), (curves, "that of curves")):
+        require_columns(frame, ["measure", "n", "estimate", "low", "high"], what)
+    drawn = _new_axes(len(panels)) if axes is None else list(axes)
+    if len(drawn) != len(panels):
+        raise PlanError(f"there are {len(panels)} panels to draw on {len(drawn)} axes")
+    for ax, (ylabel, names) in zip(drawn, panels.items(), strict=True):
+        banded = len(names) <= _BANDS_UP_TO
+        for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
+            points, line = (f[f["measure"] == name].sort_values("n") for f in (table, curves))
+            look = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)], "linewidth": 1.8}
+            ax.plot(line["n"], line["estimate"], **look)
+            if banded:
+                ends = (line["n"], line["low"], line["high"])
+                ax.fill_between(*ends, color=colour, alpha=_SHADE / len(names), linewidth=0.0)
+                for end in ends[1:]:
+                    ax.plot(line["n"], end, **{**look, "linewidth": 0.6, "alpha": 0.7})
+            aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
+            _points(ax, points, colour, aside, whiskers=not banded)
+            ax.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
+        _finish(ax, curves, xlabel, seen, legend=len(names) > 1 or len(panels) == 1)
+        ax.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals")
+    return drawn
+
+
+def _new_axes(n: int) -> list[Any]:
+    width, height = _PANEL
+    figure, grid = pyplot().subplots(
+        1, n, figsize=(width * n if n > 1 else 6.0, height), layout="constrained", squeeze=False
+    )
+    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
+    return list(grid.flat)
+
+
+def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whiskers: bool) -> None:
+    """Draw the sizes that were asked for, so many points of a line aside."""
+    from matplotlib.transforms import ScaledTranslation
+
+    moved = ScaledTranslation(aside / 72.0, 0.0, ax.figure.dpi_scale_trans)
+    look = {"color": colour, "transform": ax.transData + moved}
+    ax.plot(points["n"], points["estimate"], "o", markersize=4, **look)
+    if not whiskers:
+        return
+    known = points.dropna(subset=["low", "high"])
+    n, ends = known["n"].to_numpy(dtype=float), known[["low", "high"]].to_numpy(dtype=float)
+    ax.vlines(n, *ends.T, linewidth=1.2, **look)
+    # What stands aside is not seen by matplotlib where it sets the limits.
+    ax.update_datalim(np.column_stack([np.repeat(n, 2), ends.ravel()]))
+
+
+def _finish(
+    ax: Any, curves: pd.DataFrame, xlabel: str, seen: float | None, *, legend: bool
+) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = float(curves["n"].min()), float(curves["n"].max())
+    if high > _LOG_FROM * low:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
+    ax.set_xlabel(escaped(xlabel))
+    if seen is not None and low <= seen <= high:
+        ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":", label="this collection")
+    tidy_axes(ax, "both")
+    if legend:
+        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85, handlelength=3.2)
+
+
+_DASHES = ("-", "--", "-.")
+_ROOM = 0.04
+
+"""Curves that reach this many times as far as observations need a logarithmic axis."""
+
+
+def accuracy_curves(
+    observations: pd.DataFrame,
+    curves: pd.DataFrame,
+    *,
+    label: str = "accuracy",
+    alpha: float = 0.05,
+    ax: Any | None = None,
+) -> Any:
+    """Draw observed accuracies as points, their means, and curves through them.
+
+    Parameters
+    ----------
+    observations : a row a split with the columns n and accuracy; nan is not drawn
+    curves : a row a point of a curve with the columns model, n, estimate, obs_low and obs_high
+    label : what was measured
+    alpha : prediction intervals hold a share of 1 − alpha; drawn where there is but one curve
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> seen = pd.DataFrame({"n": [5, 5, 10], "accuracy": [0.4, 0.6, 0.7]})
+    >>> curve = pd.DataFrame({"model": "exp1", "n": [5, 50], "estimate": [0.5, 0.9],
+    ...                       "obs_low": [0.3, 0.8], "obs_high": [0.7, 1.0]})
+    >>> ax = accuracy_curves(seen, curve, label="τ", ax=Figure().subplots())
+    >>> ax.get_ylabel()
+    'τ'
+    """
+    check_alpha(alpha)
+    require_columns(observations, ["n", "accuracy"], "the table of observations")
+    require_columns(curves, ["model", "n", "estimate", "obs_low", "obs_high"], "that of curves")
+    ax = new_axes(ax)
+    seen = observations.dropna(subset=["accuracy"])
+    ax.plot(seen["n"], seen["accuracy"], ".", color="0.75", markersize=4, markeredgewidth=0.0)
+    means = seen.groupby("n")["accuracy"].mean()
+    ax.plot(means.index, means, "o", color=GREY, markersize=4)
+    models = list(dict.fromkeys(curves["model"]))
+    for place, (model, colour) in enumerate(zip(models, colours(len(models)), strict=True)):
+        rows = curves[curves["model"] == model].sort_values("n")
+        if len(models) == 1:
+            ax.fill_between(rows["n"], rows["obs_low"], rows["obs_high"], color=colour, alpha=0.15,
+                            linewidth=0.0, label=f"{display.level(alpha)} of splits")  # fmt: skip
+        look = _DASHES[place % len(_DASHES)]
+        ax.plot(rows["n"], rows["estimate"], look, color=colour, label=escaped(model), linewidth=2)
+    _extrapolation_finish(ax, seen, curves, label)
+    return ax
+
+
+def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, label: str) -> None:
+    largest = float(max([*seen["n"], *curves["n"]], default=1.0))
+    edge = float(seen["n"].max()) if len(seen) else largest
+    if largest > _LOG_FROM * edge:
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: display.count(n)))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        ax.set_xlim(0.0, largest * (1.0 + _ROOM))
+    ax.set_xlabel("topics")
+    ax.set_ylabel(escaped(label))
+    if largest > edge:
+        ax.axvline(edge, color=GREY, linewidth=1.0, linestyle=":")
+        ax.annotate("extrapolated →", (edge, 0.01), xycoords=("data", "axes fraction"),
+                    xytext=(4, 2), textcoords="offset points", color=GREY,
+                    fontsize="small")  # fmt: skip
+    tidy_axes(ax, "both")
+    if len(curves):
+        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85)
+
+
+_MAPPING_SHADE = 0.14
+_MOST_INK = 2000.0
+"""Points are the paler the more of them there are."""
+
+
+def reliability_map(
+    points: pd.DataFrame,
+    curves: Mapping[float, pd.DataFrame],
+    *,
+    labels: tuple[str, str] = ("x", "y"),
+    ax: Any | None = None,
+) -> Any:
+    """Draw points, the curve through them, and prediction intervals as bands.
+
+    Parameters
+    ----------
+    points : a row a point with the columns x and y
+    curves : for each alpha a row a place x with the columns estimate, obs_low and obs_high; the
+        bands hold a share of 1 − alpha
+    labels : of the two axes
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> points = pd.DataFrame({"x": [0.8, 0.9], "y": [0.5, 0.8]})
+    >>> curve = pd.DataFrame({"x": [0.8, 1.0], "estimate": [0.5, 1.0], "obs_low": [0.3, 0.9],
+    ...                       "obs_high": [0.7, 1.0]})
+    >>> ax = reliability_map(points, {0.05: curve}, labels=("Eρ²", "τ"), ax=Figure().subplots())
+    >>> ax.get_xlabel()
+    'Eρ²'
+    """
+    require_columns(points, ["x", "y"], "the table of points")
+    for curve in curves.values():
+        require_columns(curve, ["x", "estimate", "obs_low", "obs_high"], "that of the curve")
+    ax = new_axes(ax)
+    alpha = min(0.5, max(0.03, _MOST_INK / 10.0 / max(len(points), 1)))
+    ax.plot(points["x"], points["y"], ".", color="0.3", markersize=4, markeredgewidth=0.0,
+            alpha=alpha, rasterized=True)  # fmt: skip
+    for place, (level, curve) in enumerate(sorted(curves.items())):
+        look = {"color": COLOURS[0], "alpha": _MAPPING_SHADE * (1 + place), "linewidth": 0.0}
+        words = f"{display.level(level)} of pairs"
+        ax.fill_between(curve["x"], curve["obs_low"], curve["obs_high"], label=words, **look)
+    for curve in list(curves.values())[:1]:
+        ax.plot(curve["x"], curve["estimate"], color=COLOURS[0], linewidth=2.0, label="curve")
+    ax.set_xlabel(escaped(labels[0]))
+    ax.set_ylabel(escaped(labels[1]))
+    tidy_axes(ax, "both")
+    ax.legend(fontsize="small", edgecolor="none", framealpha=0.85)
+    return ax

@@ -1,0 +1,372 @@
+"""Curves of Eρ² and Φ over the size of a facet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import PlanError, check_alpha
+from vcomp.plots.canvas import (
+    COLOURS,
+    GREY,
+    colours,
+    escaped,
+    new_axes,
+    require_columns,
+    tidy_axes,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Required",
+    "SYMBOLS",
+    "cut_scores",
+    "dstudy",
+]
+
+
+SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
+"""The coefficients as they are written."""
+
+_STYLES = {"Erho2": ("-", "o"), "Phi": ("--", "s")}
+_MOST_LINES = 12
+_BANDS_UP_TO = 2
+_ASIDE = 5.0
+"""Points (1/72 inch) between the markers of two lines at one size."""
+
+_WIDEST = 40.0
+"""Points between those of the first and the last line."""
+
+_WIDTH = 350.0
+"""Points that an axis is about wide."""
+
+_LOG_FROM = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """The size that a target needs on one line of the picture.
+
+    Attributes
+    ----------
+    n : size of the facet on the horizontal axis; infinite where none reaches the target
+    low, high : interval of n; nan where it is not known
+    """
+
+    n: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+Others = tuple[float, ...]
+"""The sizes of the other facets, which tell one line from the next."""
+
+
+def dstudy(
+    table: pd.DataFrame,
+    x: str,
+    others: Sequence[str] = (),
+    *,
+    coefficients: Sequence[str] = ("Erho2", "Phi"),
+    curves: pd.DataFrame | None = None,
+    target: float | None = None,
+    required: Mapping[tuple[str, Others], Required] | None = None,
+    alpha: float = 0.05,
+    xlabel: str | None = None,
+    ax: Any | None = None,
+) -> Any:
+    """Draw coefficients over the size of a facet, a line for all sizes of the other facets.
+
+    Planned sizes are points. One or two curves have their intervals as bands; more, or points
+    without curve, have them as whiskers at the points, which then stand side by side so that all
+    can be seen.
+
+    Parameters
+    ----------
+    table : of :attr:`DStudy.table`: the sizes, and of each coefficient the value and the ends
+        ``_low`` and ``_high`` of its interval, nan where it has none
+    x : the facet on the horizontal axis
+    others : the other facets of the table
+    coefficients : ``"Erho2"``, ``"Phi"`` or both
+    curves : a table with many sizes of `x`, drawn as lines; without it the planned sizes are
+        joined
+    target : of the coefficients, a horizontal line
+    required : (coefficient, sizes of `others`) → the size that reaches the target
+    alpha : intervals have confidence 1 − alpha
+    xlabel : of the horizontal axis; "levels of" the facet if None
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    PlanError
+        If a coefficient is not known, or there are more lines than can be told apart.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+    >>> ax = dstudy(study.table, "i", ax=Figure().subplots())
+    >>> ax.lines[0].get_ydata().round(3)
+    array([0.833, 0.909])
+    """
+    check_alpha(alpha)
+    _check(coefficients)
+    columns = [x, *others, *(c + e for c in coefficients for e in ("", "_low", "_high"))]
+    require_columns(table, columns, "the table of the D-study")
+    lines = list(_lines(table, x, others, coefficients, curves))
+    ax = new_axes(ax, (6.0, 4.0) if len(lines) <= _BANDS_UP_TO else (8.0, 4.5))
+    bands = len(lines) <= _BANDS_UP_TO and all(line.has_band for line in lines)
+    known = any(line.points[["low", "high"]].notna().to_numpy().any() for line in lines)
+    aside = min(_ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
+    for place, line in enumerate(lines):
+        needs = None if required is None else required.get((line.coefficient, line.others))
+        line.draw_curve(ax, target, needs)
+        if bands:
+            line.draw_band(ax)
+        if len(lines) <= _BANDS_UP_TO:
+            line.draw_need(ax, target, needs)
+        line.draw_points(ax, aside * (place - (len(lines) - 1) / 2.0), whiskers=not bands)
+    if target is not None:
+        ax.axhline(target, color=GREY, linewidth=1.0)
+    _horizontal(ax, lines, aside * len(lines))
+    ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
+    _vertical(ax, lines)
+    _legend(ax, len(lines), f"{display.level(alpha)} intervals" if known else None)
+    return ax
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One coefficient at one combination of the other facets' sizes."""
+
+    coefficient: str
+    others: Others
+    label: str
+    colour: Any
+    points: pd.DataFrame
+    curve: pd.DataFrame
+
+    @property
+    def has_band(self) -> bool:
+        """Whether the curve has intervals wherever the points have some."""
+        known = self.curve["low"].notna().any() or self.points["low"].isna().all()
+        return len(self.curve) > 1 and bool(known)
+
+    def draw_curve(self, ax: Any, target: float | None, needs: Required | None) -> None:
+        style, marker = _STYLES[self.coefficient]
+        look = {"color": self.colour, "linewidth": 1.8, "linestyle": style}
+        ax.plot(self.curve["x"].to_numpy(), self.curve["y"].to_numpy(), **look)
+        label = self.label if needs is None else f"{self.label}:  {_need(target, needs)}"
+        ax.plot([], [], marker=marker, label=label, **look)
+
+    def draw_points(self, ax: Any, place: float, *, whiskers: bool) -> None:
+        from matplotlib.transforms import ScaledTranslation
+
+        aside = ScaledTranslation(place / 72.0, 0.0, ax.figure.dpi_scale_trans)
+        look = {"color": self.colour, "transform": ax.transData + aside}
+        x, y, low, high = (self.points[c].to_numpy() for c in ("x", "y", "low", "high"))
+        ax.plot(x, y, linestyle="none", marker=_STYLES[self.coefficient][1], **look)
+        if whiskers:
+            known = ~(np.isnan(low) | np.isnan(high))
+            ax.vlines(x[known], low[known], high[known], linewidth=1.2, **look)
+
+    def draw_band(self, ax: Any) -> None:
+        x, low, high = (self.curve[c].to_numpy() for c in ("x", "low", "high"))
+        ax.fill_between(x, low, high, color=self.colour, alpha=0.15, linewidth=0.0)
+
+    def draw_need(self, ax: Any, target: float | None, needs: Required | None) -> None:
+        if needs is not None and target is not None and math.isfinite(needs.n):
+            ax.plot([needs.n, needs.n], [0.0, target], ":", color=self.colour, linewidth=1.2)
+
+
+def _lines(
+    table: pd.DataFrame,
+    x: str,
+    others: Sequence[str],
+    coefficients: Sequence[str],
+    curves: pd.DataFrame | None,
+) -> Iterator[_Line]:
+    # No other facets make one combination, of no sizes.
+    rows = table[list(others)].to_numpy(dtype=float).tolist()
+    combinations = list(dict.fromkeys(map(tuple, rows)))
+    n = len(combinations) * len(coefficients)
+    if n > _MOST_LINES:
+        raise PlanError(
+            f"{len(combinations)} combinations of sizes of {', '.join(others)} and "
+            f"{len(coefficients)} {'coefficient' if len(coefficients) == 1 else 'coefficients'} "
+            f"make {n} lines, and {_MOST_LINES} can be told apart: plan fewer sizes, take one "
+            f"coefficient, or another x than {x!r}"
+        )
+    varying = [k for k in range(len(others)) if len({row[k] for row in combinations}) > 1]
+    many = len(combinations) > 1
+    palette = colours(len(combinations)) if many else COLOURS
+    for k, name in enumerate(coefficients):
+        for place, sizes in enumerate(combinations):
+            named = [f"{escaped(others[j])} = {display.count(sizes[j])}" for j in varying]
+            yield _Line(
+                coefficient=name,
+                others=sizes,
+                label="  ".join([SYMBOLS[name], *named]),
+                colour=palette[place] if many else palette[k],
+                points=_select(table, x, others, sizes, name),
+                curve=_select(table if curves is None else curves, x, others, sizes, name),
+            )
+
+
+def _select(
+    table: pd.DataFrame, x: str, others: Sequence[str], sizes: Others, name: str
+) -> pd.DataFrame:
+    rows = np.ones(len(table), dtype=bool)
+    for other, size in zip(others, sizes, strict=True):
+        rows &= table[other].to_numpy(dtype=float) == size
+    columns = {x: "x", name: "y", f"{name}_low": "low", f"{name}_high": "high"}
+    chosen = table.loc[rows, list(columns)].astype(float)
+    chosen.columns = list(columns.values())
+    return chosen.drop_duplicates().sort_values("x", kind="stable")
+
+
+def _need(target: float | None, needs: Required) -> str:
+    goal = "target" if target is None else display.number(target)
+    if not math.isfinite(needs.n):
+        return f"{goal} is out of reach"
+    text = f"{goal} at {display.count(needs.n)}"
+    if math.isnan(needs.low) or math.isnan(needs.high):
+        return text
+    return f"{text} ({display.count(needs.low)} to {display.count(needs.high)})"
+
+
+def _horizontal(ax: Any, lines: Sequence[_Line], aside: float) -> None:
+    """Set limits, with room for markers that stand aside, and ticks of the sizes."""
+    from matplotlib.ticker import (
+        FixedLocator,
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+    )
+
+    sizes = np.concatenate([frame["x"].to_numpy() for n in lines for frame in (n.curve, n.points)])
+    low, high = sizes.min(), sizes.max()
+    share = 0.03 + 0.5 * aside / _WIDTH
+    if high > _LOG_FROM * low:
+        ax.set_xscale("log")
+        room = (high / low) ** share
+        ax.set_xlim(low / room, high * room)
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        room = share * (high - low) or 0.5 * low
+        ax.set_xlim(low - room, high + room)
+        whole = MaxNLocator(nbins=8, integer=True, steps=[1, 2, 5, 10])
+        ax.xaxis.set_major_locator(whole if high > low else FixedLocator([low]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
+
+
+def _vertical(ax: Any, lines: Sequence[_Line]) -> None:
+    columns = ["y", "low", "high"]
+    shown = [frame[columns].to_numpy().ravel() for n in lines for frame in (n.curve, n.points)]
+    values = np.concatenate(shown)
+    values = values[np.isfinite(values)]
+    # A wide interval may go down to 0; negative variances that are kept lead beyond 0 and 1.
+    low, high = (values.min(), max(1.0, values.max())) if values.size else (0.0, 1.0)
+    ax.set_ylim(math.floor(10.0 * low - 1e-9) / 10.0, high + 0.01 * (high - low))
+    ax.set_ylabel(
+        "coefficient" if len({n.coefficient for n in lines}) > 1 else SYMBOLS[lines[0].coefficient]
+    )
+    tidy_axes(ax, "both")
+
+
+def _legend(ax: Any, n: int, title: str | None) -> None:
+    look = {"title": title, "title_fontsize": "small", "fontsize": "small", "edgecolor": "none"}
+    if n <= _BANDS_UP_TO:
+        ax.legend(loc="lower right", framealpha=0.85, **look)
+    else:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **look)
+
+
+def _check(coefficients: Sequence[str]) -> None:
+    unknown = [c for c in coefficients if c not in SYMBOLS]
+    if unknown or not coefficients:
+        given = repr(unknown[0]) if unknown else "none"
+        raise PlanError(f"coefficients are 'Erho2' and 'Phi', not {given}")
+
+
+_MOST_CURVES = 8
+
+
+def cut_scores(
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    mean: float | None = None,
+    alpha: float = 0.05,
+    ax: Any | None = None,
+) -> Any:
+    """Draw Φ(λ) over the cut score λ.
+
+    Parameters
+    ----------
+    tables : name of the curve → frame with the columns ``cut``, ``estimate``, ``low`` and ``high``
+    mean : of the scores, where the curve has its minimum; a vertical line
+    alpha : intervals have confidence 1 − alpha
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    PlanError
+        If there are more curves than can be told apart.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"cut": [0.0, 1.0], "estimate": [0.8, 0.9], "low": 0.7, "high": 1.0})
+    >>> cut_scores({"topic = 5": table}, ax=Figure().subplots()).lines[0].get_ydata()
+    array([0.8, 0.9])
+    """
+    check_alpha(alpha)
+    if not 0 < len(tables) <= _MOST_CURVES:
+        raise PlanError(
+            f"{len(tables)} curves cannot be told apart; plan up to {_MOST_CURVES} designs"
+        )
+    for table in tables.values():
+        require_columns(table, ("cut", "estimate", "low", "high"), "the table of cut scores")
+    ax = new_axes(ax)
+    for (name, table), colour in zip(tables.items(), colours(len(tables)), strict=True):
+        x = table["cut"].to_numpy(dtype=float)
+        ax.plot(x, table["estimate"].to_numpy(), color=colour, linewidth=1.8, label=name)
+        low, high = (table[end].to_numpy(dtype=float) for end in ("low", "high"))
+        if len(tables) <= 2 and np.isfinite(low).any():
+            ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if mean is not None:
+        ax.axvline(mean, color=GREY, linewidth=1.0, linestyle=":", label="mean score")
+    ax.set_ylim(min(0.5, ax.get_ylim()[0]), 1.0)
+    ax.set_xlabel("cut score λ")
+    ax.set_ylabel("Φ(λ)")
+    shaded = len(tables) <= 2 and bool(ax.collections)
+    ax.legend(frameon=False, title=f"{display.level(alpha)} intervals" if shaded else None)
+    tidy_axes(ax, "both")
+    return ax

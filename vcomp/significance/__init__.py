@@ -1,1 +1,0 @@
-"""Tests: of single components, of one model against another, of fixed effects."""

@@ -1,0 +1,250 @@
+"""A number for every cell that a row can be in, from the levels that tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.design import Facet, facet_codes
+from vcomp.design.grid import Grid, is_redundant, join_facets
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.numerics.kernels.codes import add_places, place_rows
+from vcomp.numerics.memory import slices
+from vcomp.statistics.batches.survey import Survey
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CellPlaces",
+    "FacetPlaces",
+    "places_of_rows",
+]
+
+
+_MOST_PLACES = 2**62
+
+_DIRECT = 2**20
+"""A table of this many possible levels is made whatever their number."""
+
+_SPARSE = 8
+"""And one of more if at least one value in so many is a level."""
+
+_ABSENT = -1
+"""In a table in the place of a level that the facet has not."""
+
+_BLOCK = 2**15
+"""Rows whose places stay in a core's second cache while facet after facet is added."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellPlaces:
+    """Where each combination of levels is.
+
+    Facets that others tell take no part: a document tells its topic.
+
+    Attributes
+    ----------
+    n_levels : of all facets
+    free : the facets that tell the cells; first those that neither tell nor are told by another
+    n_bound : how many of `free`, the last ones, tell others
+    told : for each other facet one of `free` that tells it, and the level of each level of that
+    """
+
+    n_levels: tuple[int, ...]
+    free: tuple[int, ...]
+    n_bound: int
+    told: Mapping[int, tuple[int, IntArray]]
+
+    @classmethod
+    def of(cls, survey: Survey, names: Sequence[str]) -> CellPlaces:
+        """Return the places of the levels that a survey of all rows found.
+
+        Raises
+        ------
+        EstimationError
+            If there are too many to be numbered.
+        """
+        n_levels = tuple(len(facet.levels) for facet in survey.facets)
+        every = range(len(n_levels))
+        rest = [f for f in every if not is_redundant(f, every, survey.told)]
+        told = {}
+        for outer in every:
+            if outer not in rest:
+                inner = next(f for f in rest if (f, outer) in survey.told)
+                told[outer] = inner, survey.told[inner, outer]
+        binding = {inner for inner, _ in told.values()}
+        free = (*(f for f in rest if f not in binding), *(f for f in rest if f in binding))
+        if prod(n_levels[f] for f in free) > _MOST_PLACES:
+            shown = " × ".join(f"{n_levels[f]:,} {names[f]}" for f in free)
+            raise EstimationError(f"{shown} are too many cells to be numbered; leave a facet out")
+        return cls(n_levels, free, len(binding), told)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of levels of the facets that tell the cells."""
+        return tuple(self.n_levels[f] for f in self.free)
+
+    @property
+    def size(self) -> int:
+        """Number of places."""
+        return prod(self.shape)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """From the place of a level of each facet to the next; zero where another tells it."""
+        step = {f: prod(self.shape[k + 1 :]) for k, f in enumerate(self.free)}
+        return tuple(step.get(f, 0) for f in range(len(self.n_levels)))
+
+    def of_rows(self, codes: Sequence[IntArray]) -> LongArray:
+        """Return the place of each row.
+
+        Parameters
+        ----------
+        codes : (n,) level of each row in each facet
+        """
+        places = np.zeros(codes[0].size, dtype=np.int64)
+        for facet, size in zip(self.free, self.shape, strict=True):
+            place_rows(places, codes[facet], size)
+        return places
+
+    def codes(self, places: LongArray) -> tuple[IntArray, ...]:
+        """Return the level in each facet of the cells at some places."""
+        levels = dict(zip(self.free, self._unravelled(places), strict=True))
+        for facet, (inner, outer_level) in self.told.items():
+            levels[facet] = outer_level[levels[inner]]
+        return tuple(levels[f] for f in range(len(self.n_levels)))
+
+    def _unravelled(self, places: LongArray) -> Iterator[IntArray]:
+        rest, found = places, []
+        for size in reversed(self.shape):
+            rest, level = np.divmod(rest, size)
+            found.append(level.astype(np.int32))
+        return reversed(found)
+
+    def grid(self, counts: Any, *, terms_are_nested: bool) -> Grid | None:
+        """Return the complete grid that the rows fill, with as many axes as they allow.
+
+        Parameters
+        ----------
+        counts : (size,) rows of each cell
+        terms_are_nested : whether the random terms are nested in each other; only then is there a
+            grid without any axis
+        """
+        table = counts.reshape(self.shape)
+        candidates = range(len(self.free) - self.n_bound)
+        # Facets that are each crossed with all others are also crossed jointly.
+        positions = [k for k in candidates if _is_constant_along(table, k)]
+        if not positions and not terms_are_nested:
+            return None
+        rest = [k for k in range(len(self.free)) if k not in positions]
+        inside = table[tuple(0 if k in positions else slice(None) for k in range(table.ndim))]
+        filled = np.flatnonzero(inside)
+        cell_n: FloatArray = inside.ravel()[filled].astype(float)
+        axes = sorted(self.free[k] for k in positions)
+        finest = [self.free[k] for k in rest]
+        found = np.unravel_index(filled, inside.shape) if rest else ()
+        codes = {f: level.astype(np.int32) for f, level in zip(finest, found, strict=True)}
+        for facet, (inner, outer_level) in self.told.items():
+            codes[facet] = outer_level[codes[inner]]
+        return Grid(
+            axes=tuple(axes),
+            shape=tuple(self.n_levels[f] for f in axes),
+            rest=tuple(sorted(codes)),
+            joins=join_facets(finest, codes, self.n_levels)[0],
+            levels=tuple(codes[f] for f in sorted(codes)),
+            cell_n=cell_n,
+        )
+
+
+def _is_constant_along(table: Any, axis: int) -> bool:
+    first = np.take(table, [0], axis=axis)
+    return bool((table == first).all())
+
+
+class FacetPlaces:
+    """What the levels of a facet, times a step, add to the places of rows.
+
+    Of whole numbers that are close together the levels are looked up in a table, which for part
+    after part of the data is several times faster than a hash of them.
+
+    Parameters
+    ----------
+    facet : with its levels
+    step : from the place of a level to that of the next
+    """
+
+    def __init__(self, facet: Facet, step: int) -> None:
+        self._facet = facet
+        self.name = facet.name
+        self._steps = np.arange(facet.size, dtype=np.int64) * step
+        self._low, self._table = 0, None
+        self._texts: pd.Index | None = None
+        levels = facet.levels
+        if len(levels) and isinstance(levels.dtype, np.dtype) and levels.dtype.kind in "iu":
+            low, high = int(levels.min()), int(levels.max())
+            if high - low < max(_DIRECT, _SPARSE * len(levels)) and high < 2**63:
+                table = np.full(high - low + 1, _ABSENT, np.int64)
+                table[levels.to_numpy().astype(np.int64) - low] = self._steps
+                self._low, self._table = low, table
+
+    def looked_up(self, column: pd.Series) -> tuple[Any, Any, LongArray]:
+        """Return (n,) whole numbers, the first of a table, and the table of what they add.
+
+        What is not in it is a level that the facet has not.
+        """
+        import pandas as pd
+
+        dtype = column.dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            return column.cat.codes.to_numpy(), np.int64(0), self._of_categories(dtype.categories)
+        plain = isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype != np.uint64
+        if self._table is not None and plain:
+            return column.to_numpy(), np.int64(self._low), self._table
+        return facet_codes(self._facet, column), np.int64(0), self._steps
+
+    def _of_categories(self, categories: pd.Index) -> LongArray:
+        """Return what each of some categories adds."""
+        import pandas as pd
+
+        levels = self._facet.levels
+        if categories is levels:
+            return self._steps
+        if isinstance(levels.dtype, pd.StringDtype):
+            # Text that Arrow holds would be made objects of for every part of the data.
+            if self._texts is None:
+                self._texts = levels.astype(object)
+            levels = self._texts
+        found = levels.get_indexer(categories)
+        table: LongArray = np.where(found < 0, _ABSENT, self._steps[found])
+        return table
+
+
+def places_of_rows(facets: Sequence[FacetPlaces], columns: Mapping[str, pd.Series]) -> LongArray:
+    """Return the (n,) sums of what the levels of rows add to their places.
+
+    Parameters
+    ----------
+    facets : with steps that make all sums different
+    columns : (n,) levels of each
+
+    Raises
+    ------
+    DataError
+        If a facet has not all of the levels.
+    """
+    known = [facet.looked_up(columns[facet.name]) for facet in facets]
+    places = np.zeros(known[0][0].size, np.int64)
+    for block in slices(places.size, _BLOCK):
+        for facet, (values, low, table) in zip(facets, known, strict=True):
+            if not add_places(places[block], values[block], low, table):
+                raise DataError(
+                    f"facet {facet.name!r} has a level that was not there when the rows were read "
+                    "first; they have to stay the same between the passes"
+                )
+    return places

@@ -1,0 +1,342 @@
+"""Cells of rows with what was learned of them: sums that can be stored, and added to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcomp._typing import BoolArray, IntArray
+from vcomp.data.parts import kind_of
+from vcomp.design.design import Facet
+from vcomp.design.estimable import Occurring
+from vcomp.design.grid import Grid
+from vcomp.design.learning import Centre
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.formula.parser import Formula
+from vcomp.numerics.memory import available_bytes, gib
+from vcomp.statistics.batches.cell_index import CellPlaces
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell
+from vcomp.statistics.batches.collapsed import PartSums, sealing_of
+from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CellSums",
+    "check_table",
+    "dense_places",
+    "occurring",
+    "restated",
+    "table_bytes",
+]
+
+
+_FEW_PLACES = 2**22
+"""A table of so many cells is made however many rows there are."""
+
+_MOST_EMPTY = 2
+"""And one of more if at least one place in so many has a row."""
+
+
+def dense_places(size: int, n_rows: int) -> bool:
+    """Whether a table of all places is smaller than one of those that have rows."""
+    return size <= max(_FEW_PLACES, _MOST_EMPTY * n_rows)
+
+
+def table_bytes(size: int, n_columns: int) -> float:
+    """Return the bytes that a table of all places takes."""
+    return (8.0 * n_columns + 1.0) * size
+
+
+def check_table(size: int, n_columns: int) -> None:
+    """Refuse a table of cells that would not fit into memory.
+
+    Raises
+    ------
+    EstimationError
+    """
+    needed, free = table_bytes(size, n_columns), available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"the means of {size:,} cells need {gib(needed)}, and {gib(free)} are free; leave a "
+            "facet out, or take a part of the rows"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSums:
+    """The cells of rows; those of other rows, with other levels or origins, can be added.
+
+    Attributes
+    ----------
+    learned : levels, origins and coding
+    table : the cells
+    sealed : sums of cells that are complete, and not in the table; None if all are there
+    again : sums the rows once more, into a table of all cells; None where they are not to be had
+    """
+
+    learned: Learned
+    table: CellTable
+    sealed: PartSums | None = None
+    again: Callable[[], CellTable] | None = None
+
+    def __add__(self, other: CellSums) -> CellSums:
+        if self.sealed is not None or other.sealed is not None:
+            raise DataError("sums of complete cells cannot be added to those of other rows")
+        order = _check_same(self.learned, other.learned)
+        learned, maps = _united(self.learned, other.learned, order)
+        places = learned.places
+        parts = [
+            _moved(self, learned, places, maps[0], range(len(order))),
+            _moved(other, learned, places, maps[1], order),
+        ]
+        if not dense_places(places.size, learned.survey.n):
+            return CellSums(learned, parts[0] + parts[1])
+        check_table(places.size, learned.n_columns)
+        every = EveryCell(places.size, learned.n_columns).made()
+        return CellSums(learned, every + parts[0] + parts[1])
+
+
+def _check_same(a: Learned, b: Learned) -> list[int]:
+    """Refuse to add sums that do not belong together, with the reason.
+
+    Returns
+    -------
+    where each facet of `a` is in `b`, whose terms may be in another order
+    """
+    first, second = a.formula, b.formula
+    cannot = f"statistics of {first.text!r} and {second.text!r} cannot be added: the"
+    if first.response != second.response or first.fixed != second.fixed:
+        raise DataError(f"{cannot} formulas must be the same")
+    terms = [{frozenset(term.facets) for term in formula.random} for formula in (first, second)]
+    if terms[0] != terms[1]:
+        raise DataError(f"{cannot} random terms must be the same")
+    order = [second.facets.index(name) for name in first.facets]
+    for mine, k in zip(a.facets, order, strict=True):
+        _check_levels(mine, b.facets[k])
+    for name, found in a.kinds.levels.items():
+        _check_factor(name, found, b.kinds.levels[name])
+    if a.fixed is not b.fixed and (a.fixed.is_stateful or b.fixed.is_stateful):
+        raise DataError(
+            "the fixed part has a transform that depends on all rows (as center() does), so that "
+            "columns of separate data are not the same: read all rows together"
+        )
+    if a.fixed.names != b.fixed.names:
+        only = sorted({*a.fixed.names} ^ {*b.fixed.names})
+        raise DataError(
+            f"the fixed parts have other columns ({', '.join(only[:5])} in one of the two): read "
+            "all rows together"
+        )
+    return order
+
+
+def _check_levels(mine: Facet, theirs: Facet) -> None:
+    """Refuse levels of which none can be the same."""
+    kinds = [kind_of(facet.levels) for facet in (mine, theirs)]
+    if all(kinds) and kinds[0] != kinds[1]:
+        raise DataError(
+            f"the levels of facet {mine.name!r} are {kinds[0]} in one of the two and {kinds[1]} "
+            f"in the other ({_shown(mine)} and {_shown(theirs)}), so that none are the same; "
+            f"read both as {kinds[0]}, or both as {kinds[1]}"
+        )
+
+
+def _check_rounding(name: str, mine: FacetSurvey, theirs: FacetSurvey) -> None:
+    """Refuse whole numbers that would be rounded beside the numbers of the other."""
+    a, b = mine.levels, theirs.levels
+    if a.dtype != b.dtype and not a.append(b[a.get_indexer(b) < 0]).is_unique:
+        raise DataError(
+            f"facet {name!r} has whole numbers beyond 2**53 as levels in one of the two, and "
+            "numbers of another type in the other; as one type they would be rounded: read both "
+            "as text"
+        )
+
+
+def _shown(facet: Facet) -> str:
+    return repr(facet.levels[:1].tolist()[0])
+
+
+def _check_factor(name: str, mine: FacetSurvey | None, theirs: FacetSurvey | None) -> None:
+    """Refuse a factor of the fixed part that has other columns in one of the two."""
+    if (mine is None) != (theirs is None):
+        raise DataError(f"column {name!r} holds numbers in one of the two, text in the other")
+    if mine is None or theirs is None:
+        return
+    levels, others = mine.used()[0], theirs.used()[0]
+    if levels.equals(others):
+        return
+    only = [*levels.difference(others, sort=False), *others.difference(levels, sort=False)]
+    if only:
+        has = f"other levels in one of the two ({', '.join(map(repr, only[:5]))})"
+    else:
+        both = " and ".join(map(_in_words, (levels, others)))
+        has = f"its levels in another order in one of the two ({both})"
+    raise DataError(
+        f"factor {name!r} of the fixed part has {has}, and so other columns: read all rows "
+        "together"
+    )
+
+
+def _in_words(levels: pd.Index) -> str:
+    return " < ".join(map(repr, levels[:5].tolist())) + (" < …" if len(levels) > 5 else "")
+
+
+def _united(
+    a: Learned, b: Learned, order: Sequence[int]
+) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:
+    """Return what both say together, and where the levels of each are in it."""
+    theirs = _in_order(b.survey, order)
+    found = []
+    for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
+        _check_rounding(name, x, y)
+        found.append(united_facets(x, y))
+    survey = a.survey + theirs
+    constant = a.centre.constant
+    origin = survey.mean if constant.any() else 0.0
+    weights = np.array([a.survey.n, b.survey.n]) / survey.n
+    x_origin = weights[0] * a.centre.x_origin + weights[1] * b.centre.x_origin
+    values = [part.constants + part.centre.x_origin for part in (a, b)]
+    varying = a.varying | b.varying | (values[0] != values[1])
+    learned = replace(
+        a,
+        survey=survey,
+        centre=Centre(origin, np.where(constant != 0.0, 0.0, x_origin), constant),
+        kinds=a.kinds + b.kinds,
+        varying=varying,
+        constants=np.where(varying, 0.0, values[0] - x_origin),
+    )
+    return learned, ([m for _, m, _ in found], [m for _, _, m in found])
+
+
+def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
+    """Return the survey with its facets in another order."""
+    at = {k: position for position, k in enumerate(order)}
+    return replace(
+        survey,
+        facets=tuple(survey.facets[k] for k in order),
+        told={(at[i], at[j]): level for (i, j), level in survey.told.items()},
+    )
+
+
+def _moved(
+    part: CellSums,
+    learned: Learned,
+    places: CellPlaces,
+    levels: Sequence[IntArray],
+    of_facets: Sequence[int],
+) -> CellTable:
+    """Return the table of a part at other places, about another origin."""
+    old = part.learned
+    at, table = part.table.filled()
+    found = list(old.places.codes(at))
+    codes = [m[found[k]] for m, k in zip(levels, of_facets, strict=True)]
+    moved = places.of_rows(codes)
+    order = np.argsort(moved, kind="stable")
+    means = np.empty((learned.n_columns, at.size))
+    means[0] = table.means[0] + (old.centre.origin - learned.centre.origin)
+    shift = old.centre.x_origin - learned.centre.x_origin
+    rows = _rows_of(old.varying)
+    for row, j in enumerate(np.flatnonzero(learned.varying), start=1):
+        known = table.means[rows[j]] if old.varying[j] else old.constants[j]
+        means[row] = known + shift[j]
+    within = np.zeros((learned.n_columns,) * 2)
+    kept = [
+        0,
+        *(row for row, j in enumerate(np.flatnonzero(learned.varying), 1) if old.varying[j]),
+    ]
+    within[np.ix_(kept, kept)] = table.within
+    counts = table.counts.astype(np.int64)
+    return CellTable(moved[order], counts[order], means[:, order], within)
+
+
+def _rows_of(varying: BoolArray) -> IntArray:
+    """Return the row of each varying column of X in a table."""
+    rows: IntArray = np.cumsum(varying, dtype=np.int32)
+    return rows
+
+
+def occurring(sums: CellSums, columns: Mapping[str, str]) -> Occurring:
+    """Return which levels occur together in the cells.
+
+    Parameters
+    ----------
+    columns : facets of the sums by the names that they are to have
+    """
+    learned = sums.learned
+    positions = {f: learned.formula.facets.index(column) for f, column in columns.items()}
+    sizes = learned.places.n_levels
+    n_levels = {f: sizes[k] for f, k in positions.items()}
+    grid = _grid(sums)
+    if grid is not None:
+        return Occurring.on_grid(grid, positions, n_levels, learned.survey.n)
+    every = learned.places.codes(sums.table.filled()[0])
+    codes = {f: every[k] for f, k in positions.items()}
+    return Occurring(n_levels, codes, learned.survey.n)
+
+
+def _grid(sums: CellSums) -> Grid | None:
+    """Return the facets that are crossed with all others, and the cells of these."""
+    if sums.sealed is not None:
+        return sums.sealed.sealing.grid
+    if sums.table.places is not None:
+        return None
+    return sums.learned.places.grid(sums.table.counts, terms_are_nested=True)
+
+
+def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> CellSums | None:
+    """Return the sums of the same rows as a formula needs them; none of the rows is read again.
+
+    Parameters
+    ----------
+    formula : of the same response, with some of the facets under other names
+    columns : facets of the sums by their names in the formula
+
+    Returns
+    -------
+    sums with cells of the formula's facets; None if cells were put together in groups, and those
+    that the formula needs are others
+    """
+    kept = [sums.learned.formula.facets.index(columns[f]) for f in formula.facets]
+    survey = _survey_of(sums.learned.survey, kept)
+    learned = replace(sums.learned, formula=formula, survey=survey)
+    same = kept == list(range(len(sums.learned.formula.facets)))
+    if sums.sealed is None:
+        table = sums.table if same else _joined(sums, learned, kept)
+        return CellSums(learned, table)
+    sealing, before = sealing_of(learned) if same else None, sums.sealed.sealing.groupings
+    if sealing is None:
+        return None
+    now = sealing.groupings
+    alike = len(now.codes) == len(before.codes) and np.array_equal(now.order, before.order)
+    if not (alike and all(map(np.array_equal, now.codes, before.codes))):
+        return None
+    return replace(sums, learned=learned, sealed=replace(sums.sealed, sealing=sealing))
+
+
+def _survey_of(survey: Survey, kept: list[int]) -> Survey:
+    """Return the survey of some of the facets, in another order."""
+    now = {facet: k for k, facet in enumerate(kept)}
+    told = {
+        (now[inner], now[outer]): level
+        for (inner, outer), level in survey.told.items()
+        if inner in now and outer in now
+    }
+    return replace(survey, facets=tuple(survey.facets[k] for k in kept), told=told)
+
+
+def _joined(sums: CellSums, learned: Learned, kept: list[int]) -> CellTable:
+    """Return the cells of some of the facets, each of several of those there are."""
+    at, table = sums.table.filled()
+    every, places = sums.learned.places.codes(at), learned.places
+    moved = places.of_rows([every[k] for k in kept])
+    if dense_places(places.size, learned.survey.n):
+        check_table(places.size, learned.n_columns)
+        return EveryCell(places.size, learned.n_columns).made() + replace(table, places=moved)
+    found, at = np.unique(moved, return_inverse=True)
+    nothing = EveryCell(found.size, learned.n_columns).made()
+    return replace(nothing + replace(table, places=at), places=found)

@@ -1,0 +1,330 @@
+"""Cells that all axes have met are put together in their group, and forgotten.
+
+In p × a × (d:i) a document is complete once every person and assessor has a score on it. No later
+row concerns it: all that the strata need of it are means within its topic, and squares about them.
+So data of any length take no more than the documents that are not complete yet, and parts of the
+data that hold whole documents come to a few numbers for each topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.design import TermDesign
+from vcomp.design.grid import Grid, join_facets
+from vcomp.design.learning import learn_terms
+from vcomp.exceptions import DesignError
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
+from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.kernels.renumber import cells_that_occur, renumber_cells
+from vcomp.statistics.strata import Cells, GroupedColumns
+from vcomp.statistics.stratification import (
+    MOST_AXES,
+    group_means,
+    split_axes,
+    split_means,
+    squares_within,
+)
+
+__all__ = [
+    "PartSums",
+    "SealedGroups",
+    "Sealing",
+    "sealing_of",
+]
+
+
+_SPREAD = 2
+"""Places for a row up to which a table has all combinations of the cells that are there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sealing:
+    """When a cell is complete, and which group it then belongs to.
+
+    Attributes
+    ----------
+    grid : that the rows are expected to fill
+    terms : the random terms on it
+    groupings : of its cells
+    n_axes : number of combinations of axis levels
+    """
+
+    grid: Grid
+    terms: tuple[TermDesign, ...]
+    groupings: Groupings
+
+    @property
+    def n_axes(self) -> int:
+        """Number of combinations of axis levels."""
+        return self.grid.n_combinations
+
+    def by_cell(self, places: LongArray) -> LongArray:
+        """Return places with all combinations of axis levels of a cell side by side.
+
+        Parameters
+        ----------
+        places : of rows, ``combination * M + cell``
+        """
+        combination, cell = np.divmod(places, self.grid.n_cells)
+        by_cell: LongArray = cell * self.n_axes + combination
+        return by_cell
+
+
+def sealing_of(learned: Learned) -> Sealing | None:
+    """Return how cells are sealed; None for data that are no complete grid of nested groups.
+
+    The numbers of rows of every level are known by now: they have to be those of such a grid. That
+    no cell is filled twice while another is empty is seen only when the rows are summed.
+    """
+    places, survey = learned.places, learned.survey
+    if places.n_bound != 1 or not 0 < len(places.free) - 1 <= MOST_AXES:
+        return None
+    *axes, finest = places.free
+    shape = tuple(places.n_levels[f] for f in axes)
+    per_cell, uneven = np.divmod(survey.facets[finest].counts, prod(shape))
+    if uneven.any() or any(np.ptp(survey.facets[f].counts) for f in axes):
+        return None
+    levels = {finest: np.arange(places.n_levels[finest], dtype=np.int32)}
+    levels |= {f: of_inner for f, (_, of_inner) in places.told.items()}
+    grid = Grid(
+        axes=tuple(axes),
+        shape=shape,
+        rest=tuple(sorted(levels)),
+        joins=join_facets([finest], levels, places.n_levels)[0],
+        levels=tuple(levels[f] for f in sorted(levels)),
+        cell_n=per_cell.astype(float),
+    )
+    try:
+        terms = learn_terms(learned.formula, (), places.n_levels, grid, survey.n)
+    except DesignError:
+        return None  # said when the design is described
+    groupings = find_groupings(terms, grid)
+    return Sealing(grid, terms, groupings) if groupings.are_nested else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealedGroups:
+    """Complete cells by their innermost groups.
+
+    Attributes
+    ----------
+    shape : numbers of levels of the axes
+    groups : (q,) of the innermost grouping, in order
+    n : (q,) rows that their cells have for each combination of axis levels
+    means : for each column the (R, q) means
+    within : for each set of axes the (b, b) squares and products within groups in that stratum
+    """
+
+    shape: tuple[int, ...]
+    groups: LongArray
+    n: FloatArray
+    means: tuple[FloatArray, ...]
+    within: FloatArray
+
+    @classmethod
+    def of(cls, cells: Cells, groups: IntArray) -> SealedGroups:
+        """Return the groups of complete cells, which are in the order of their groups."""
+        found, inner = np.unique(groups, return_inverse=True)
+        codes = inner.astype(np.int32)
+        means = tuple(group_means(table, cells.n, codes) for table in cells.tables)
+        within = squares_within(cells, means, codes, _strata(cells.shape))
+        n = np.bincount(codes, weights=cells.n).astype(float)
+        return cls(cells.shape, found.astype(np.int64), n, means, within)
+
+    @property
+    def total(self) -> float:
+        """Sum of the first column over all rows."""
+        return float(self.n @ self.means[0].sum(axis=0))
+
+    def __add__(self, other: SealedGroups) -> SealedGroups:
+        groups = united(self.groups, other.groups)
+        at = [np.searchsorted(groups, part.groups) for part in (self, other)]
+        n = np.zeros((2, groups.size))
+        n[0, at[0]], n[1, at[1]] = self.n, other.n
+        total = n.sum(axis=0)
+        means = []
+        away = []
+        for mine, theirs in zip(self.means, other.means, strict=True):
+            both = np.zeros((2, len(mine), groups.size))
+            both[0][:, at[0]], both[1][:, at[1]] = mine, theirs
+            difference = np.where(n.all(axis=0), both[1] - both[0], 0.0)
+            start = np.where(n[0] > 0, both[0], both[1])
+            means.append(start + difference * (n[1] / total))
+            away.append(difference * np.sqrt(n[0] * n[1] / total))
+        within = self.within + other.within
+        if any(a.any() for a in away):
+            parts = [split_axes(a, self.shape) for a in away]
+            for s, contrasts in enumerate(_strata(self.shape)):
+                flat = np.stack([part[contrasts].ravel() for part in parts])
+                within[s] += flat @ flat.T
+        return SealedGroups(self.shape, groups, total, tuple(means), within)
+
+    def columns(
+        self, constants: Sequence[float | None], within_cells: FloatArray
+    ) -> dict[tuple[int, ...], GroupedColumns]:
+        """Return the columns of every stratum.
+
+        Parameters
+        ----------
+        constants : for y and each column of X what it is in all rows, None where it varies
+        within_cells : squares and products of those that vary within cells
+        """
+        varying = iter(self.means)
+        q = self.groups.size
+        tables = [
+            next(varying) if c is None else np.full((prod(self.shape), q), c) for c in constants
+        ]
+        rows = [k for k, c in enumerate(constants) if c is None]
+        made = {}
+        for s, (contrasts, means) in enumerate(split_means(tables, self.shape).items()):
+            within = np.zeros((len(tables), len(tables)))
+            within[np.ix_(rows, rows)] = self.within[s] + (within_cells if s == 0 else 0.0)
+            made[contrasts] = GroupedColumns((means,), within)
+        return made
+
+
+def _strata(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the sets of axes in the order in which tables are split."""
+    return list(split_axes(np.zeros((prod(shape), 1)), shape))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartSums:
+    """The sums of some rows: cells that are complete, and others.
+
+    Attributes
+    ----------
+    sealing : when cells are complete
+    open : the others, by cell
+    sealed : the complete ones; None if there are none
+    """
+
+    sealing: Sealing
+    open: CellTable
+    sealed: SealedGroups | None
+
+    @classmethod
+    def of(cls, sealing: Sealing, table: CellTable) -> PartSums:
+        """Return the sums of rows of which no cell has been put away yet.
+
+        Parameters
+        ----------
+        table : at places by cell
+        """
+        return cls(sealing, table, None)._sealed()
+
+    @classmethod
+    def of_rows(cls, sealing: Sealing, places: LongArray, values: FloatArray) -> PartSums:
+        """Return the sums of some rows.
+
+        Parameters
+        ----------
+        places : (n,) of the rows, ``combination * M + cell``; they are overwritten
+        values : (b, n) columns
+        """
+        R, n_cells = sealing.n_axes, sealing.grid.n_cells
+        occurs = cells_that_occur(places, n_cells)
+        cells = np.flatnonzero(occurs)
+        if not places.size or R * cells.size > _SPREAD * places.size:
+            return cls.of(sealing, sum_cells(sealing.by_cell(places), values))
+        # A table of all combinations of the cells that are there needs no sorting.
+        numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        renumber_cells(places, n_cells, numbers, cells.size)
+        every = EveryCell(R * cells.size, len(values))
+        every.add(places, values)
+        return _parted(sealing, cells, every.made())
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        if self.sealed is None:
+            return self.open.n
+        return self.open.n + self.sealing.n_axes * round(float(self.sealed.n.sum()))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all cells are."""
+        return self.open.n == 0
+
+    def __add__(self, other: PartSums) -> PartSums:
+        parts = [part.sealed for part in (self, other) if part.sealed is not None]
+        sealed = parts[0] + parts[1] if len(parts) == 2 else next(iter(parts), None)
+        return replace(self, open=self.open + other.open, sealed=sealed)._sealed()
+
+    def _sealed(self) -> PartSums:
+        """Put the cells away that are complete."""
+        table, sealing = self.open, self.sealing
+        assert table.places is not None
+        if not table.places.size:
+            return self
+        R, n = sealing.n_axes, sealing.grid.cell_n
+        cell = table.places // R
+        starts = np.flatnonzero(np.diff(cell, prepend=-1))
+        cells = cell[starts]
+        sizes = np.diff(np.append(starts, cell.size))
+        expected = n[cells]
+        full = np.minimum.reduceat(table.counts, starts) == expected
+        full &= (np.maximum.reduceat(table.counts, starts) == expected) & (sizes == R)
+        if not full.any():
+            return self
+        away = np.repeat(full, sizes)
+        tables = [np.ascontiguousarray(row[away].reshape(-1, R).T) for row in table.means]
+        sealed = _put_away(sealing, cells[full], tables)
+        rest = CellTable(
+            table.places[~away], table.counts[~away], table.means[:, ~away], table.within
+        )
+        return replace(
+            self, open=rest, sealed=sealed if self.sealed is None else self.sealed + sealed
+        )
+
+
+def _parted(sealing: Sealing, cells: LongArray, table: CellTable) -> PartSums:
+    """Return the sums of rows in some cells: of those that are complete, and of the others.
+
+    Parameters
+    ----------
+    table : at places ``combination * m + k`` for the k-th of these m cells
+    """
+    R, n = sealing.n_axes, sealing.grid.cell_n[cells]
+    counts = table.counts.reshape(R, -1)
+    full = (counts.min(axis=0) == n) & (counts.max(axis=0) == n)
+    means = [row.reshape(R, -1) for row in table.means]
+    b = len(means)
+    if full.all():
+        nothing = CellTable(
+            np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((b, 0)), table.within
+        )
+        return PartSums(sealing, nothing, _put_away(sealing, cells, means))
+    open_counts = counts[:, ~full].T.ravel().astype(np.int64)
+    filled = np.flatnonzero(open_counts)
+    places = (cells[~full, None] * R + np.arange(R)).ravel()[filled]
+    open_means = np.stack([row[:, ~full].T.ravel()[filled] for row in means])
+    rest = CellTable(places, open_counts[filled], open_means, table.within)
+    if not full.any():
+        return PartSums(sealing, rest, None)
+    return PartSums(
+        sealing, rest, _put_away(sealing, cells[full], [row[:, full] for row in means])
+    )
+
+
+def _put_away(sealing: Sealing, cells: LongArray, tables: list[FloatArray]) -> SealedGroups:
+    """Return the groups of complete cells.
+
+    Parameters
+    ----------
+    tables : for each column the (R, m) means of the cells
+    """
+    groups = sealing.groupings.inner[sealing.groupings.rank[cells]]
+    n = sealing.grid.cell_n[cells]
+    if (np.diff(groups) < 0).any():
+        order = np.argsort(groups, kind="stable")
+        groups, n, tables = groups[order], n[order], [row[:, order] for row in tables]
+    nothing = np.zeros((len(tables), len(tables)))
+    return SealedGroups.of(Cells(sealing.grid.shape, n, tuple(tables), nothing), groups)

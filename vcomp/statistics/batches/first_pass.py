@@ -1,0 +1,249 @@
+"""What has to be agreed on before rows are summed, learned in passes over parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.data.rows import CompleteRows, Missing, Tally, fixed_names, plain_columns
+from vcomp.design.design import Facet
+from vcomp.design.learning import Centre, check_codings, check_range
+from vcomp.exceptions import DataError
+from vcomp.formula.fixed import FixedPart, build_fixed, fixed_of_few_rows
+from vcomp.formula.parser import Formula
+from vcomp.statistics.batches.addable import Addable
+from vcomp.statistics.batches.cell_index import CellPlaces
+from vcomp.statistics.batches.covariates import ColumnKinds, XSums, kinds_of
+from vcomp.statistics.batches.survey import Survey, survey_rows
+
+__all__ = [
+    "FirstPass",
+    "Learned",
+    "Passes",
+    "learn_in_passes",
+    "matrix_of",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What has to be agreed on before rows are summed in cells.
+
+    Attributes
+    ----------
+    formula : that was read
+    survey : of all rows, with the levels that occur
+    centre : what is subtracted
+    fixed : how the fixed part is coded
+    kinds : what its columns hold
+    varying : (p,) which columns of X are not the same in all rows
+    constants : (p,) what the others are there, centred
+    """
+
+    formula: Formula
+    survey: Survey
+    centre: Centre
+    fixed: FixedPart
+    kinds: ColumnKinds
+    varying: BoolArray
+    constants: FloatArray
+
+    def with_fixed(self, fixed: FixedPart) -> Learned:
+        """Return the same with the coding of the fixed part."""
+        return replace(self, fixed=fixed)
+
+    def with_columns(self, centre: Centre, varying: BoolArray, constants: FloatArray) -> Learned:
+        """Return the same with origins, and with which columns of X vary."""
+        return replace(self, centre=centre, varying=varying, constants=constants)
+
+    @property
+    def facets(self) -> tuple[Facet, ...]:
+        """The grouping columns with their levels."""
+        found = zip(self.formula.facets, self.survey.facets, strict=True)
+        return tuple(Facet(name, facet.levels) for name, facet in found)
+
+    @property
+    def places(self) -> CellPlaces:
+        """Places of the cells."""
+        return CellPlaces.of(self.survey, self.formula.facets)
+
+    @property
+    def columns(self) -> tuple[float | None, ...]:
+        """What y and each column of X are in all rows, None where they vary."""
+        of_x = zip(self.varying, self.constants, strict=True)
+        return (None, *(None if varies else float(value) for varies, value in of_x))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of which the means are needed: y, and those of X that vary."""
+        return 1 + int(self.varying.sum())
+
+    def products(self, within: FloatArray) -> FloatArray:
+        """Return squares and products of y and all columns of X from those that vary."""
+        rows = [0, *(1 + np.flatnonzero(self.varying))]
+        every = np.zeros((1 + self.varying.size,) * 2)
+        every[np.ix_(rows, rows)] = within
+        return every
+
+
+_ROWS = 2**20
+"""Of the largest part that a matrix is made of at once."""
+
+Part = TypeVar("Part", bound=Addable)
+
+
+class Passes(Protocol):
+    """Rows in parts, that can be passed over again and again."""
+
+    def total(self, of: Callable[..., Part], *known: Any) -> Part | None:
+        """Return the sum of ``of(*known, part)`` over the parts; None of no part."""
+
+    def each(self, why: str) -> Iterable[CompleteRows]:
+        """Return the parts one after another.
+
+        Raises
+        ------
+        DataError
+            If they are not to be had here; `why` says what they are needed for.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstPass:
+    """What is learned of some rows; it adds up."""
+
+    survey: Survey
+    kinds: ColumnKinds
+    tally: Tally
+
+    def __add__(self, other: FirstPass) -> FirstPass:
+        return FirstPass(
+            self.survey + other.survey, self.kinds + other.kinds, self.tally + other.tally
+        )
+
+
+def _first(formula: Formula, part: CompleteRows) -> FirstPass:
+    facets = {f: part.frame[f] for f in formula.facets}
+    kinds = kinds_of(_with_all_categories(_fixed_columns(formula, part), part))
+    return FirstPass(survey_rows(part.y, facets), kinds, part.tally)
+
+
+def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[str, Any]:
+    """Return factors with the categories that do not occur in these rows, which have a place too.
+
+    The order of the levels says which of them the others are compared with.
+    """
+    import pandas as pd
+
+    return {
+        name: part.frame[name].array
+        if isinstance(column, pd.Categorical)
+        and isinstance(part.frame[name].dtype, pd.CategoricalDtype)
+        else column
+        for name, column in columns.items()
+    }
+
+
+def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:
+    return plain_columns(part.frame, fixed_names(formula))
+
+
+def matrix_of(learned: Learned, part: CompleteRows) -> FloatArray:
+    """Return X of some rows, as it is."""
+    columns = learned.kinds.recoded(_fixed_columns(learned.formula, part))
+    return learned.fixed.matrix(columns, part.y.size)
+
+
+def learn_in_passes(
+    formula: Formula, passes: Passes, environment: Any, missing: Missing
+) -> Learned:
+    """Learn levels and origin in one pass, and with a fixed part its columns in one or two more.
+
+    Parameters
+    ----------
+    passes : over the rows
+    environment : patsy's ``EvalEnvironment`` of the caller
+    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+
+    Raises
+    ------
+    DataError, FormulaError
+        If the rows cannot be used.
+    """
+    whole = passes.total(_first, formula)
+    if whole is None:
+        raise DataError("the data have no rows")
+    whole.tally.check(formula, missing)
+    survey = whole.survey.of_used_levels()
+    check_range(f"the response {formula.response!r}", survey.low, survey.high, survey.mean)
+    learned = Learned(
+        formula=formula,
+        survey=survey,
+        centre=Centre(survey.mean, np.zeros(1), np.ones(1)),
+        fixed=FixedPart(("Intercept",)),
+        kinds=whole.kinds,
+        varying=np.zeros(1, dtype=bool),
+        constants=np.ones(1),
+    )
+    if formula.intercept_only:
+        return learned
+    check_codings(whole.kinds.n_levels, _ROWS)
+    fixed = _coding(formula, whole.kinds, passes, environment)
+    return _with_columns(learned.with_fixed(fixed), passes)
+
+
+def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: Any) -> FixedPart:
+    """Return the coding of the fixed part: from levels alone, or if it must be from all rows."""
+    fixed = fixed_of_few_rows(formula, kinds.few_rows(), environment)
+    if not fixed.depends_on_rows(kinds.numbers):
+        return fixed
+    why = f"the fixed part ({' + '.join(formula.fixed)}) depends on all rows together"
+
+    def columns() -> Iterable[dict[str, Any]]:
+        for part in passes.each(why):
+            if part.y.size:
+                yield kinds.recoded(_fixed_columns(formula, part))
+
+    return build_fixed(formula, columns, environment)
+
+
+def _x_sums(learned: Learned, part: CompleteRows) -> XSums:
+    return XSums.of(matrix_of(learned, part))
+
+
+def _away(learned: Learned, constant: FloatArray, part: CompleteRows) -> _Largest:
+    return _Largest(float(np.abs(matrix_of(learned, part) @ constant - 1.0).max(initial=0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Largest:
+    value: float
+
+    def __add__(self, other: _Largest) -> _Largest:
+        return _Largest(max(self.value, other.value))
+
+
+def _with_columns(learned: Learned, passes: Passes) -> Learned:
+    """Return what was learned with the origins of the columns of X."""
+    names, survey = learned.fixed.names, learned.survey
+    sums = passes.total(_x_sums, learned)
+    assert sums is not None
+    constant = sums.constant(names)
+    if constant.any() and "Intercept" not in names:
+        # Sums of squares are too rough to be sure.
+        away = passes.total(_away, learned, constant)
+        if away is None or away.value > 1e-6:
+            constant = np.zeros(constant.size)
+    origin = survey.mean if constant.any() else 0.0
+    x_origin = sums.origin(constant)
+    check_range(f"the response {learned.formula.response!r}", survey.low, survey.high, origin)
+    for j, name in enumerate(names):
+        what = f"column {name!r} of the fixed part"
+        check_range(what, float(sums.low[j]), float(sums.high[j]), float(x_origin[j]))
+    return learned.with_columns(
+        Centre(origin, x_origin, constant), sums.low < sums.high, sums.low - x_origin
+    )

@@ -1,0 +1,378 @@
+"""The passes over a Dask DataFrame: a task for each partition and pass, summed as a tree.
+
+Nothing is shuffled. Rows stay where they are; what moves are surveys of levels, and cells. Where
+partitions hold whole cells of a complete grid (documents that all systems were scored on) these
+come to a few numbers for each of their groups before they move; see
+:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest of what every task needs, stays
+on the workers between the passes: it is the result of a task like any other, and is made again if
+the worker that has it is lost.
+
+Where a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
+that, those of one partition after another.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from vcomp.data.parts import native
+from vcomp.data.rows import CompleteRows, Missing, Tally, complete_rows, fixed_names, used_columns
+from vcomp.data.source import Source
+from vcomp.exceptions import DataError
+from vcomp.formula.fixed import names_in
+from vcomp.formula.parser import Formula
+from vcomp.statistics.batches.addable import Addable, add_up
+from vcomp.statistics.batches.cell_sums import CellSums
+from vcomp.statistics.batches.cell_table import CellTable, sum_cells
+from vcomp.statistics.batches.collapsed import PartSums, SealedGroups, Sealing, sealing_of
+from vcomp.statistics.batches.first_pass import FirstPass, Learned, learn_in_passes
+from vcomp.statistics.batches.passes import KEPT_BYTES, Coder, check_rows, check_scores, total_of
+from vcomp.statistics.batches.survey import Survey
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "gather_on_dask",
+    "is_on_dask",
+    "source_on_dask",
+]
+
+
+_TOGETHER = 8
+"""Sums that one task adds up."""
+
+_LAST = 24
+"""And as many if no more are left: every level of the tree is waited for."""
+
+_NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
+"""In the place of the survey of all rows, which the workers have."""
+
+Sum = TypeVar("Sum", bound=Addable)
+
+
+def is_on_dask(data: Any) -> bool:
+    """Whether data are a Dask collection."""
+    return hasattr(data, "__dask_graph__")
+
+
+def source_on_dask(data: Any) -> Source:
+    """Return the columns of a Dask DataFrame as those of a source, of which no row can be read.
+
+    Raises
+    ------
+    DataError
+        If it is another collection of Dask.
+    """
+    # Who has such a table has imported its module.
+    frames: Any = sys.modules.get("dask.dataframe")
+    if frames is None or not isinstance(data, frames.DataFrame):
+        raise DataError(
+            f"data are a {type(data).__name__} of Dask, not a table; give a "
+            "dask.dataframe.DataFrame"
+        )
+    return Source(tuple(map(str, data.columns)), tuple)
+
+
+def gather_on_dask(
+    formula: Formula, data: Any, environment: Any, missing: Missing, *, seal: bool
+) -> CellSums:
+    """Learn the design of the rows of a Dask DataFrame, and sum them where they are.
+
+    Parameters
+    ----------
+    formula : what is wanted of them
+    data : a ``dask.dataframe.DataFrame``; the scheduler is that of the caller, as for ``compute``
+    environment, missing, seal : as for :func:`vcomp.statistics.batches.passes.gather`; where cells may be
+        forgotten once they are complete, they are
+
+    Raises
+    ------
+    DataError, FormulaError
+        If it is another collection of Dask; if the rows cannot be used, or change between the
+        passes.
+    """
+    partitions = _Partitions(formula, data, environment)
+    learned = learn_in_passes(formula, partitions, environment, missing)
+    sealing = sealing_of(learned) if seal else None
+    if sealing is not None:
+        found = partitions.sealed(learned, sealing)
+        check_rows(learned, found.n)
+        if found.is_complete and found.sealed is not None:
+            check_scores(learned, found.sealed.total)
+            return CellSums(learned, found.open, found)
+    table = partitions.total(_cells, learned)
+    assert table is not None
+    check_rows(learned, table.n)
+    check_scores(learned, total_of(table))
+    return CellSums(learned, table)
+
+
+def _cells(learned: Learned, part: CompleteRows) -> CellTable:
+    """Sum rows in cells."""
+    return sum_cells(*Coder(learned)(part))
+
+
+def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
+    """Return the columns of the fixed part, to be sent."""
+    names = fixed_names(formula)
+    return part.frame[[name for name in part.frame.columns if name in names]]
+
+
+def _sealed_part(learned: Learned, sealing: Sealing, part: CompleteRows) -> _Moving:
+    """Sum rows, and seal the cells that they complete."""
+    return _Moving.of(PartSums.of_rows(sealing, *Coder(learned)(part)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moving:
+    """Sums on their way: without what says when cells are complete, which is where they arrive."""
+
+    open: CellTable
+    sealed: SealedGroups | None
+
+    @classmethod
+    def of(cls, sums: PartSums) -> _Moving:
+        return cls(sums.open.packed(), sums.sealed)
+
+    def arrived(self, sealing: Sealing) -> PartSums:
+        return PartSums(sealing, self.open, self.sealed)
+
+
+class _Partitions:
+    """The rows of a Dask DataFrame that have all that a formula needs, by partition."""
+
+    def __init__(self, formula: Formula, data: Any, environment: Any) -> None:
+        self._formula, source = formula, source_on_dask(data)
+        names = used_columns(formula, source, environment)
+        for name in names:
+            if name not in source.columns:
+                raise source.no_column(name)
+        # A scope cannot be sent, the names in it that the formula uses can.
+        wanted = {*names_in(formula.response), *fixed_names(formula)} - set(names)
+        self._scope = {
+            name: environment.namespace[name] for name in wanted if name in environment.namespace
+        }
+        self._rows = data[list(dict.fromkeys(names))]
+        self._first: Any = None
+        self._kept: list[Any] | None = None
+
+    def each(self, why: str = "") -> Iterator[CompleteRows]:
+        """Yield the columns of the fixed part, partition by partition; no more are fetched."""
+        dask: Any = import_module("dask")
+        work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
+        for frame in _fetched(self._each_by(_of_partition, work)[0]):
+            n = len(frame)
+            nothing = Tally(n, 0, {None: 0}, 0)
+            yield CompleteRows(np.zeros(n), frame, np.ones(n, dtype=bool), nothing)
+
+    def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
+        """Return the sum of ``of(*known, part)`` over the partitions."""
+        found: Sum | None = self._summed(self._work(of, known))
+        return found
+
+    def sealed(self, learned: Learned, sealing: Sealing) -> PartSums:
+        """Return the sums of all rows, with the cells sealed that are complete."""
+        moved: _Moving = self._summed(replace(self._work(_sealed_part, (learned,)), seals=True))
+        return moved.arrived(sealing)
+
+    def _work(self, of: Callable[..., Any], known: tuple[Any, ...]) -> _Work:
+        return _Work(of, known, self._formula, self._scope)
+
+    def _summed(self, work: _Work) -> Any:
+        dask: Any = import_module("dask")
+        if self._first is None:
+            return self._of_first_pass(work)
+        # What all tasks need is sent once, not with each of them.
+        sent = dask.delayed(work.without_survey(), traverse=False)
+        made, known = self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
+        return dask.compute(_tree(made, known))[0]
+
+    def _of_first_pass(self, work: _Work) -> Any:
+        """Return what all rows come to, and keep them where they are if they are few."""
+        dask: Any = import_module("dask")
+        most = KEPT_BYTES / max(self._rows.npartitions, 1)
+        sent = dask.delayed(replace(work, keeps=most), traverse=False)
+        read, known = self._each_by(_read_partition, sent)
+        if not read:
+            return None
+        found = _each_again(_found, read)
+        self._first, *kept = dask.persist(_tree(found, known), *read)
+        (whole,) = dask.compute(self._first)
+        self._kept = kept if whole.are_kept else None
+        return whole.sum
+
+    def _each_by(self, function: Callable[..., Any], work: Any) -> tuple[list[Any], Any]:
+        """Return what a function makes of each partition, and of work that is not there yet.
+
+        A partition is read and summed in one task: read in another, rows would pile up that wait
+        for what is known of them.
+
+        Returns
+        -------
+        the parts, and the work with its key in their graphs
+        """
+        dask: Any = import_module("dask")
+        if self._kept is not None:
+            return _each_again(function, self._kept, work), (work, work.key)
+        made: list[Any] = self._rows.map_partitions(
+            function, work, meta=(None, object), enforce_metadata=False
+        ).to_delayed()
+        key = (work.key, 0)
+        if not made or key in made[0].__dask_graph__():
+            return made, (work, key)
+        # Older versions hand over the work as it is, not there yet.
+        each = dask.delayed(function, pure=False)
+        return [each(part, work) for part in self._rows.to_delayed()], (work, work.key)
+
+
+def _each_again(function: Callable[..., Any], parts: list[Any], *known: Any) -> list[Any]:
+    """Return what a function makes of each part, and of what is known, none of it there yet."""
+    # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
+    run, keys = uuid4().hex, [one.key for one in known]
+    tasks = {
+        f"{function.__name__}-{run}-{k}": (function, part.key, *keys)
+        for k, part in enumerate(parts)
+    }
+    return _delayed(tasks, list(tasks), [*parts, *known])
+
+
+def _tree(made: list[Any], known: tuple[Any, Any]) -> Any:
+    """Return the sum of what the partitions come to, not computed yet; None of none.
+
+    Parameters
+    ----------
+    known : what is done with them, and its key in their graphs
+    """
+    if len(made) < 2:
+        return made[0] if made else None
+    work, known_key = known
+    run, level = uuid4().hex, [part.key for part in made]
+    tasks: dict[str, tuple[Any, ...]] = {}
+    while len(level) > 1:
+        size = _LAST if len(level) <= _LAST else _TOGETHER
+        parts = [level[k : k + size] for k in range(0, len(level), size)]
+        level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
+        tasks |= {key: (_added, known_key, some) for key, some in zip(level, parts, strict=True)}
+    return _delayed(tasks, level, [work, *made])[0]
+
+
+def _delayed(tasks: Mapping[str, Any], keys: list[str], needed: list[Any]) -> list[Any]:
+    graphs: Any = import_module("dask.highlevelgraph")
+    layer = uuid4().hex
+    graph = graphs.HighLevelGraph.from_collections(layer, tasks, dependencies=needed)
+    made: Any = import_module("dask.delayed").Delayed
+    return [made(key, graph, layer=layer) for key in keys]
+
+
+def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
+    """Yield one result after another; while one is used the next is made, and no further ones."""
+    dask: Any = import_module("dask")
+    with ThreadPoolExecutor(1) as pool:
+        # The scheduler may be that of the caller's context.
+        ahead = [pool.submit(copy_context().run, dask.compute, part) for part in parts[:1]]
+        for part in parts[1:]:
+            (found,) = ahead.pop().result()
+            ahead.append(pool.submit(copy_context().run, dask.compute, part))
+            yield found
+        for last in ahead:
+            yield last.result()[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """What is done with the rows of every partition.
+
+    Attributes
+    ----------
+    of : what is known, and complete rows → what adds up
+    known : what is known
+    formula : what makes rows complete
+    scope : names that it uses
+    seals : whether cells are sealed, so that `known` ends with when they are complete
+    keeps : bytes of a partition up to which it is kept
+    """
+
+    of: Callable[..., Any]
+    known: tuple[Any, ...]
+    formula: Formula
+    scope: Mapping[str, Any]
+    seals: bool = False
+    keeps: float = 0.0
+
+    def without_survey(self) -> _Work:
+        """Return the work as it is sent: without what the workers have."""
+        return self._with_survey(_NOT_HERE)
+
+    def _with_survey(self, survey: Survey) -> _Work:
+        known = (replace(k, survey=survey) if isinstance(k, Learned) else k for k in self.known)
+        return replace(self, known=tuple(known))
+
+    def completed(self, first: FirstPass) -> _Work:
+        """Return the work as it is done, with what the first pass found on the workers."""
+        work = self._with_survey(first.survey.of_used_levels())
+        if not work.seals:
+            return work
+        return replace(work, known=(*work.known, sealing_of(work.known[0])))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """What the first pass makes of a partition, with its rows if they are few."""
+
+    sum: Any
+    frame: pd.DataFrame | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What the first pass found in partitions, and whether the rows of all of them are kept."""
+
+    sum: Any
+    are_kept: bool
+
+    def __add__(self, other: _Found) -> _Found:
+        return _Found(self.sum + other.sum, self.are_kept and other.are_kept)
+
+
+def _at_worker(work: _Work, first: _Found) -> _Work:
+    return work.completed(first.sum)
+
+
+def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
+    """Return what is found in a partition, and its rows for the next passes."""
+    n_bytes = float(frame.memory_usage(index=False, deep=True).sum())
+    return _Read(_of_partition(frame, work), frame if n_bytes <= work.keeps else None)
+
+
+def _found(read: _Read) -> _Found:
+    return _Found(read.sum, read.frame is not None)
+
+
+def _of_partition(frame: Any, work: _Work) -> Any:
+    """Return what a function gives of the rows of one partition, on the worker that has them."""
+    from patsy import EvalEnvironment
+
+    if isinstance(frame, _Read):
+        frame = frame.frame
+    environment = EvalEnvironment([dict(work.scope)])
+    rows = complete_rows(work.formula, native(frame.reset_index(drop=True)), environment)
+    return work.of(*work.known, rows)
+
+
+def _added(work: _Work, parts: list[Any]) -> Any:
+    if not work.seals:
+        return add_up(parts)
+    sealing = work.known[-1]
+    found = add_up(part.arrived(sealing) for part in parts)
+    assert found is not None
+    return _Moving.of(found)

@@ -1,0 +1,298 @@
+"""Sums of cells in a file: a zip archive of plain arrays, and JSON. Nothing in it is executed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.design.learning import Centre
+from vcomp.exceptions import DataError
+from vcomp.formula import parser as parse
+from vcomp.formula.fixed import FixedPart
+from vcomp.statistics.batches.cell_sums import CellSums
+from vcomp.statistics.batches.cell_table import CellTable
+from vcomp.statistics.batches.covariates import ColumnKinds
+from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.survey import FacetSurvey, Survey
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "read_sums",
+    "replacing",
+    "target_of",
+    "write_sums",
+]
+
+
+_VERSION = 1
+_HEADER = "vcomp.json"
+
+_PLAIN = "biufM"
+"""Kinds of arrays that are stored as they are."""
+
+_OF_ARROW = ("date", "timestamp", "duration", "time", "decimal", "binary")
+"""Types that are stored in Arrow's form: dates, times with a zone, exact decimals."""
+
+
+def write_sums(sums: CellSums, path: str | Path) -> None:
+    """Write sums to a file; a file that was there is replaced once the new one is whole.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be written, or levels are neither numbers, dates nor text.
+    """
+    header, arrays = _packed(sums)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        archive.writestr(_HEADER, json.dumps(header, ensure_ascii=False))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def read_sums(path: str | Path) -> CellSums:
+    """Read what :func:`write_sums` wrote.
+
+    Raises
+    ------
+    DataError
+        If the file is not there, or not such a file, or of a later version.
+    """
+    file = _file(path)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            header = json.loads(archive.read(_HEADER))
+            version = header["version"]
+            if version == _VERSION:
+                names = (name for name in archive.namelist() if name.endswith(".npy"))
+                arrays = {n.removesuffix(".npy"): _array(archive.read(n)) for n in names}
+                return _checked(_unpacked(header, arrays))
+    except FileNotFoundError:
+        raise DataError(f"there is no file {str(path)!r}") from None
+    except Exception as error:  # what is damaged fails anywhere: in zip, JSON, numpy, and here
+        raise DataError(
+            f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
+            f"{str(error) or type(error).__name__}"
+        ) from None
+    raise DataError(
+        f"{str(path)!r} was stored in version {version!r} of the format; this is version "
+        f"{_VERSION}: update vcomp, or read the rows anew"
+    )
+
+
+def _file(path: str | Path) -> Path:
+    try:
+        return Path(path).expanduser()
+    except (TypeError, RuntimeError):  # a home of nobody
+        raise DataError(f"{path!r} is not the path of a file") from None
+
+
+def _checked(sums: CellSums) -> CellSums:
+    """Refuse numbers that are not of one table."""
+    learned, survey, table = sums.learned, sums.learned.survey, sums.table
+    size = learned.places.size if table.places is None else table.places.size
+    agree = [
+        table.n == survey.n,
+        table.counts.shape == (size,),
+        table.means.shape == (learned.n_columns, size),
+        table.within.shape == (learned.n_columns,) * 2,
+        *(facet.counts.sum() == survey.n for facet in survey.facets),
+        *(facet.counts.size == len(facet.levels) for facet in survey.facets),
+    ]
+    if not all(agree):
+        raise ValueError("its numbers contradict each other")
+    return sums
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path in the same folder, which becomes `path` if all goes well.
+
+    Raises
+    ------
+    DataError
+        If nothing can be written there, or the disk is full; nothing is left then.
+    """
+    target = target_of(path)
+    own = f"{os.getpid()}.{threading.get_ident()}"
+    temporary = target.with_name(f".{target.name}.{own}.unfinished")
+    try:
+        yield temporary
+        temporary.replace(target)
+    except OSError as error:
+        raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):  # its name is too long, or its folder is gone
+            temporary.unlink(missing_ok=True)
+
+
+def target_of(path: str | Path) -> Path:
+    """Return the path of a file that is to be written.
+
+    Raises
+    ------
+    DataError
+        If it is no path or a folder, or there is no folder for it.
+    """
+    target = _file(path)
+    try:
+        if target.is_dir():
+            raise DataError(f"cannot write {str(target)!r}: it is a folder; name a file in it")
+        if not target.parent.is_dir():
+            raise DataError(f"cannot write {str(target)!r}: there is no such folder")
+    except OSError as error:  # too long
+        raise DataError(f"cannot write {str(target)!r}: {error.strerror}") from None
+    return target
+
+
+def _array(stored: bytes) -> Any:
+    return np.lib.format.read_array(io.BytesIO(stored), allow_pickle=False)
+
+
+def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
+    learned, survey, table = sums.learned, sums.learned.survey, sums.table
+    named = {f"facet{k}": facet for k, facet in enumerate(survey.facets)}
+    factors = {f"factor{k}": kind for k, kind in enumerate(learned.kinds.levels.values())}
+    named |= {name: kind for name, kind in factors.items() if kind is not None}
+    arrays: dict[str, Any] = {}
+    kinds = {}
+    for name, facet in named.items():
+        column = learned.formula.facets[int(name[5:])] if name.startswith("facet") else name
+        kinds[name], packed = _packed_levels(facet.levels, column)
+        arrays |= {f"{name}.{part}": array for part, array in packed.items()}
+        arrays[f"{name}.counts"] = facet.counts
+    for (inner, outer), level in survey.told.items():
+        arrays[f"told.{inner}.{outer}"] = level
+    places, filled = table.filled()
+    if places.size < table.counts.size or table.places is not None:
+        arrays["places"] = places
+    arrays |= {"counts": filled.counts, "means": filled.means, "within": filled.within}
+    centre = learned.centre
+    arrays |= {
+        "x_origin": centre.x_origin,
+        "constant": centre.constant,
+        "varying": learned.varying,
+        "constants": learned.constants,
+    }
+    total = survey.total
+    rounded = float(total)
+    header = {
+        "version": _VERSION,
+        "formula": learned.formula.text,
+        "n": survey.n,
+        "total": [rounded, float(total - np.longdouble(rounded))],
+        "low": survey.low,
+        "high": survey.high,
+        "origin": centre.origin,
+        "columns": learned.fixed.names,
+        "is_stateful": learned.fixed.is_stateful,
+        "factors": list(learned.kinds.levels),
+        "booleans": sorted(learned.kinds.booleans),
+        "levels": kinds,
+    }
+    return header, arrays
+
+
+def _packed_levels(levels: pd.Index, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the kind of some levels, and arrays that hold them."""
+    values = levels.to_numpy()
+    if values.dtype.kind in _PLAIN:
+        return "plain", {"values": values}
+    if not all(isinstance(level, str) for level in values):
+        stored = _arrow_bytes(levels)
+        if stored is None:
+            other = next(level for level in values if not isinstance(level, str))
+            raise DataError(
+                f"column {name!r} has levels that cannot be stored, such as {other!r}; make them "
+                "numbers, dates or text"
+            )
+        return "arrow", {"stream": stored}
+    texts = [level.encode() for level in values]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    return "text", {"text": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+
+
+def _arrow_bytes(levels: pd.Index) -> Any:
+    """Return dates and the like as an Arrow stream; None of what would not come back the same."""
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        array = pa.array(levels, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # of several types
+        return None
+    if not str(array.type).startswith(_OF_ARROW):
+        return None
+    if not pd.Index(array.to_pandas()).equals(pd.Index(levels.to_numpy())):
+        return None
+    sink = pa.BufferOutputStream()
+    table = pa.table({"levels": array})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
+    formula = parse(header["formula"])
+    survey = Survey(
+        facets=tuple(_facet(f"facet{k}", header, arrays) for k in range(len(formula.facets))),
+        told={
+            (int(name.split(".")[1]), int(name.split(".")[2])): array
+            for name, array in arrays.items()
+            if name.startswith("told.")
+        },
+        n=header["n"],
+        total=np.longdouble(header["total"][0]) + np.longdouble(header["total"][1]),
+        low=header["low"],
+        high=header["high"],
+    )
+    names = tuple(header["columns"])
+    learned = Learned(
+        formula=formula,
+        survey=survey,
+        centre=Centre(header["origin"], arrays["x_origin"], arrays["constant"]),
+        fixed=FixedPart(names, is_known=formula.intercept_only, is_stateful=header["is_stateful"]),
+        kinds=ColumnKinds(
+            {
+                column: _facet(f"factor{k}", header, arrays)
+                if f"factor{k}" in header["levels"]
+                else None
+                for k, column in enumerate(header["factors"])
+            },
+            frozenset(header["booleans"]),
+        ),
+        varying=arrays["varying"],
+        constants=arrays["constants"],
+    )
+    means: FloatArray = arrays["means"]
+    table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"])
+    return CellSums(learned, table)
+
+
+def _facet(name: str, header: dict[str, Any], arrays: Mapping[str, Any]) -> FacetSurvey:
+    import pandas as pd
+
+    counts = arrays[f"{name}.counts"]
+    if header["levels"][name] == "plain":
+        return FacetSurvey(pd.Index(arrays[f"{name}.values"]), counts)
+    if header["levels"][name] == "arrow":
+        import pyarrow as pa
+
+        table = pa.ipc.open_stream(arrays[f"{name}.stream"].tobytes()).read_all()
+        return FacetSurvey(pd.Index(table.column(0).to_pandas()), counts)
+    text, ends = arrays[f"{name}.text"].tobytes(), arrays[f"{name}.ends"]
+    starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
+    levels = [text[a:b].decode() for a, b in zip(starts, ends, strict=True)]
+    return FacetSurvey(pd.Index(levels), counts)

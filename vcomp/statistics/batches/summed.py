@@ -1,0 +1,280 @@
+"""Cells of all rows → design and sufficient statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.data.rows import Rows
+from vcomp.design.design import Chunk, Design, TermDesign
+from vcomp.design.grid import Grid, are_nested, find_partial_grid
+from vcomp.design.learning import assemble, check_parameters, learn_facets, learn_terms
+from vcomp.design.nesting import describe_structure
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.numerics.memory import available_bytes, gib, rows_in_words, slices
+from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
+from vcomp.statistics.batches.cell_table import CellTable
+from vcomp.statistics.batches.collapsed import PartSums, Sealing
+from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.statistics import Statistics
+from vcomp.statistics.strata import Cells, StratumStatistics
+from vcomp.statistics.stratification import MOST_AXES, layout_of, split_cells, strata_of
+
+__all__ = [
+    "Gathered",
+    "finish",
+]
+
+
+_BLOCK = 2**17
+"""Cells that are summed at a time."""
+
+_COPIES = 5.0
+"""Of the table of cells that are there while effects are solved for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """What passes over the rows come to.
+
+    Attributes
+    ----------
+    design : levels, origin and structure
+    statistics : sufficient ones
+    fixed_columns : columns of the fixed part; of rows that are not kept without any, but with
+        all levels of factors
+    cells_as_rows : makes the rows, coded; of rows that are not kept the cells, each of which
+        stands for several
+    response_sums : mean of the response, and sum of squares about it
+    rows : None if they are not kept
+    """
+
+    design: Design
+    statistics: Statistics
+    fixed_columns: Mapping[str, Any]
+    cells_as_rows: Callable[[], Chunk]
+    response_sums: tuple[float, float]
+    rows: Rows | None = None
+
+
+def finish(sums: CellSums) -> Gathered:
+    """Return the design of rows that were summed in cells, and their statistics.
+
+    Raises
+    ------
+    DataError
+        If there are fewer rows than parameters.
+    DesignError
+        If a facet has one level only, or a term has one row in every group.
+    """
+    learned, table = sums.learned, sums.table
+    learn_facets({facet.name: facet.levels for facet in learned.facets})
+    check_parameters(learned.survey.n, len(learned.fixed.names), len(learned.formula.random))
+    if sums.sealed is not None:
+        return _of_sealed(learned, sums.sealed, sums.again)
+    grid = _grid(learned, table)
+    if grid is not None and len(grid.axes) <= MOST_AXES:
+        return _of_grid(learned, table, grid)
+    return _of_cells(learned, table)
+
+
+def _grid(learned: Learned, table: CellTable) -> Grid | None:
+    terms = [tuple(map(learned.formula.facets.index, t.facets)) for t in learned.formula.random]
+    nested = are_nested(terms, learned.survey.told)
+    if table.places is None:
+        return learned.places.grid(table.counts, terms_are_nested=nested)
+    return None
+
+
+def _of_sealed(
+    learned: Learned, sums: PartSums, again: Callable[[], CellTable] | None
+) -> Gathered:
+    """Return the statistics of a complete grid whose cells were put together in groups."""
+    sealing, sealed = sums.sealing, sums.sealed
+    assert sealed is not None
+    grid, groupings = sealing.grid, sealing.groupings
+    layout = layout_of(sealing.terms, learned.places.n_levels, grid, groupings)
+    intercept = not learned.varying.all()
+    split = sealed.columns(learned.columns, sums.open.within)
+    strata = strata_of(split, layout, groupings, intercept=intercept)
+    if groupings.remainder.n_groupings in groupings.of_term:
+        strata = replace(strata, cells=partial(_cells_again, learned, sealing, again))
+
+    def rows() -> Chunk:
+        size = rows_in_words(learned.survey.n, len(learned.facets) + learned.n_columns)
+        raise DataError(
+            "of these rows, read in batches, cells were put together as soon as they were "
+            f"complete, and this needs the rows in memory, about {size}; fit with "
+            "stream=False (a Dask DataFrame after .compute())"
+        )
+
+    return Gathered(
+        _design_of_grid(learned, grid, sealing.terms),
+        Statistics.from_cells(rows, strata, grid, None),
+        learned.kinds.of_no_rows(),
+        rows,
+        _response_sums(learned, sums.open, strata),
+    )
+
+
+def _cells_again(
+    learned: Learned, sealing: Sealing, again: Callable[[], CellTable] | None
+) -> Cells:
+    """Return the cells that were put together, from one more pass over the rows.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    EstimationError
+        If they would not fit into memory.
+    """
+    if again is None:
+        raise DataError(
+            "effects of single cells need the cells, which were put together as soon as they were "
+            "complete, and the rows cannot be read again; read them with stream=True"
+        )
+    needed = _COPIES * table_bytes(learned.places.size, learned.n_columns)
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"effects of {sealing.grid.n_cells:,} single cells, each with "
+            f"{sealing.n_axes:,} combinations of other levels, need {gib(needed)}, and "
+            f"{gib(free)} are free; take a part of the rows, such as some of the files"
+        )
+    return _cells(learned, again(), sealing.grid, sealing.groupings)
+
+
+def _design_of_grid(learned: Learned, grid: Grid, terms: tuple[TermDesign, ...]) -> Design:
+    formula, n, n_levels = learned.formula, learned.survey.n, learned.places.n_levels
+    labels = [facet.levels for facet in learned.facets]
+    structure = describe_structure(formula, n_levels, (), n, grid, labels)
+    return assemble(
+        formula, learned.facets, terms, learned.fixed, learned.centre, structure, grid, None
+    )
+
+
+def _of_grid(learned: Learned, table: CellTable, grid: Grid) -> Gathered:
+    n_levels = learned.places.n_levels
+    terms = learn_terms(learned.formula, (), n_levels, grid, learned.survey.n)
+    design = _design_of_grid(learned, grid, terms)
+    groupings = find_groupings(terms, grid)
+    cells = _cells(learned, table, grid, groupings)
+    layout = layout_of(terms, n_levels, grid, groupings)
+    strata = split_cells(cells, layout, groupings, intercept=not learned.varying.all())
+    if groupings.remainder.n_groupings in groupings.of_term:
+        strata = replace(strata, cells=partial(_cells, learned, table, grid, groupings))
+    rows = partial(_cells_as_rows, learned, table, terms)
+    statistics = Statistics.from_cells(rows, strata, grid, None)
+    columns = learned.kinds.of_no_rows()
+    return Gathered(design, statistics, columns, rows, _response_sums(learned, table, strata))
+
+
+def _cells(learned: Learned, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
+    """Return the cells of a complete grid, in the order of the groupings."""
+    places = learned.places
+    axes = [places.free.index(f) for f in grid.axes]
+    rest = [k for k in range(len(places.free)) if k not in axes]
+    inside = table.counts.reshape(places.shape)[
+        tuple(0 if k in axes else slice(None) for k in range(len(places.free)))
+    ]
+    order = np.flatnonzero(inside)[groupings.order]
+    tables = []
+    for means in table.means:
+        cube = means.reshape(places.shape).transpose([*axes, *rest])
+        flat = cube.reshape(grid.n_combinations, -1)
+        tables.append(flat if _is_arange(order, flat.shape[1]) else flat[:, order])
+    y, *varying = tables
+    every = iter(varying)
+    X = [
+        next(every) if varies else np.full((grid.n_combinations, 1), value)
+        for varies, value in zip(learned.varying, learned.constants, strict=True)
+    ]
+    n = grid.cell_n[groupings.order]
+    return Cells(grid.shape, n, (y, *X), learned.products(table.within))
+
+
+def _is_arange(order: Any, size: int) -> bool:
+    return order.size == size and bool((order == np.arange(size)).all())
+
+
+def _of_cells(learned: Learned, table: CellTable) -> Gathered:
+    """Return the statistics of data that are no complete grid, from their cells as rows."""
+    formula, survey, n_levels = learned.formula, learned.survey, learned.places.n_levels
+    cells = _cells_as_rows(learned, table, ())
+    codes = cells.compact_codes
+    terms = learn_terms(formula, codes, n_levels, None, survey.n)
+    labels = [facet.levels for facet in learned.facets]
+    structure = describe_structure(formula, n_levels, codes, survey.n, None, labels, cells.counts)
+    partial_grid = find_partial_grid(codes, n_levels) if cells.counts is None else None
+    design = assemble(
+        formula,
+        learned.facets,
+        terms,
+        learned.fixed,
+        learned.centre,
+        structure,
+        None,
+        partial_grid,
+    )
+    chunk = replace(cells, terms=terms)
+
+    def rows() -> Chunk:
+        return chunk
+
+    statistics = Statistics.from_cells(rows, None, None, partial_grid)
+    columns = learned.kinds.of_no_rows()
+    return Gathered(design, statistics, columns, rows, _response_sums(learned, table))
+
+
+def _cells_as_rows(learned: Learned, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
+    """Return the cells that have rows, each as a row that stands for several."""
+    places, filled = table.filled()
+    is_single = bool((filled.counts == 1).all())
+    return Chunk(
+        response=filled.means[0],
+        origin=0.0,
+        X=_X(learned, filled),
+        compact_codes=learned.places.codes(places),
+        facet_sizes=learned.places.n_levels,
+        terms=terms,
+        counts=None if is_single else filled.counts.astype(float),
+        within=None if is_single else learned.products(filled.within),
+    )
+
+
+def _X(learned: Learned, table: CellTable) -> FloatArray:
+    """Return the means of the columns of X in the cells."""
+    if learned.formula.intercept_only:
+        return np.broadcast_to(1.0, (table.counts.size, 1))
+    X = np.tile(learned.constants, (table.counts.size, 1))
+    X[:, learned.varying] = table.means[1:].T
+    return X
+
+
+def _response_sums(
+    learned: Learned, table: CellTable, strata: StratumStatistics | None = None
+) -> tuple[float, float]:
+    """Return the mean of the response, and the sum of squares about it.
+
+    Parameters
+    ----------
+    table : of all cells, if not all are in nested groups of the strata
+    """
+    found = None if strata is None else strata.response_sums()
+    if found is not None:
+        return learned.centre.origin + found[0], found[1]
+    counts, means = table.counts, table.means[0]
+    # Some cells at a time: there may be as many as rows.
+    blocks = list(slices(counts.size, _BLOCK))
+    away = math.fsum(float(means[b] @ counts[b]) for b in blocks) / learned.survey.n
+    within = float(table.within[0, 0])
+    squares = math.fsum(float(counts[b] @ np.square(means[b] - away)) for b in blocks)
+    return learned.centre.origin + away, squares + within

@@ -1,0 +1,216 @@
+"""What one pass over the rows tells of them, some at a time: levels, nesting, origin.
+
+Surveys of parts add up, in any order and on any machine, to the survey of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.data.levels import as_categories, united_levels, whole_numbers
+from vcomp.numerics.kernels.codes import count_levels, determined_levels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "FacetSurvey",
+    "Survey",
+    "survey_rows",
+    "united_facets",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FacetSurvey:
+    """The levels of a facet, with their numbers of rows.
+
+    Attributes
+    ----------
+    levels : in order; of categories also those that do not occur
+    counts : (L,) rows of each
+    """
+
+    levels: pd.Index
+    counts: LongArray
+
+    def used(self) -> tuple[pd.Index, LongArray]:
+        """Return the levels that occur, and where each of them was."""
+        places = np.flatnonzero(self.counts)
+        return self.levels[places], places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """Levels of the facets, and sums of the response.
+
+    Attributes
+    ----------
+    facets : of the formula, in its order
+    told : for pairs of facets (inner, outer) of which the first tells the second that level of
+        each level of the first, −1 for those that do not occur
+    n : number of rows
+    total : sum of the response, in as many digits as the machine has
+    low, high : its smallest and largest value
+    """
+
+    facets: tuple[FacetSurvey, ...]
+    told: Mapping[tuple[int, int], IntArray]
+    n: int
+    total: np.longdouble
+    low: float
+    high: float
+
+    def __add__(self, other: Survey) -> Survey:
+        if not other.n:
+            return self
+        if not self.n:
+            return other
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = self.total + other.total
+        united = [united_facets(a, b) for a, b in zip(self.facets, other.facets, strict=True)]
+        maps = [(a, b) for _, a, b in united]
+        return Survey(
+            facets=tuple(facet for facet, _, _ in united),
+            told=_told_by_both(self.told, other.told, maps, [f.counts.size for f, _, _ in united]),
+            n=self.n + other.n,
+            total=total,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+        )
+
+    @property
+    def mean(self) -> float:
+        """Mean of the response; of a constant one the constant itself."""
+        return self.low if self.low == self.high else float(self.total / self.n)
+
+    def of_used_levels(self) -> Survey:
+        """Return the survey without the levels that do not occur."""
+        found = [facet.used() for facet in self.facets]
+        told = {}
+        for (inner, outer), level in self.told.items():
+            place = np.full(self.facets[outer].counts.size, -1, np.int32)
+            place[found[outer][1]] = np.arange(found[outer][1].size, dtype=np.int32)
+            told[inner, outer] = place[level[found[inner][1]]]
+        facets = tuple(
+            FacetSurvey(levels, facet.counts[places])
+            for facet, (levels, places) in zip(self.facets, found, strict=True)
+        )
+        return Survey(facets, told, self.n, self.total, self.low, self.high)
+
+
+def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
+    """Return the survey of some rows.
+
+    Parameters
+    ----------
+    y : (n,) response, none of it missing
+    facets : the grouping columns
+
+    Raises
+    ------
+    DataError
+        If a column holds what cannot be a level (lists, dicts).
+    """
+    columns = [_coded(name, column) for name, column in facets.items()]
+    told = {}
+    if y.size:
+        for inner, outer in permutations(range(len(columns)), 2):
+            level = _told_by(columns[inner], columns[outer])
+            if level is not None:
+                told[inner, outer] = level
+    low, high = (float(y.min()), float(y.max())) if y.size else (np.inf, -np.inf)
+    found = tuple(FacetSurvey(column.levels, column.counts) for column in columns)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite scores are refused later
+        total = np.longdouble(y.sum())
+    return Survey(found, told, int(y.size), total, low, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Coded:
+    """A grouping column of some rows.
+
+    Attributes
+    ----------
+    codes : (n,) of the rows
+    width : number of codes there may be
+    levels, counts : as of :class:`FacetSurvey`
+    of_levels : the code of each level
+    n_occurring : number of levels that occur
+    """
+
+    codes: IntArray
+    width: int
+    levels: pd.Index
+    counts: LongArray
+    of_levels: LongArray
+    n_occurring: int
+
+
+def _coded(name: str, column: pd.Series) -> _Coded:
+    whole = whole_numbers(column)
+    if whole is not None:
+        levels, codes = whole.levels()
+        counts = whole.counts[codes]
+        return _Coded(whole.codes, whole.counts.size, levels, counts, codes, codes.size)
+    coded = as_categories(name, column)
+    found = np.asarray(coded.codes, dtype=np.int32)
+    size = len(coded.categories)
+    counts = count_levels(found, size)
+    every = np.arange(size)
+    return _Coded(found, size, coded.categories, counts, every, int(np.count_nonzero(counts)))
+
+
+def _told_by(inner: _Coded, outer: _Coded) -> IntArray | None:
+    """Return the outer level of each inner one; None where an inner level has several."""
+    if inner.n_occurring < outer.n_occurring:
+        return None
+    if outer.n_occurring == 1:
+        only = np.int32(np.flatnonzero(outer.counts)[0])
+        return np.where(inner.counts > 0, only, np.int32(-1))
+    code = determined_levels(inner.codes, outer.codes, inner.width)
+    if not code.size:
+        return None
+    level = np.full(outer.width + 1, -1, np.int32)  # the last for codes that do not occur
+    level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
+    told: IntArray = level[code[inner.of_levels]]
+    return told
+
+
+_Map = IntArray
+"""Where each level of a part is among those of the whole."""
+
+
+def united_facets(a: FacetSurvey, b: FacetSurvey) -> tuple[FacetSurvey, _Map, _Map]:
+    """Return the levels of both, and where those of each are among them."""
+    levels, in_a, in_b = united_levels(a.levels, b.levels)
+    counts = np.zeros(len(levels), np.int64)
+    counts[in_a] += a.counts
+    counts[in_b] += b.counts
+    return FacetSurvey(levels, counts), in_a, in_b
+
+
+def _told_by_both(
+    a: Mapping[tuple[int, int], IntArray],
+    b: Mapping[tuple[int, int], IntArray],
+    maps: Sequence[tuple[_Map, _Map]],
+    sizes: Sequence[int],
+) -> dict[tuple[int, int], IntArray]:
+    """Return the pairs that both parts show, and that agree where they show the same level."""
+    told = {}
+    for pair in a.keys() & b.keys():
+        inner, outer = pair
+        whole = [np.full(sizes[inner], -1, np.int32) for _ in range(2)]
+        for level, part, k in ((whole[0], a[pair], 0), (whole[1], b[pair], 1)):
+            there = part >= 0
+            level[maps[inner][k][there]] = maps[outer][k][part[there]]
+        both = (whole[0] >= 0) & (whole[1] >= 0)
+        if (whole[0][both] == whole[1][both]).all():
+            told[pair] = np.maximum(whole[0], whole[1])
+    return told

@@ -1,0 +1,160 @@
+"""Rows of a grid with holes: cells of the whole grid, with the holes known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design.design import Chunk
+from vcomp.design.grid import PartialGrid, number_combinations
+from vcomp.numerics.memory import available_bytes
+from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.strata import Layout, coefficients
+from vcomp.statistics.stratification import layout_of, place_in_grid
+
+__all__ = [
+    "CompletedGrid",
+    "Holes",
+    "complete",
+    "refill",
+]
+
+
+_MAX_AXES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """The empty cells.
+
+    Attributes
+    ----------
+    combination, cell : (h,) their combination of axis levels, and their cell in the tables' order
+    axis_level : for each axis the (h,) level
+    alike : for each set of axes a number for the (level of these axes, cell) of each hole, and how
+        many such pairs there are: holes that share it are summed together
+    """
+
+    combination: LongArray
+    cell: IntArray
+    axis_level: tuple[LongArray, ...]
+    alike: dict[tuple[int, ...], tuple[IntArray, int]]
+
+    @property
+    def n(self) -> int:
+        """Number of empty cells."""
+        return int(self.cell.size)
+
+    def place(self, contrasts: tuple[int, ...], shape: tuple[int, ...]) -> LongArray:
+        """Return the combination of levels of some axes that each hole has."""
+        places = np.zeros(self.n, dtype=np.int64)
+        for axis in contrasts:
+            places = places * shape[axis] + self.axis_level[axis]
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedGrid:
+    """The columns y and X on a grid with holes.
+
+    Attributes
+    ----------
+    n : number of rows
+    sizes : numbers of groups of the terms, of those that have rows
+    shape : numbers of levels of the axes
+    tables : (b, R, M) y and the columns of X, zero in the holes
+    groupings : of the cells, nested in each other
+    coefficients : for each set of axes what the components of the model add to that stratum
+    layout : where the groups of the terms are
+    holes : the empty cells
+    """
+
+    n: int
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+    tables: FloatArray
+    groupings: Groupings
+    coefficients: dict[tuple[int, ...], FloatArray]
+    layout: Layout
+    holes: Holes
+
+
+def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
+    """Return the columns on the grid; None if they do not fit or the rest is not nested.
+
+    Parameters
+    ----------
+    chunk : all rows, coded
+    partial : the grid that they nearly fill
+    """
+    grid = partial.grid
+    groupings = find_groupings(chunk.terms, grid)
+    if not groupings.are_nested or len(grid.axes) > _MAX_AXES:
+        return None
+    n_cells, n_columns = grid.n_combinations * grid.n_cells, 1 + chunk.X.shape[1]
+    # The engine fills a copy of the tables.
+    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.n > 0.8 * available_bytes():
+        return None
+    places = place_in_grid(chunk, grid, groupings)
+    columns = [chunk.y, *chunk.X.T]
+    tables = np.zeros((len(columns), grid.n_combinations * grid.n_cells))
+    for table, column in zip(tables, columns, strict=True):
+        table[places] = column
+    single = groupings.remainder.n_groupings
+    subsets = [
+        c for r in range(len(grid.shape) + 1) for c in combinations(range(len(grid.shape)), r)
+    ]
+    return CompletedGrid(
+        n=chunk.n,
+        sizes=chunk.sizes,
+        shape=grid.shape,
+        tables=tables.reshape(len(columns), grid.n_combinations, grid.n_cells),
+        groupings=groupings,
+        coefficients={
+            c: coefficients(
+                grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(c)
+            )
+            for c in subsets
+        },
+        layout=layout_of(chunk.terms, chunk.facet_sizes, grid, groupings),
+        holes=_holes(partial, groupings, subsets),
+    )
+
+
+def refill(known: CompletedGrid, chunk: Chunk, partial: PartialGrid) -> CompletedGrid:
+    """Return the same grid with the response of `chunk`, the same rows.
+
+    Parameters
+    ----------
+    known : with another response
+    chunk : the rows, coded
+    partial : the grid that they nearly fill
+    """
+    tables = known.tables.copy()
+    table = np.zeros(tables[0].size)
+    table[place_in_grid(chunk, partial.grid, known.groupings)] = chunk.y
+    tables[0] = table.reshape(tables[0].shape)
+    return replace(known, tables=tables)
+
+
+def _holes(partial: PartialGrid, groupings: Groupings, subsets: list[tuple[int, ...]]) -> Holes:
+    grid = partial.grid
+    combination, unordered = np.divmod(partial.holes, grid.n_cells)
+    cell = groupings.rank[unordered]
+    # By cell: a block of cells then has its holes side by side.
+    order = np.argsort(cell, kind="stable")
+    combination, cell = combination[order], cell[order]
+    levels = np.unravel_index(combination, grid.shape) if grid.shape else ()
+    alike = {}
+    for subset in subsets:
+        codes, size = cell, grid.n_cells
+        for axis in subset:
+            level = levels[axis].astype(np.int32)
+            keys, codes = number_combinations(codes, size, level, grid.shape[axis])
+            size = keys.size
+        keys, codes = number_combinations(codes, size, np.zeros_like(codes), 1)
+        alike[subset] = codes, keys.size
+    return Holes(combination, cell, tuple(np.asarray(x) for x in levels), alike)

@@ -1,0 +1,516 @@
+"""Rows of a complete grid → orthogonal strata, in two passes over its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.design.design import Chunk, TermDesign
+from vcomp.design.grid import Grid, find_combinations
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.kernels.codes import place_rows
+from vcomp.numerics.memory import MANY_ROWS, THREADS, available_bytes, gib
+from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.kernels.grid_cells import cell_sums, fill_cells, place_cells, within_cells
+from vcomp.statistics.kernels.split_contrasts import squares_in_strata
+from vcomp.statistics.strata import (
+    Cells,
+    GroupedColumns,
+    Layout,
+    Stratum,
+    StratumStatistics,
+    coefficients,
+)
+
+__all__ = [
+    "BLOCK",
+    "MOST_AXES",
+    "group_means",
+    "layout_of",
+    "place_in_grid",
+    "split_axes",
+    "split_cells",
+    "split_columns",
+    "split_means",
+    "squares_within",
+    "strata_of",
+    "stratify",
+]
+
+
+BLOCK = 65_536
+"""Values of a column that are worked on together: what a core's second cache holds."""
+
+_MANY_CELLS = 524_288
+"""Values that are one thread's at a time."""
+
+
+def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
+    """Split a table along its axes into means and contrasts, each scaled to keep lengths.
+
+    Parameters
+    ----------
+    table : (R, ...) with R = Π shape; it is written to
+
+    Returns
+    -------
+    For each set of axes the (r, ...) contrasts of these in the means of the others, r the product
+    of their numbers of levels.
+    """
+    trailing = table.shape[1:]
+    parts: dict[tuple[int, ...], FloatArray] = {(): table.reshape((*shape, *trailing))}
+    for axis, size in enumerate(shape):
+        halved: dict[tuple[int, ...], FloatArray] = {}
+        for contrasts, part in parts.items():
+            along = len(contrasts)
+            mean = part.mean(axis=along, keepdims=True)
+            part -= mean
+            halved[contrasts] = np.sqrt(size) * mean.squeeze(axis=along)
+            halved[*contrasts, axis] = part
+        parts = halved
+    return {c: part.reshape((-1, *trailing)) for c, part in parts.items()}
+
+
+def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
+    """Return the columns of every stratum: means in groups, squares and products within them."""
+    wanted = groupings.kept
+    raw = [[group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
+    means: dict[tuple[int, ...], list[FloatArray]] = {}
+    for grouping in raw:
+        for contrasts, part in split_means(grouping, cells.shape).items():
+            means.setdefault(contrasts, []).append(part)
+    centres = raw[0] if groupings.are_nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
+    inner = groupings.inner if groupings.are_nested else np.zeros(cells.n.size, np.int32)
+    within = squares_within(cells, centres, inner, list(means))
+    within[0] += cells.within
+    return {
+        contrasts: GroupedColumns(tuple(tables), within[s])
+        for s, (contrasts, tables) in enumerate(means.items())
+    }
+
+
+def split_means(
+    tables: Sequence[FloatArray], shape: tuple[int, ...]
+) -> dict[tuple[int, ...], FloatArray]:
+    """Return for every stratum the (q, b, r) parts of b tables (R, q) of means in groups."""
+    parts = [split_axes(table.copy(), shape) for table in tables]
+    return {
+        contrasts: np.ascontiguousarray(np.stack([part[contrasts].T for part in parts], axis=1))
+        for contrasts in parts[0]
+    }
+
+
+def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
+    """Return the (R, q) means of a table of cells in groups of them."""
+    q = int(groups.max()) + 1
+    if table.shape[1] == 1 < n.size:
+        return np.repeat(table, q, axis=1)
+    group_n = np.bincount(groups, weights=n, minlength=q)
+    weighted = table if (n == 1.0).all() else table * n
+    if (np.diff(groups) >= 0).all():
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        sums: FloatArray = np.add.reduceat(weighted, starts, axis=1) / group_n
+        return sums
+    from scipy.sparse import csr_array
+
+    indicator = csr_array(
+        (np.ones(groups.size), (groups, np.arange(groups.size))), shape=(q, groups.size)
+    )
+    means: FloatArray = np.ascontiguousarray((indicator @ weighted.T).T) / group_n
+    return means
+
+
+def squares_within(
+    cells: Cells,
+    centres: Sequence[FloatArray],
+    inner: IntArray,
+    strata: Sequence[tuple[int, ...]],
+) -> FloatArray:
+    """Return for every stratum the squares and products of the columns less their centres.
+
+    Parameters
+    ----------
+    cells : the columns
+    centres : for each of them (R, q) what is subtracted in each group of cells
+    inner : (M,) group of each cell, in order
+    strata : sets of axes
+    """
+    away = [
+        b
+        for b, (table, centre) in enumerate(zip(cells.tables, centres, strict=True))
+        if table.shape[1] > 1 or (centre != table).any()
+    ]
+    # What is constant is its own centre: mostly there is one column left, y.
+    within = np.zeros((len(strata), len(centres), len(centres)))
+    is_large = prod(cells.shape) * cells.n.size > BLOCK  # the kernel's compilation takes a second
+    if is_large and len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
+        b = away[0]
+        within[:, b, b] = _squares_of(cells.tables[b], centres[b], cells, inner, strata)
+    elif away:
+        within[np.ix_(range(len(strata)), away, away)] = _products_of(
+            [(cells.tables[b], centres[b]) for b in away], cells, inner, strata
+        )
+    return within
+
+
+def _squares_of(
+    table: FloatArray,
+    centres: FloatArray,
+    cells: Cells,
+    inner: IntArray,
+    strata: Sequence[tuple[int, ...]],
+) -> FloatArray:
+    shape = np.array(cells.shape, np.int64)
+    known = (np.ascontiguousarray(table), centres, inner, cells.n, shape)
+
+    def work(block: slice) -> FloatArray:
+        squares: FloatArray = squares_in_strata(*known, block.start, block.stop)
+        return squares
+
+    every = _over_blocks(work, cells, _MANY_CELLS)
+    return every[[sum(1 << axis for axis in contrasts) for contrasts in strata]]
+
+
+def _products_of(
+    columns: Sequence[tuple[FloatArray, FloatArray]],
+    cells: Cells,
+    inner: IntArray,
+    strata: Sequence[tuple[int, ...]],
+) -> FloatArray:
+    weights = None if cells.are_single else cells.n
+
+    def work(block: slice) -> FloatArray:
+        parts = [
+            split_axes(_block(table, block) - centre[:, inner[block]], cells.shape)
+            for table, centre in columns
+        ]
+        return np.array([_products([p[s] for p in parts], weights, block) for s in strata])
+
+    return _over_blocks(work, cells, BLOCK)
+
+
+def _over_blocks(work: Callable[[slice], FloatArray], cells: Cells, size: int) -> FloatArray:
+    """Return the sum of what is found of blocks of so many values, in their order."""
+    n_cells = cells.n.size
+    width = max(size // prod(cells.shape), 1)
+    blocks = [slice(s, min(s + width, n_cells)) for s in range(0, n_cells, width)]
+    if len(blocks) == 1:  # threads take longer to start
+        return work(blocks[0])
+    with ThreadPoolExecutor(THREADS) as pool:
+        # Summed in the order of the blocks, whichever is done first.
+        total: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
+    return total
+
+
+def _block(table: FloatArray, block: slice) -> FloatArray:
+    if table.shape[1] == 1:
+        return np.repeat(table, block.stop - block.start, axis=1)
+    return table[:, block]
+
+
+def _products(
+    columns: Sequence[FloatArray], weights: FloatArray | None, block: slice
+) -> FloatArray:
+    """Return the sums of squares and products of columns (r, cells) over a block of cells."""
+    if len(columns) == 1:
+        left = columns[0] if weights is None else columns[0] * weights[block]
+        return np.array([[np.vdot(left, columns[0])]])
+    flat = np.stack([column.ravel() for column in columns])
+    if weights is None:
+        return flat @ flat.T
+    products: FloatArray = (flat * np.tile(weights[block], columns[0].shape[0])) @ flat.T
+    return products
+
+
+_NOTHING = 1e-20
+"""A column whose square in a stratum is below this share of the whole has no part in it."""
+
+_ROUNDED_MEAN = 1e-12
+"""The same for its mean, which centring leaves at the rounding of a number far from zero."""
+
+MOST_AXES = 12
+"""With more of them there are too many strata."""
+
+
+def stratify(
+    chunk: Chunk, grid: Grid, groupings: Groupings | None = None
+) -> StratumStatistics | None:
+    """Return the strata of the rows; None where they are too many.
+
+    Parameters
+    ----------
+    chunk : all rows, coded
+    grid : the complete grid that they fill
+    groupings : of its cells by the terms, where they are known already
+
+    Raises
+    ------
+    EstimationError
+        If its tables would not fit into memory.
+    """
+    if len(grid.axes) > MOST_AXES:
+        return None
+    if groupings is None:
+        groupings = find_groupings(chunk.terms, grid)
+    single = groupings.remainder.n_groupings
+    tabulate = partial(_tabulate, chunk, grid, groupings)
+    layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
+    intercept = not all(_vary(chunk))
+    strata = split_cells(tabulate(), layout, groupings, intercept=intercept)
+    return replace(strata, cells=tabulate if single in groupings.of_term else None)
+
+
+def split_cells(
+    cells: Cells, layout: Layout, groupings: Groupings, *, intercept: bool
+) -> StratumStatistics:
+    """Return the strata of the cells of a complete grid, which are not kept.
+
+    Parameters
+    ----------
+    cells : y and X in the cells, in the order of the groupings
+    layout : where the groups of the terms are
+    groupings : of the cells by the terms
+    intercept : whether a column of X is constant, so that the others and y are centred
+    """
+    return strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
+
+
+def strata_of(
+    split: dict[tuple[int, ...], GroupedColumns],
+    layout: Layout,
+    groupings: Groupings,
+    *,
+    intercept: bool,
+) -> StratumStatistics:
+    """Return the strata with their columns.
+
+    Parameters
+    ----------
+    split : y and X in each stratum
+    layout, groupings, intercept : as for :func:`split_cells`
+    """
+    grid = layout.grid
+    inside = _columns_inside(split, groupings, intercept=intercept)
+    products = _all_products(split, groupings)
+    single = groupings.remainder.n_groupings
+    strata = []
+    for (subset, columns), fixed in zip(split.items(), inside, strict=True):
+        strata.append(
+            Stratum(
+                contrasts=subset,
+                multiplicity=prod(grid.shape[f] - 1 for f in subset),
+                coefficients=coefficients(
+                    grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(subset)
+                ),
+                fixed=fixed,
+                columns=_kept(columns, [0, *(j + 1 for j in fixed)]),
+            )
+        )
+    return StratumStatistics(
+        n=grid.n_combinations * round(float(grid.cell_n.sum())),
+        sizes=tuple(term.size for term in layout.terms),
+        shape=grid.shape,
+        term_axes=groupings.term_axes,
+        term_groupings=groupings.of_term,
+        remainder=groupings.remainder,
+        strata=tuple(strata),
+        XX=products[1:, 1:],
+        Xy=products[1:, 0],
+        yy=float(products[0, 0]),
+        layout=layout,
+        cells=None,
+    )
+
+
+# Rows → cells -----------------------------------------------------------------------------------
+
+
+def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
+    _check_memory(chunk, grid)
+    places = place_in_grid(chunk, grid, groupings)
+    n = grid.cell_n[groupings.order]
+    size = grid.n_combinations * grid.n_cells
+    vary = _vary(chunk)
+    columns = [
+        np.ascontiguousarray(x) for x, varies in zip(chunk.X.T, vary, strict=True) if varies
+    ]
+    within = np.zeros((1 + len(columns), 1 + len(columns)))
+    if (n == 1.0).all() or chunk.counts is not None:
+        means = [_filled(places, chunk.response, chunk.origin, size)]
+        means += [_filled(places, column, 0.0, size) for column in columns]
+        if chunk.within is not None:
+            rows = [0, *(1 + np.flatnonzero(vary))]
+            within = chunk.within[np.ix_(rows, rows)]
+    else:
+        values = [chunk.y, *columns]
+        means = [cell_sums(places, column, size) for column in values]
+        counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
+        means = [m / counts for m in means]
+        for i, a in enumerate(values):
+            for j in range(i + 1):
+                products = within_cells(places, a, values[j], means[i], means[j])
+                within[i, j] = within[j, i] = products
+    shape = (grid.n_combinations, grid.n_cells)
+    tables = [m.reshape(shape) for m in means]
+    return _with_constants(chunk.X, vary, grid.shape, n, tables, within)
+
+
+def _check_memory(chunk: Chunk, grid: Grid) -> None:
+    """Refuse tables that would not fit, before they are made."""
+    columns = 1 + sum(_vary(chunk))
+    n_cells = grid.n_combinations * grid.n_cells
+    # A table a column, the places of the rows, and what is worked on at a time.
+    needed = 8.0 * columns * (n_cells + 2.0 * BLOCK) + 8.0 * chunk.n
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"{columns} columns in {n_cells:,} cells need {gib(needed)}, and {gib(free)} are "
+            "free; leave out covariates, or rows"
+        )
+
+
+def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
+    """Return the table of cells that have one row each, less the origin."""
+    table, n = np.empty(size), places.size
+    if n < MANY_ROWS:
+        fill_cells(places, values, origin, 0, n, table)
+        return table
+    with ThreadPoolExecutor(THREADS) as pool:
+        ends = [n * k // THREADS for k in range(THREADS + 1)]
+        parts = [
+            pool.submit(fill_cells, places, values, origin, a, b, table) for a, b in pairwise(ends)
+        ]
+        for part in parts:
+            part.result()
+    return table
+
+
+def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
+    """Return the place of each row in a table of combinations of axis levels by cells."""
+    n_places = grid.n_combinations * grid.n_cells
+    places = np.zeros(chunk.response.size, dtype=np.int32 if n_places < 2**31 else np.int64)
+    for axis, size in zip(grid.axes, grid.shape, strict=True):
+        place_rows(places, chunk.level_codes(axis), size)
+    if grid.rest:
+        place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
+    return places
+
+
+def layout_of(
+    terms: tuple[TermDesign, ...], n_levels: tuple[int, ...], grid: Grid, groupings: Groupings
+) -> Layout:
+    """Return where the groups of the terms are in tables of the grid."""
+    return Layout(
+        terms=terms,
+        n_levels=n_levels,
+        grid=grid,
+        rank=groupings.rank,
+        codes=groupings.codes,
+        of_term=groupings.of_term,
+    )
+
+
+def _is_constant(column: FloatArray) -> bool:
+    return column.strides == (0,) or bool(np.ptp(column) == 0.0)
+
+
+def _vary(chunk: Chunk) -> list[bool]:
+    """Return which columns of X are not the same in all rows; of cells also not within them."""
+    inside = np.zeros(1 + chunk.X.shape[1])
+    if chunk.within is not None:
+        inside = np.diagonal(chunk.within)
+    return [not _is_constant(x) or w > 0.0 for x, w in zip(chunk.X.T, inside[1:], strict=True)]
+
+
+def _with_constants(
+    X: FloatArray,
+    vary: Sequence[bool],
+    shape: tuple[int, ...],
+    n: FloatArray,
+    tables: list[FloatArray],
+    within: FloatArray,
+) -> Cells:
+    """Put the constant columns, which need no table, back in their places."""
+    varying = iter(tables[1:])
+    every = [tables[0]]
+    rows = [0]
+    for j, x in enumerate(X.T, start=1):
+        if not vary[j - 1]:
+            every.append(np.full((prod(shape), 1), float(x[0])))
+        else:
+            every.append(next(varying))
+            rows.append(j)
+    products = np.zeros((len(every), len(every)))
+    products[np.ix_(rows, rows)] = within
+    return Cells(shape, n, tuple(every), products)
+
+
+def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
+    """Return the cell of each row among those of the facets that are no axes."""
+    (first, _), *joins = grid.joins
+    cells = chunk.level_codes(first)
+    for facet, keys in joins:
+        joined = cells.astype(np.int64) * chunk.facet_sizes[facet] + chunk.level_codes(facet)
+        cells = find_combinations(keys, joined)
+    return cells
+
+
+# The fixed part ---------------------------------------------------------------------------------
+
+
+def _columns_inside(
+    split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings, *, intercept: bool
+) -> list[tuple[int, ...]]:
+    """Return the columns of X that have a part in each stratum."""
+    squares = np.array([_squares(columns, groupings) for columns in split.values()])[:, 1:]
+    total = squares.sum(axis=0)
+    if intercept:
+        # Columns were centred then: a mean that is left moves the intercept by rounding only.
+        of_means = list(split).index(())
+        means = _mean_squares(split[()], groupings)[1:]
+        squares[of_means] -= np.where(means < _ROUNDED_MEAN * total, means, 0.0)
+    inside = squares > _NOTHING * total
+    return [tuple(int(j) for j in np.flatnonzero(row)) for row in inside]
+
+
+def _all_products(
+    split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings
+) -> FloatArray:
+    """Return the squares and products of y and X over all rows, which strata share out."""
+    total = sum(columns.within for columns in split.values())
+    if groupings.are_nested:
+        n = groupings.remainder.tables.group_n[-1]
+        for columns in split.values():
+            weighted = n[:, None, None] * columns.means[0]
+            total = total + np.einsum("qbr,qdr->bd", weighted, columns.means[0])
+    return np.asarray(total)
+
+
+def _mean_squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
+    """Return what the mean of every column adds to its sum of squares, in the stratum of means."""
+    n = groupings.remainder.tables.group_n[-1 if groupings.are_nested else 0]
+    squares: FloatArray = np.square(n @ columns.means[0][:, :, 0]) / n.sum()
+    return squares
+
+
+def _squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
+    """Return the sum of squares of every column in one stratum."""
+    squares: FloatArray = np.diagonal(columns.within).copy()
+    if groupings.are_nested:
+        n = groupings.remainder.tables.group_n[-1]
+        squares += np.einsum("q,qbr,qbr->b", n, columns.means[0], columns.means[0])
+    return squares
+
+
+def _kept(columns: GroupedColumns, positions: list[int]) -> GroupedColumns:
+    """Return some of the columns."""
+    means = tuple(np.ascontiguousarray(table[:, positions]) for table in columns.means)
+    return GroupedColumns(means, columns.within[np.ix_(positions, positions)])

@@ -1,0 +1,507 @@
+"""The outer loop: the same G-study and D-study for several measures, side by side."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.data.rows import Missing
+from vcomp.data.source import Source, open_source
+from vcomp.exceptions import (
+    DataError,
+    DesignError,
+    EstimationError,
+    FormulaError,
+    PlanError,
+    VcompError,
+    VcompWarning,
+    check_alpha,
+    warn,
+)
+from vcomp.formula import parser as parse
+from vcomp.formula.brennan import parse_design
+from vcomp.formula.fixed import caller_environment
+from vcomp.gtheory.study import DStudy
+from vcomp.ir.scores import ScoreMatrix, as_score_matrix
+from vcomp.model.claimed import claimed_model
+from vcomp.model.model import VarianceComponentsModel
+from vcomp.model.results import VarianceComponentsResults
+from vcomp.numerics.parallel import run
+from vcomp.numerics.randomness import check_count
+from vcomp.studies.comparison import MeasureComparison
+from vcomp.studies.planned import options_of_fit, required_facet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Measure",
+    "compare_measures",
+    "measures_of",
+]
+
+
+MATRIX_FORMULA = "score ~ (1|sys) + (1|topic)"
+"""The model of a topic × system matrix."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measure:
+    """What is fitted under a name.
+
+    Attributes
+    ----------
+    name : of the measure
+    formula : of its model; or its design in Brennan's notation, with the response apart
+    data : its rows; or a result that is there already
+    labels : the columns that tell it from others, ``{"track": "web"}``
+    response : of a design, else None
+    """
+
+    name: str
+    formula: str
+    data: Any
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    response: str | None = None
+
+
+def measures_of(
+    data: Any,
+    formula: str | None,
+    responses: str | Sequence[str] | Mapping[str, str] | None,
+    by: str | Sequence[str] | None,
+) -> list[Measure]:
+    """Return the measures, two or more, of different names.
+
+    Parameters
+    ----------
+    data : a mapping of names to data, matrices or results; or one table
+    formula : of the model, or a design; None for matrices and results
+    responses : columns of the one table, under their names or those of a mapping
+    by : columns of the one table whose levels are the groups
+
+    Raises
+    ------
+    DataError
+        If a column is not there, or there are fewer than two measures.
+    FormulaError
+        If there is no formula where one is needed.
+    """
+    if isinstance(data, str) and "~" in data and "|" in data:  # ~/scores.csv is a path
+        raise FormulaError(
+            f"the formula comes second, after the data: compare_measures(data, {data!r}, ...)"
+        )
+    if isinstance(formula, str) and "~" not in formula and responses is None:
+        raise FormulaError(
+            f"{formula!r} has no ~: write a formula such as 'score ~ (1|sys) + (1|topic)', or "
+            "with a design in Brennan's notation say which columns are the scores, "
+            "responses=['ap', 'p20']"
+        )
+    if responses is None and by is None:
+        measures = _named(data, formula)
+    else:
+        if formula is None:
+            raise FormulaError(
+                "responses= and by= need a formula, such as '~ (1|sys) + (1|topic)'"
+            )
+        measures = _of_one_table(data, formula, responses, by)
+    if len(measures) < 2:
+        which = repr(measures[0].name) if measures else "none"
+        raise DataError(
+            f"a comparison needs two measures or more, and there is {which}; vcomp.fit() fits one"
+        )
+    return measures
+
+
+# Data by name -----------------------------------------------------------------------------------
+
+
+def _named(data: Any, formula: str | None) -> list[Measure]:
+    if not isinstance(data, Mapping) or not data:
+        raise DataError(
+            "data are a mapping of names to tables, {'AP': ap, 'P@20': p20}; of one table say "
+            "which columns are the measures, responses=['ap', 'p20'], or what groups it, "
+            f"by='track'; given was {type(data).__name__}"
+        )
+    if formula is not None and all(_is_column(value) for value in data.values()):
+        raise DataError(
+            "data are one table, a mapping of columns: say which are the measures, "
+            "responses=['ap', 'p20'], or what groups it, by='track'"
+        )
+    measures = []
+    for name, value in data.items():
+        if isinstance(value, VarianceComponentsResults):
+            measures.append(Measure(str(name), value.formula, value))
+        elif formula is not None:
+            measures.append(Measure(str(name), formula, _rows(value)))
+        else:
+            measures.append(Measure(str(name), MATRIX_FORMULA, _matrix(str(name), value)))
+    return _distinct(measures)
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, list | tuple) or getattr(value, "ndim", 0) == 1
+
+
+def _rows(value: Any) -> Any:
+    return _long(value) if isinstance(value, ScoreMatrix) else value
+
+
+def _matrix(name: str, value: Any) -> Any:
+    """Return the rows of a topic × system matrix, also of one in a file."""
+    try:
+        if isinstance(value, str | os.PathLike):
+            source = open_source(value)
+            value = source.read(source.columns)
+        return _long(as_score_matrix(value))
+    except DataError as error:
+        raise DataError(
+            f"measure {name!r}: without a formula data are topic × system matrices, and {error}"
+        ) from None
+
+
+def _long(matrix: ScoreMatrix) -> pd.DataFrame:
+    """Return a row a score; what is missing is left out."""
+    import pandas as pd
+
+    topics = np.repeat(np.arange(matrix.n_topics), matrix.n_systems)
+    systems = np.tile(np.arange(matrix.n_systems), matrix.n_topics)
+    there = ~np.isnan(matrix.scores.ravel())
+    return pd.DataFrame(
+        {
+            "sys": pd.Categorical.from_codes(systems, categories=pd.Index(matrix.systems)),
+            "topic": pd.Categorical.from_codes(topics, categories=pd.Index(matrix.topics)),
+            "score": matrix.scores.ravel(),
+        }
+    )[there]
+
+
+# Parts of one table -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A response with its formula, or with a design that its formula is written from."""
+
+    name: str
+    formula: str
+    response: str | None
+
+    @property
+    def facets(self) -> tuple[str, ...]:
+        """The grouping columns."""
+        if self.response is None:
+            return parse(self.formula).facets
+        return parse_design(self.formula).facets
+
+
+def _of_one_table(
+    data: Any,
+    formula: str,
+    responses: str | Sequence[str] | Mapping[str, str] | None,
+    by: str | Sequence[str] | None,
+) -> list[Measure]:
+    source = open_source(data)
+    models = _models(source, formula, responses)
+    groups = _names("by", by)
+    for column in (*groups, *(f for model in models for f in model.facets)):
+        if column not in source.columns:
+            raise source.no_column(column)
+    frame = source.read(_used(source, models, groups))
+    if not groups:
+        return [Measure(m.name, m.formula, frame, response=m.response) for m in models]
+    n_missing = int(frame[groups].isna().any(axis=1).sum())
+    if n_missing:
+        raise DataError(f"{n_missing:,} rows have no value in {' or '.join(map(repr, groups))}")
+    used = [g for g in groups if any(g in m.facets for m in models)]
+    if used:
+        raise DataError(
+            f"by={used[0]!r} is a facet of the formula, of which a group has one level; "
+            "leave it out of one of them"
+        )
+    measures = []
+    for model, (key, part) in product(models, list(frame.groupby(groups, observed=True))):
+        labels = dict(zip(groups, key if isinstance(key, tuple) else (key,), strict=True))
+        words = [*([model.name] if len(models) > 1 else []), *map(str, labels.values())]
+        both = {"response": model.name, **labels} if len(models) > 1 else labels
+        rows = part.reset_index(drop=True)
+        measures.append(Measure(", ".join(words), model.formula, rows, both, model.response))
+    return _distinct(measures)
+
+
+def _models(
+    source: Source, formula: str, responses: str | Sequence[str] | Mapping[str, str] | None
+) -> list[_Model]:
+    """Return what is fitted to the rows, under its name."""
+    left, tilde, right = formula.partition("~")
+    if responses is None:
+        return [_Model(left.strip(), formula, None)]
+    if isinstance(responses, Mapping):
+        pairs = [(str(name), column) for name, column in responses.items()]
+    else:
+        pairs = [(column, column) for column in _names("responses", responses)]
+    for _, column in pairs:
+        if column not in source.columns:
+            raise source.no_column(column)
+    if not tilde:
+        return [_Model(name, formula, _quoted(column)) for name, column in pairs]
+    return [_Model(name, f"{_quoted(column)} ~{right}", None) for name, column in pairs]
+
+
+def _quoted(column: str) -> str:
+    return column if column.isidentifier() else f"Q({column!r})"
+
+
+def _names(what: str, given: str | Sequence[str] | None) -> list[str]:
+    if given is not None and not isinstance(given, Iterable):
+        raise DataError(f"{what} is a column or a list of columns, not {given!r}")
+    names = [given] if isinstance(given, str) else [] if given is None else list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"{what} names columns, and {name!r} is no text")
+        if names.count(name) > 1:
+            raise DataError(f"{what} names {name!r} twice")
+    return names
+
+
+def _used(source: Source, models: Sequence[_Model], groups: Sequence[str]) -> list[str]:
+    """Return the columns that are read: those that a formula may mean."""
+    texts = [f"{m.formula} {m.response or ''}" for m in models]
+    return [c for c in source.columns if c in groups or any(c in text for text in texts)]
+
+
+def _distinct(measures: list[Measure]) -> list[Measure]:
+    names = [m.name for m in measures]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise DataError(f"two measures are called {twice!r}")
+    return measures
+
+
+def compare_measures(
+    data: Any,
+    formula: str | None = None,
+    *,
+    responses: str | Sequence[str] | Mapping[str, str] | None = None,
+    by: str | Sequence[str] | None = None,
+    method: str = "reml",
+    missing: Missing = "drop",
+    options: Mapping[str, Any] | None = None,
+    dstudy: Mapping[str, Any] | None = None,
+    target: float = 0.95,
+    facet: str | None = None,
+    alpha: float = 0.05,
+    workers: int = 1,
+    progress: bool | None = None,
+    eval_env: Any = 0,
+    **n: Any,
+) -> MeasureComparison:
+    """Run the same G-study and D-study for several measures, and lay them side by side.
+
+    Generalizability theory tells how many topics or judges a test needs; which effectiveness
+    measure, or which kind of topic, needs fewest is asked by an outer loop around it.
+
+    Parameters
+    ----------
+    data : one of
+
+        a mapping of names to tables
+            ``{"AP": ap, "P@20": p20}``: whatever :func:`vcomp.fit` takes, with one formula;
+            results of :func:`vcomp.fit`; or, without a formula, topic × system matrices as
+            :func:`vcomp.ir.as_score_matrix` reads them, with facets ``sys`` and ``topic``
+        one table
+            with several measures as columns (`responses`), groups of rows (`by`), or both
+    formula : as for :func:`vcomp.fit`. With `responses` its left side does not matter and may be
+        left out, ``"~ (1|sys) + (1|topic)"``; or it is a design in Brennan's notation,
+        ``"sys x topic"``, as for :func:`vcomp.gstudy`
+    responses : columns of the one table, or a mapping of names to columns
+    by : column or columns of the one table, every combination of whose values is a group
+    method, missing, options : how all are fitted: method, treatment of missing values, and further
+        arguments of :meth:`VarianceComponentsModel.fit`
+    dstudy : further arguments of :meth:`VarianceComponentsResults.dstudy`, such as
+        ``{"design": "p x (a:i)", "fixed": "a"}``
+    target : of the coefficients in required sizes
+    facet : whose size is required; may be None, and is told where only one has a size
+    alpha : intervals have confidence 1 − alpha
+    workers : threads that fit
+    progress : whether to show a bar; None for one where stderr is a terminal
+    eval_env : as for :func:`vcomp.fit`
+    **n : sizes of facets, as for ``dstudy``: ``topic=[25, 50]``. Without any each measure has the
+        sizes of its own G-study
+
+    Returns
+    -------
+    MeasureComparison
+        with ``table``, ``components``, ``results`` by name, ``differences()``, ``ranking()`` and
+        ``plot()``; ``print`` it for reading
+
+    Raises
+    ------
+    FormulaError, DataError
+        If a formula or table cannot be read, a column is not there, or there are fewer than two
+        measures; the message names the measure.
+    EstimationError
+        If no measure could be fitted, or options cannot be.
+    PlanError
+        If the D-study cannot be.
+
+    Warns
+    -----
+    VcompWarning
+        If a measure could not be fitted, with its name and the reason (they are in ``failures``,
+        too), or what a fit warns of, with the name of its measure.
+
+    References
+    ----------
+    Bodoff and Li (2007), Test Theory for Assessing IR Test Collections, SIGIR, section 4, who call
+    it an outer loop.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    >>> data["top10"] = (data["score"] >= 0.1).astype(float)
+    >>> compared = vcomp.compare_measures(
+    ...     data, "~ (1|sys) + (1|topic)", responses={"RR": "score", "top 10": "top10"}, topic=50
+    ... )
+    >>> compared.table[["measure", "topic", "Erho2", "n_Erho2"]].round(3)
+      measure  topic  Erho2  n_Erho2
+    0      RR     50  0.824      204
+    1  top 10     50  0.802      234
+    """
+    check_alpha(alpha)
+    check_count(workers, "workers")
+    measures = measures_of(data, formula, responses, by)
+    environment = caller_environment(eval_env, 1)
+    arguments = _dstudy_arguments(dstudy, n, alpha)
+    further = options_of_fit(options)
+    asked = _Asked(method, missing, further, environment, arguments, target, facet)
+    made = _fit_all(measures, asked, workers, progress)
+    failures = {m.name: str(f) for m, f in zip(measures, made, strict=True)
+                if isinstance(f, VcompError)}  # fmt: skip
+    if len(failures) == len(measures):
+        every = dict.fromkeys(failures.values())
+        reasons = [f"{name}: {reason}" for name, reason in failures.items()]
+        words = "; ".join(every if len(every) == 1 else reasons)
+        raise EstimationError(f"no measure could be fitted ({words})")
+    for name, reason in failures.items():
+        warn(f"measure {name!r} could not be fitted and is left out: {reason}")
+    done = [(m, f) for m, f in zip(measures, made, strict=True) if isinstance(f, tuple)]
+    return MeasureComparison(
+        results={m.name: res for m, (res, _) in done},
+        studies={m.name: study for m, (_, study) in done},
+        labels={m.name: m.labels for m, _ in done},
+        failures=failures,
+        target=target,
+        facet=facet,
+        alpha=alpha,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What is done for every measure."""
+
+    method: str
+    missing: Missing
+    options: Mapping[str, Any]
+    environment: Any
+    dstudy: Mapping[str, Any]
+    target: float
+    facet: str | None
+
+
+def _dstudy_arguments(
+    dstudy: Mapping[str, Any] | None, n: Mapping[str, Any], alpha: float
+) -> dict[str, Any]:
+    if dstudy is not None and not isinstance(dstudy, Mapping):
+        raise PlanError(
+            "dstudy is a mapping of arguments of res.dstudy(), such as {'fixed': 'a'}, not "
+            f"{dstudy!r}"
+        )
+    if dstudy is not None and "alpha" in dstudy:
+        raise PlanError("alpha is given by itself, for all intervals: alpha=, not in dstudy=")
+    twice = [name for name in n if name in (dstudy or {})]
+    if twice:
+        raise PlanError(f"{twice[0]!r} is given twice, in dstudy= and as {twice[0]}=")
+    return {"alpha": alpha, **(dstudy or {}), **n}
+
+
+_Made = tuple[VarianceComponentsResults, DStudy] | VcompError
+
+
+def _fit_all(
+    measures: list[Measure], asked: _Asked, workers: int, progress: bool | None
+) -> list[_Made]:
+    """Return of every measure its fit and D-study, or why there is none."""
+    current = threading.local()
+
+    def work(number: int) -> _Made:
+        measure = measures[number]
+        current.name = measure.name
+        try:
+            return _one(measure, asked)
+        except (DesignError, EstimationError) as error:
+            return error
+        except DataError as error:
+            # Of groups of one table columns are the same: what fails is this group.
+            if measure.labels:
+                return error
+            raise DataError(f"measure {measure.name!r}: {error}") from None
+
+    with _named_warnings(current) as heard:
+        done = run(
+            lambda: work, range(len(measures)), workers=workers, progress=progress,
+            label="measures",
+        )  # fmt: skip
+    for message in sorted(heard):
+        warn(message)
+    return [done[number] for number in range(len(measures))]
+
+
+def _one(measure: Measure, asked: _Asked) -> tuple[VarianceComponentsResults, DStudy]:
+    res = measure.data
+    if not isinstance(res, VarianceComponentsResults):
+        res = _model(measure, asked).fit(asked.method, **asked.options)
+    if not res.vcomp.any():
+        raise EstimationError("all its components are zero: the scores do not vary")
+    try:
+        study = res.dstudy(**asked.dstudy)
+        required_facet(study, asked.target, asked.facet)
+        return res, study
+    except PlanError as error:
+        raise PlanError(f"measure {measure.name!r}: {error}") from None
+
+
+def _model(measure: Measure, asked: _Asked) -> VarianceComponentsModel:
+    rows, missing, environment = measure.data, asked.missing, asked.environment
+    if measure.response is not None:
+        design, response = measure.formula, measure.response
+        return claimed_model(design, response, rows, None, missing, environment)
+    return VarianceComponentsModel(measure.formula, rows, missing=missing, eval_env=environment)
+
+
+@contextmanager
+def _named_warnings(current: threading.local) -> Iterator[list[str]]:
+    """Collect what fits warn of with the name of their measure, whichever thread makes it."""
+    heard: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", VcompWarning)
+        shown: Callable[..., None] = warnings.showwarning
+
+        def listen(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if issubclass(category, VcompWarning):
+                heard.append(f"measure {getattr(current, 'name', '')!r}: {message}")
+            else:
+                shown(message, category, *place)
+
+        warnings.showwarning = listen  # type: ignore[assignment]
+        yield heard
