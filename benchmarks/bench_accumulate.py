@@ -21,7 +21,7 @@ from benchmarks.common import (
     pipe,
     summed,
 )
-from vcomp.statistics import cross_products as accumulate
+from vcomp.statistics.cross_products import accumulate
 
 
 def run(report: Report, settings: Settings) -> None:

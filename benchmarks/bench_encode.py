@@ -17,7 +17,7 @@ from benchmarks.common import (
     nested,
     pipe,
 )
-from vcomp.design import design as encode
+from vcomp.design import encode
 
 
 def run(report: Report, settings: Settings) -> None:

@@ -19,7 +19,8 @@ from benchmarks.common import (
     pipe,
 )
 from vcomp.estimators.estimate import Estimate
-from vcomp.inference.components import VarianceComponents, object_key
+from vcomp.formula.facets import object_key
+from vcomp.inference.components import VarianceComponents
 from vcomp.model.record import label
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from benchmarks.common import FULL_MODEL, Piped, Report, Settings, best_of, crossed, nested, pipe
 from vcomp.data.rows import select_rows
-from vcomp.design import learning as learn
+from vcomp.design import learn
 from vcomp.design.design import Design
 
 

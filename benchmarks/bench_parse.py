@@ -7,7 +7,7 @@ from functools import partial
 from patsy import ModelDesc
 
 from benchmarks.common import FULL_MODEL, Report, Settings, best_of
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 
 _CASES = {
     "2 terms": "score ~ (1|sys) + (1|topic)",

@@ -15,7 +15,7 @@ from patsy import EvalEnvironment
 
 from benchmarks.common import Report, Settings, agree, best_of, crossed
 from vcomp.data.rows import Rows, select_rows
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 
 _FORMULA = parse("y ~ (1|a) + (1|b)")
 _COLUMNS = ["a", "b", "y"]

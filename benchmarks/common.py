@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from patsy import EvalEnvironment
 
 from vcomp.data.rows import Rows, select_rows
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
+from vcomp.design import encode, learn
 from vcomp.design.design import Chunk, Design
 from vcomp.exceptions import VcompError
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.formula.parser import Formula
 from vcomp.statistics.statistics import Statistics
 

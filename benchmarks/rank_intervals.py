@@ -16,7 +16,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from scipy.special import gammaln, ndtr, owens_t
-from vcomp.simulate import CollectionSimulator
 
 from benchmarks.bias_study.cells import COLLECTIONS, collection_path
 from vcomp import ir
@@ -28,6 +27,7 @@ from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
 from vcomp.ir.rank.rank_draws import ErrorShare, error_share
 from vcomp.numerics.memory import limited_blas
+from vcomp.simulate import CollectionSimulator
 
 _SIZES = (5, 10, 15, 20, 35, 50, 100)
 _NEW = (20, 50, 100, 250)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 
 __all__ = [
     "DESIGNS", "GRIDS", "UNBALANCED", "balanced", "drop_rows", "gridded", "simulate", "unbalanced",

@@ -58,7 +58,7 @@ def test_the_package_is_typed():
 
 
 @pytest.mark.parametrize(
-    "folder", ["cli", "ctt", "dstudy", "ir", "plots", "results", "significance"]
+    "folder", ["cli", "ctt", "gtheory", "inference/hypotheses", "ir", "model", "plots"]
 )
 def test_only_display_formats_numbers(folder):
     """A format specification for numbers elsewhere would let two pages show one number twice."""

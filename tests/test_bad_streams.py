@@ -13,7 +13,7 @@ import pytest
 
 import vcomp
 from vcomp.data import source
-from vcomp.data import spooling as spool
+from vcomp.io import spool
 from vcomp.statistics.batches import passes as gather
 
 FORMULA = "score ~ (1|sys) + (1|topic)"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vcomp.data.rows import Missing
+from vcomp.data import Missing
 from vcomp.exceptions import EstimationError
-from vcomp.formula.fixed import caller_environment
-from vcomp.inference.hypotheses.model_comparison import ModelComparison, compare_fits
-from vcomp.model.claimed import claimed_model
-from vcomp.model.fixed_tables import compared_fit
-from vcomp.model.model import VarianceComponentsModel
-from vcomp.model.results import VarianceComponentsResults
+from vcomp.formula import caller_environment
+from vcomp.inference.hypotheses import ModelComparison, compare_fits
+from vcomp.model import (
+    VarianceComponentsModel,
+    VarianceComponentsResults,
+    claimed_model,
+    compared_fit,
+)
 
 __all__ = [
     "compare",

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from vcomp.simulate import CollectionSimulator
 
 from vcomp.ir.simulate.simulation import fit_collection
+from vcomp.simulate import CollectionSimulator
 
 __all__ = [
     "ASSUMPTIONS",

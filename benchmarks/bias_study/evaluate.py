@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from vcomp.simulate import CollectionSimulator
 
 from benchmarks.bias_study.cells import REALISTIC, SIZES, Cell, Part, simulator
 from vcomp._typing import FloatArray
@@ -20,6 +19,7 @@ from vcomp.ir.measures.two_way_anova import mean_squares
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.splits import draw_halves, observer, published_sizes, published_trials
 from vcomp.numerics.randomness import stream
+from vcomp.simulate import CollectionSimulator
 
 __all__ = [
     "DIAGNOSED_FROM",

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from vcomp.datasets import available, load
 
+from vcomp.datasets import available, load
 from vcomp.exceptions import DataError
 
 NAMES = list(available().index)

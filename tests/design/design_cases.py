@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 from vcomp.data.rows import select_rows
-from vcomp.design import learning as learn
-from vcomp.formula import parser as parse
+from vcomp.design import learn
+from vcomp.formula import parse
 
 
 def scope():

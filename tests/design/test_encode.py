@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.data.rows import Rows
-from vcomp.design import design as encode
+from vcomp.design import encode
 from vcomp.design.design import term_codes
 from vcomp.design.learning import _distinct
 

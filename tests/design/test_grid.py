@@ -15,10 +15,10 @@ from designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.design import design as encode
+from vcomp.design import encode
 from vcomp.design.grid import find_combinations, find_grid
 from vcomp.design.nesting import describe_structure
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 
 FACETS = ("a", "b", "c", "d")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.data.levels import united_levels
-from vcomp.design import design as encode
+from vcomp.design import encode
 from vcomp.design.design import facet_codes
 
 N = 12

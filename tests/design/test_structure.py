@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.design.nesting import describe_structure
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.formula.brennan import parse_design
 
 

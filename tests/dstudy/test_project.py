@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
+from vcomp.formula.facets import closure
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
-from vcomp.inference.components import VarianceComponents, closure
+from vcomp.inference.components import VarianceComponents
 
 TREC5 = from_components(BODOFF_LI)
 

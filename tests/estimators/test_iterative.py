@@ -14,7 +14,7 @@ from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.exceptions import EstimationError
 from vcomp.numerics.probes import AllUnits, Rademacher
-from vcomp.statistics import cross_products as accumulate
+from vcomp.statistics.cross_products import accumulate
 
 
 def model_of(name, fixed="1"):

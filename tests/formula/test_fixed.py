@@ -6,7 +6,7 @@ import pytest
 from patsy import EvalEnvironment
 
 import vcomp
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.formula.fixed import build_fixed, evaluate, names_in
 
 X = np.array([1.0, 2.0, 4.0, 8.0])

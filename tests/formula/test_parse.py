@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.formula.parser import RandomTerm
 
 

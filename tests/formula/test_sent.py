@@ -8,7 +8,7 @@ import pytest
 from patsy import EvalEnvironment, stateful_transform
 
 import vcomp
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.formula.fixed import build_fixed
 
 

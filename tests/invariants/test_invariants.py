@@ -15,11 +15,10 @@ from patsy import EvalEnvironment
 
 import vcomp
 from vcomp.data.rows import select_rows
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
+from vcomp.design import encode, learn
 from vcomp.estimators.registry import get_estimator
-from vcomp.formula import parser as parse
-from vcomp.statistics import cross_products as accumulate
+from vcomp.formula import parse
+from vcomp.statistics.cross_products import accumulate
 from vcomp.statistics.statistics import Statistics
 
 METHODS = ("anova", "reml", "ml")

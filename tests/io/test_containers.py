@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from vcomp.io import open_source
 
 import vcomp
+from vcomp.io import open_source
 
 FORMULA = "score ~ x + (1|sys) + (1|topic)"
 rng = np.random.default_rng(7)

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from vcomp.io import open_source
 
 from vcomp.data import csv_files
+from vcomp.io import open_source
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from vcomp.io import open_source
 
 import vcomp
+from vcomp.io import open_source
 
 rng = np.random.default_rng(7)
 FRAME = pd.DataFrame(

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from vcomp.io import open_source
 
 import vcomp
 from vcomp.data.paths import refuse_to_replace
+from vcomp.io import open_source
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 rng = np.random.default_rng(11)

@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vcomp.io import open_source
 
 from vcomp.exceptions import DataError
+from vcomp.io import open_source
 
 TEXT = [f"document {i % 17}" for i in range(300)]
 TABLE = pa.table({"score": np.linspace(0.0, 1.0, 300), "a.b": TEXT, "sys": np.arange(300) % 7})

@@ -8,10 +8,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vcomp.io import open_source
 
 import vcomp
 from vcomp.data.parts import declared_kinds
+from vcomp.io import open_source
 
 FRAME = pd.DataFrame({"score": np.linspace(0.0, 1.0, 2000), "sys": [f"s{i}" for i in range(2000)]})
 

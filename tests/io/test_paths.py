@@ -7,10 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vcomp.io import open_source
 
 import vcomp
 from vcomp.data.paths import data_files
+from vcomp.io import open_source
 
 FRAME = pd.DataFrame({"score": [0.5, 0.25, 0.125], "sys": ["a", "b", "a"], "day": [3, 10, 3]})
 

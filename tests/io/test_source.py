@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from vcomp.io import Source, open_source
 
 import vcomp
 from vcomp.data import parts as columns
-from vcomp.data import spooling as spool
+from vcomp.io import Source, open_source, spool
 
 rng = np.random.default_rng(5)
 N = 60

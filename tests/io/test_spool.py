@@ -16,10 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vcomp.io import open_source
 
 import vcomp
-from vcomp.data import spooling as spool
+from vcomp.io import open_source, spool
 
 FRAME = pd.DataFrame(
     {

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vcomp.io import open_source, unite_categories
 
 import vcomp
+from vcomp.io import open_source, unite_categories
 
 LONG = 2**62
 LEVELS = st.lists(st.text("abc", max_size=2), unique=True)

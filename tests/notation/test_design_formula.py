@@ -3,7 +3,7 @@ from design_data import DESIGNS, small_designs
 from hypothesis import given
 
 import vcomp
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import as_written, design_effects, design_formula
 

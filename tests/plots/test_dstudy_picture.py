@@ -17,7 +17,7 @@ from drawn import (
 import vcomp
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
-from vcomp.gtheory import projection as project
+from vcomp.gtheory.conduct import project
 from vcomp.gtheory.plan import make_plans
 from vcomp.inference.intervals.limits import Limits
 from vcomp.plots.dependability import Required

@@ -9,7 +9,7 @@ from frames import by_name, formula_of, frame_of
 import vcomp
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.likelihood import ML, REML, estimate_by_likelihood
-from vcomp.statistics import cross_products as accumulate
+from vcomp.statistics.cross_products import accumulate
 
 
 @pytest.mark.parametrize("method", ["REML", "ML"])

@@ -7,7 +7,7 @@ import pandas as pd
 
 import vcomp
 from vcomp.estimators.registry import get_estimator
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.refits import Recipe
 

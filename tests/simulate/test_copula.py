@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtr
-from vcomp.simulate import fit_collection
 
 from vcomp.exceptions import PlanError
 from vcomp.ir.simulate.copula import (
@@ -19,6 +18,7 @@ from vcomp.ir.simulate.copula import (
 from vcomp.ir.simulate.margin import GRID, normal_weights
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size
 from vcomp.numerics.randomness import stream
+from vcomp.simulate import fit_collection
 
 
 def t_vectors(n, R, df, seed):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from vcomp.simulate import fit_collection
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate.copula import gaussian
 from vcomp.ir.simulate.decomposition import correlation_factor, decompose
 from vcomp.ir.simulate.moments import spread_of
+from vcomp.simulate import fit_collection
 
 COLLECTIONS = ["enterprise2006", "genomics2004", "robust2003", "web2004"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vcomp.simulate import simulate_effects
 
 import vcomp
 from vcomp.exceptions import PlanError, VcompWarning
+from vcomp.simulate import simulate_effects
 
 PAI = {"p": 0.9, "i": 0.5, "a": 0.2, "pi": 0.4, "pa": 0.1, "ia": 0.3, "Residual": 0.6}
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtr
-from vcomp.simulate import fit_collection
 
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
 from vcomp.ir.simulate.decomposition import decompose
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size, quantile_weights
 from vcomp.numerics.randomness import stream
+from vcomp.simulate import fit_collection
 
 SWITCHES = [
     (margins, homoscedastic, uncorrelated, random)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from vcomp.simulate import fit_collection, write_collections
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate import write
+from vcomp.simulate import fit_collection, write_collections
 
 SCORES = np.random.default_rng(3).beta(2, 3, (12, 5))
 

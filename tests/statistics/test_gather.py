@@ -219,7 +219,7 @@ class Changing:
 
 
 def test_data_that_change_between_the_passes_are_noticed(monkeypatch):
-    from vcomp.formula import parser as parse
+    from vcomp.formula import parse
 
     monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
@@ -234,7 +234,7 @@ def test_data_that_change_between_the_passes_are_noticed(monkeypatch):
 @pytest.mark.parametrize("put_away", [False, True])
 def test_as_many_rows_with_other_scores_are_noticed(put_away, monkeypatch):
     """Also where cells are put together as soon as they are complete."""
-    from vcomp.formula import parser as parse
+    from vcomp.formula import parse
 
     formula, data = gridded("per document", seed=4)
     name = formula.split(" ~")[0]
@@ -259,7 +259,7 @@ def test_as_many_rows_with_other_scores_are_noticed(put_away, monkeypatch):
 @pytest.mark.parametrize("response", ["constant", "far from zero", "large"])
 def test_rounding_is_not_taken_for_other_scores(response, monkeypatch):
     """Sums of numbers far from zero have few digits beside what these differ by."""
-    from vcomp.formula import parser as parse
+    from vcomp.formula import parse
 
     monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     monkeypatch.setattr(module, "BATCH", 40_000)
@@ -274,7 +274,7 @@ def test_rounding_is_not_taken_for_other_scores(response, monkeypatch):
 @pytest.mark.parametrize("facet", "abc")
 def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
     """Of numbers and text, in the first place and the last, also where another one tells it."""
-    from vcomp.formula import parser as parse
+    from vcomp.formula import parse
 
     monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     a = np.arange(12) % 6
@@ -288,7 +288,7 @@ def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
 
 def test_few_rows_are_read_once_and_many_in_every_pass(monkeypatch):
     """What is kept is forgotten when it takes too much, in whatever batch that shows."""
-    from vcomp.formula import parser as parse
+    from vcomp.formula import parse
 
     formula, data = gridded("crossed", seed=4)
     first, second = (

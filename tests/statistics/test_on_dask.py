@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 import vcomp
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.statistics.batches import collapsed as sealed
 from vcomp.statistics.batches import on_dask as module
 from vcomp.statistics.batches import passes as gather

@@ -7,9 +7,8 @@ from patsy import EvalEnvironment
 
 import vcomp
 from vcomp.data.rows import select_rows
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
-from vcomp.formula import parser as parse
+from vcomp.design import encode, learn
+from vcomp.formula import parse
 from vcomp.statistics import cross_products as rollup
 from vcomp.statistics.cross_products import RollUp
 

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from designs import GRIDS, gridded
 from patsy import EvalEnvironment
-from vcomp.io import open_source
 
 import vcomp
 from vcomp.data.rows import complete_rows
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
+from vcomp.io import open_source
 from vcomp.statistics.batches import passes as module
 from vcomp.statistics.batches.cell_table import sum_cells
 from vcomp.statistics.batches.collapsed import PartSums, sealing_of

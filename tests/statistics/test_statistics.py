@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 from vcomp.data.rows import Rows, select_rows
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
-from vcomp.formula import parser as parse
-from vcomp.statistics import cross_products as accumulate
-from vcomp.statistics.cross_products import CrossProducts, PairTable, tabulate
+from vcomp.design import encode, learn
+from vcomp.formula import parse
+from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate, tabulate
 from vcomp.statistics.groupings import group_sums
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:c)"

@@ -10,9 +10,9 @@ import pytest
 from designs import GRIDS, gridded
 
 import vcomp
-from vcomp.statistics import cross_products as accumulate
 from vcomp.statistics import stratification as module
 from vcomp.statistics import stratification as split
+from vcomp.statistics.cross_products import accumulate
 from vcomp.statistics.stratification import stratify
 
 

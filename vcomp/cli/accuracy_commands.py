@@ -15,7 +15,7 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.ir.scores import ScoreMatrix
+    from vcomp.ir import ScoreMatrix
 
 __all__ = [
     "accuracy_command",
@@ -107,8 +107,8 @@ def read_scores(scores: Path | None, dataset: str | None, **columns: str | None)
     DataError
         If the data cannot be read as the one or the other.
     """
-    from vcomp.data.source import open_source
-    from vcomp.ir.scores import ScoreMatrix, as_score_matrix
+    from vcomp.data import open_source
+    from vcomp.ir import ScoreMatrix, as_score_matrix
 
     source = open_source(source_of(scores, dataset))
     for name in columns.values():

@@ -205,9 +205,7 @@ def fit_report(
 
 def _check_augmented(target: Path, data: Any) -> None:
     """Refuse a file that cannot be written, or that is one of the data, before these are read."""
-    from vcomp.data.paths import refuse_to_replace
-    from vcomp.data.source import open_source
-    from vcomp.data.spooling import parquet_path
+    from vcomp.data import open_source, parquet_path, refuse_to_replace
 
     parquet_path(target, "--augment")
     if data is not None:

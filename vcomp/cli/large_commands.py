@@ -153,9 +153,8 @@ def accumulate(
     --statistics`.
     """
     import vcomp
-    from vcomp.data.paths import refuse_to_replace
-    from vcomp.data.source import open_source
-    from vcomp.statistics.batches.stored import target_of
+    from vcomp.data import open_source, refuse_to_replace
+    from vcomp.statistics.batches import target_of
 
     target_of(target)
     source = open_source(data_of_paths(data))
@@ -171,7 +170,7 @@ def accumulate(
 def merge(files: tuple[Path, ...], target: Path) -> None:
     """Add up the statistics of FILES, which accumulate wrote for one formula."""
     import vcomp
-    from vcomp.statistics.batches.stored import target_of
+    from vcomp.statistics.batches import target_of
 
     real = [file.expanduser().resolve() for file in files]
     twice = [file for k, file in enumerate(files) if real[k] in real[:k]]

@@ -27,7 +27,7 @@ from vcomp.cli.large_commands import accumulate, fit, merge
 from vcomp.cli.planning_commands import allocation_text, cut_score_text, plan_of, plan_options
 from vcomp.cli.simulate_commands import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
-from vcomp.ir.rank.correlation import usual_interval
+from vcomp.ir.rank import usual_interval
 
 __all__ = [
     "cli",
@@ -264,7 +264,7 @@ cli.add_command(items)
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
     """List the data sets that come with vcomp, or print one as CSV."""
-    from vcomp.data.datasets import available, load
+    from vcomp.data import available, load
 
     if name is not None:
         click.echo(load(name).to_csv(index=False), nl=False)

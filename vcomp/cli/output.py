@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vcomp import display
-from vcomp.data.source import open_source
+from vcomp.data import open_source
 from vcomp.exceptions import DataError
-from vcomp.plots.canvas import pyplot
-from vcomp.statistics.batches.stored import replacing
+from vcomp.plots import pyplot
+from vcomp.statistics.batches import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

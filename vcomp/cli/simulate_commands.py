@@ -127,8 +127,7 @@ def simulate_command(
     score. What is written is long: collection, topic, system and score. The true mean score of
     every system is known, and goes to a file of its own.
     """
-    from vcomp.ir.simulate.simulation import fit_collection
-    from vcomp.ir.simulate.write import check_path, write_collections
+    from vcomp.ir.simulate import check_path, fit_collection, write_collections
 
     target = check_path(out)
     means_file = str(target.with_suffix(".means.csv")) if true_means is None else true_means
@@ -173,7 +172,7 @@ class _Indicators:
     """Measures collections as they are written; they need not be in memory together."""
 
     def __init__(self, simulator: Any) -> None:
-        from vcomp.ir.diagnosis import Original
+        from vcomp.ir import Original
 
         self.original = Original(simulator.scores)
         self.n_topics = len(simulator.scores)
@@ -184,7 +183,7 @@ class _Indicators:
 
     def diagnosis(self, n_topics: int) -> Any:
         """Return the diagnosis of all that was seen."""
-        from vcomp.ir.diagnosis import Diagnosis
+        from vcomp.ir import Diagnosis
 
         return Diagnosis(np.concatenate(self.parts), n_topics, self.n_topics)
 

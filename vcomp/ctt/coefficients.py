@@ -22,7 +22,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
 from vcomp.exceptions import DataError
-from vcomp.numerics.memory import available_bytes, gib, slices
+from vcomp.numerics import available_bytes, gib, slices
 
 __all__ = [
     "ItemCovariances",

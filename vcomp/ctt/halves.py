@@ -15,8 +15,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.coefficients import alpha_of, check_totals
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.numerics.memory import slices
-from vcomp.numerics.randomness import check_count, seed_from, stream
+from vcomp.numerics import check_count, seed_from, slices, stream
 
 if TYPE_CHECKING:
     import pandas as pd

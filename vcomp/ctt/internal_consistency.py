@@ -30,9 +30,8 @@ from vcomp.ctt.matrix import (
     two_way_components,
 )
 from vcomp.exceptions import DataError, PlanError, check_alpha
-from vcomp.inference.intervals.limits import FromComponents
-from vcomp.inference.intervals.two_way import FELDT
-from vcomp.inference.quantities import Quantities
+from vcomp.inference import Quantities
+from vcomp.inference.intervals import FELDT, FromComponents
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,9 +30,9 @@ from vcomp.ctt.matrix import (
     two_way_components,
 )
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
-from vcomp.inference.components import REPLICATE, VarianceComponents
-from vcomp.inference.intervals.limits import FromComponents
-from vcomp.inference.quantities import Quantities
+from vcomp.formula import REPLICATE
+from vcomp.inference import Quantities, VarianceComponents
+from vcomp.inference.intervals import FromComponents
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,20 +12,14 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data.levels import as_levels
-from vcomp.data.parts import from_arrow
-from vcomp.data.rows import select_rows
-from vcomp.data.source import open_source
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
-from vcomp.estimators.identify import check_terms
-from vcomp.estimators.registry import get_estimator
+from vcomp.data import as_levels, from_arrow, open_source, select_rows
+from vcomp.design import encode, learn
+from vcomp.estimators import check_terms, get_estimator
 from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean, warn
-from vcomp.formula import parser as parse
-from vcomp.formula.fixed import caller_environment
-from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents
-from vcomp.numerics.memory import available_bytes, gib
-from vcomp.statistics.statistics import Statistics
+from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
+from vcomp.inference import VarianceComponents
+from vcomp.numerics import available_bytes, gib
+from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd

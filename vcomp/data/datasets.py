@@ -47,7 +47,7 @@ class Dataset:
         """Read the file, which may be in a folder or in a zip."""
         import pandas as pd
 
-        data = BytesIO(files("vcomp.datasets").joinpath("data", self.file).read_bytes())
+        data = BytesIO(files("vcomp.data").joinpath("shipped", self.file).read_bytes())
         if self.file.endswith(".parquet"):
             return pd.read_parquet(data, engine="pyarrow")
         return pd.read_csv(data, compression="gzip" if self.file.endswith(".gz") else None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp._typing import IntArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.numerics.kernels.codes import count_values, renumber
+from vcomp.numerics.kernels import count_values, renumber
 
 if TYPE_CHECKING:
     import pandas as pd

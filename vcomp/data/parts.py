@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from vcomp.exceptions import DataError
-from vcomp.numerics.memory import MANY_ROWS, THREADS
+from vcomp.numerics import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,11 +165,11 @@ def _without_runs(table: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for position, field in enumerate(table.schema):
-        if pa.types.is_run_end_encoded(field.type):
+    for position, column in enumerate(table.schema):
+        if pa.types.is_run_end_encoded(column.type):
             decoded = [pc.run_end_decode(chunk) for chunk in table.column(position).chunks]
-            values = pa.chunked_array(decoded, type=field.type.value_type)
-            table = table.set_column(position, field.name, values)
+            values = pa.chunked_array(decoded, type=column.type.value_type)
+            table = table.set_column(position, column.name, values)
     return table
 
 

@@ -15,9 +15,8 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.levels import as_levels
 from vcomp.data.source import Source, open_source
 from vcomp.exceptions import DataError, warn
-from vcomp.formula.fixed import evaluate, names_in
-from vcomp.formula.parser import Formula
-from vcomp.numerics.memory import MANY_ROWS, THREADS
+from vcomp.formula import Formula, evaluate, names_in
+from vcomp.numerics import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
     import pandas as pd

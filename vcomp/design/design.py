@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.data.rows import Rows
+from vcomp.data import Rows
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError
-from vcomp.formula.fixed import FixedPart
-from vcomp.formula.parser import Formula
+from vcomp.formula import FixedPart, Formula
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,15 +7,22 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from vcomp._typing import IntArray
-from vcomp.data.source import Source
+from vcomp.data import Source
 from vcomp.design.grid import Grid, number_combinations
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean
-from vcomp.formula import parser as parse
-from vcomp.formula.brennan import Design, parse_design
-from vcomp.formula.effects import Effect, as_written, check_facets, design_effects, formula_text
-from vcomp.formula.parser import Formula
-from vcomp.inference.components import RESIDUAL
+from vcomp.formula import (
+    RESIDUAL,
+    Design,
+    Effect,
+    Formula,
+    as_written,
+    check_facets,
+    design_effects,
+    formula_text,
+    parse,
+    parse_design,
+)
 
 __all__ = [
     "Claim",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels.codes import count_levels, determined_levels, fill_counts, place_rows
+from vcomp.numerics.kernels import count_levels, determined_levels, fill_counts, place_rows
 
 __all__ = [
     "Grid",

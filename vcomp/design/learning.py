@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.data.paths import alike_levels
-from vcomp.data.rows import Rows
+from vcomp.data import Rows, alike_levels
 from vcomp.design.design import Design, Facet, TermDesign, facet_codes
 from vcomp.design.grid import Grid, PartialGrid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, DesignError, EstimationError, warn
-from vcomp.formula.fixed import FixedPart, build_fixed
-from vcomp.formula.parser import Formula
-from vcomp.inference.components import RESIDUAL
-from vcomp.numerics.memory import available_bytes, gib
+from vcomp.formula import RESIDUAL, FixedPart, Formula, build_fixed
+from vcomp.numerics import available_bytes, gib
 
 if TYPE_CHECKING:
     import pandas as pd

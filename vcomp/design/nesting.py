@@ -12,10 +12,8 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
 from vcomp.design.structure import Part, Structure, held_effects
-from vcomp.formula.parser import Formula
-from vcomp.inference.components import REPLICATE, closure
-from vcomp.numerics.kernels.groups import group_counts
-from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
+from vcomp.formula import REPLICATE, Formula, closure
+from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
 
 __all__ = [
     "describe_structure",

@@ -11,10 +11,19 @@ from typing import Any
 
 from vcomp import display
 from vcomp.exceptions import DesignError
-from vcomp.formula.brennan import Design, Factor, parse_design, written
-from vcomp.formula.effects import MOST_FACETS, Effect, design_effects
-from vcomp.inference.components import REPLICATE, RESIDUAL, closure
-from vcomp.plots.designs import Node, ellipses, lattice, venn
+from vcomp.formula import (
+    MOST_FACETS,
+    REPLICATE,
+    RESIDUAL,
+    Design,
+    Effect,
+    Factor,
+    closure,
+    design_effects,
+    parse_design,
+    written,
+)
+from vcomp.plots import Node, ellipses, lattice, venn
 
 __all__ = [
     "EffectPlace",

@@ -11,11 +11,12 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, Json
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
-from vcomp.estimators.likelihood.maximisation import Iteration
-from vcomp.inference.components import without_bounds_from_json, without_bounds_to_json
+from vcomp.estimators.likelihood import Iteration, LikelihoodEngine
 
 __all__ = [
+    "nan_to_none",
+    "without_bounds_from_json",
+    "without_bounds_to_json",
     "Certificate",
     "Estimate",
     "FixedErrors",
@@ -346,4 +347,22 @@ def _or_nan(value: float | None) -> float:
 
 
 def _plain(matrix: FloatArray) -> list[list[float | None]]:
+    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]
+
+
+def without_bounds_to_json(pair: tuple[FloatArray, FloatArray] | None) -> Json | None:
+    """Return plain lists of estimates without bounds."""
+    if pair is None:
+        return None
+    return {"values": pair[0].tolist(), "cov": nan_to_none(pair[1])}
+
+
+def without_bounds_from_json(stored: Json | None) -> tuple[FloatArray, FloatArray] | None:
+    """Return what :func:`without_bounds_to_json` stored."""
+    if stored is None:
+        return None
+    return np.array(stored["values"], dtype=float), np.array(stored["cov"], dtype=float)
+
+
+def nan_to_none(matrix: FloatArray) -> list[list[float | None]]:
     return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]

@@ -13,12 +13,11 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.estimators.likelihood import StrataLikelihood
 from vcomp.exceptions import DesignError
-from vcomp.inference.components import RESIDUAL
-from vcomp.numerics.dense import solve, solve_positive
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.statistics import Statistics
+from vcomp.formula import RESIDUAL
+from vcomp.numerics import solve, solve_positive
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = [
     "check_fixed_rank",

@@ -11,6 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError
+from vcomp.numerics import check_rng
 
 __all__ = [
     "ENGINES",
@@ -19,9 +20,7 @@ __all__ = [
     "Start",
     "check_options",
     "check_probes",
-    "check_rng",
     "known_components",
-    "seed_of",
     "start_of",
 ]
 
@@ -80,26 +79,6 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
             "engine='iterative' or 'auto'"
         )
     check_rng(rng)
-
-
-def check_rng(rng: object) -> None:
-    """Refuse what is no source of randomness.
-
-    Raises
-    ------
-    EstimationError
-        If it is not None, a seed from 0 on, or a numpy Generator.
-    """
-    is_seed = isinstance(rng, Integral) and not isinstance(rng, bool) and int(rng) >= 0
-    if rng is not None and not is_seed and not isinstance(rng, np.random.Generator):
-        raise EstimationError(f"rng is a seed from 0 on or a numpy Generator, not {rng!r}")
-
-
-def seed_of(rng: int | np.random.Generator | None) -> int:
-    """Return the seed as given, drawn once from a generator, 0 if nothing is given."""
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**31))
-    return 0 if rng is None else int(rng)
 
 
 def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:

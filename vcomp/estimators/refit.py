@@ -12,8 +12,8 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate
 from vcomp.exceptions import EstimationError
-from vcomp.inference.components import RESIDUAL
-from vcomp.numerics.dense import solve_positive
+from vcomp.formula import RESIDUAL
+from vcomp.numerics import solve_positive
 
 __all__ = [
     "Negative",

@@ -6,12 +6,10 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 from vcomp.estimators.estimate import Estimate, Point
-from vcomp.estimators.likelihood.likelihood import ML, REML
-from vcomp.estimators.quadratic.anova import ANOVA
-from vcomp.estimators.quadratic.closed_form import Henderson3, Type1
-from vcomp.estimators.quadratic.minque import MINQUE
+from vcomp.estimators.likelihood import ML, REML
+from vcomp.estimators.quadratic import ANOVA, MINQUE, Henderson3, Type1
 from vcomp.exceptions import EstimationError
-from vcomp.statistics.statistics import Statistics
+from vcomp.statistics import Statistics
 
 __all__ = [
     "ClosedForm",

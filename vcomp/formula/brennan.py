@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from vcomp.exceptions import PlanError
-from vcomp.inference.components import REPLICATE, closure
+from vcomp.formula.facets import REPLICATE, closure
 
 __all__ = [
     "Design",

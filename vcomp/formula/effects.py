@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula.brennan import Design, parse_design
-from vcomp.inference.components import REPLICATE, RESIDUAL
+from vcomp.formula.facets import REPLICATE, RESIDUAL
 
 if TYPE_CHECKING:
     import pandas as pd

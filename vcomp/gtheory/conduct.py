@@ -11,16 +11,20 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.formula import REPLICATE
 from vcomp.gtheory.exact_limits import planned_limits
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.planned_quantity import NO_MEAN, phi_lambda, read_cuts
 from vcomp.gtheory.projection import PLANNED, QUANTITIES, planned_quantity, quantities, weights
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes
-from vcomp.inference.components import REPLICATE, VarianceComponents
-from vcomp.inference.intervals.limits import FromComponents, IntervalSource, check_source
-from vcomp.inference.intervals.modified_large_sample import unbiased_covariance
-from vcomp.inference.quantities import Taken
+from vcomp.inference import Taken, VarianceComponents
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalSource,
+    check_source,
+    unbiased_covariance,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.formula import REPLICATE
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.inference.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.intervals.limits import IntervalSource, Limits
-from vcomp.inference.intervals.two_way import (
+from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.intervals import (
     ARTEAGA,
     FELDT,
+    IntervalSource,
+    Limits,
     arteaga_interval,
     erho2_of,
     feldt_interval,
     phi_of,
 )
-from vcomp.inference.quantities import Quantities
 
 __all__ = [
     "FLimits",

@@ -10,8 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError
-from vcomp.formula.brennan import Design
-from vcomp.inference.components import REPLICATE
+from vcomp.formula import REPLICATE, Design
 
 __all__ = [
     "Layout",
@@ -174,7 +173,7 @@ def layout_sizes(layout: Layout, facets: Sequence[str], design: Design) -> list[
 
 def _read(name: str, table: Any, design: Design, objects: frozenset[str]) -> Layout:
     # With it comes pandas, which D-studies without layouts do not wait for.
-    from vcomp.data.source import open_source
+    from vcomp.data import open_source
 
     where = "the layout" if name == "layout" else f"layout {name!r}"
     try:

@@ -13,15 +13,15 @@ import numpy as np
 from vcomp import plots
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.formula import REPLICATE
 from vcomp.gtheory.planned_quantity import check_mean
 from vcomp.gtheory.requirement import SYMBOLS
-from vcomp.inference.components import REPLICATE
-from vcomp.plots.dependability import Required
+from vcomp.plots import Required
 
 if TYPE_CHECKING:
     from vcomp.gtheory.plan import DStudyPlan
     from vcomp.gtheory.study import DStudy
-    from vcomp.inference.intervals.limits import IntervalSource
+    from vcomp.inference.intervals import IntervalSource
 
 __all__ = [
     "draw",
@@ -101,7 +101,7 @@ def draw_phi_lambda(study: DStudy, cut: Any, ax: Any | None) -> Any:
 
 def _sized(sizes: Mapping[Any, float]) -> str:
     from vcomp import display
-    from vcomp.plots.canvas import escaped
+    from vcomp.plots import escaped
 
     return ", ".join(f"{escaped(f)} = {display.count(n)}" for f, n in sizes.items())
 
@@ -177,7 +177,7 @@ def _fine(planned: FloatArray, required: Sequence[float], largest: float) -> Flo
 
 def _label(plan: DStudyPlan, facet: str, others: Sequence[str]) -> str:
     from vcomp import display
-    from vcomp.plots.canvas import escaped
+    from vcomp.plots import escaped
 
     label = f"levels of {escaped(facet)}"
     if facet == REPLICATE:

@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.formula.brennan import Design, parse_design
+from vcomp.formula import REPLICATE, Design, closure, object_key, parse_design
 from vcomp.gtheory.layout import Layout, layout_divisors, layout_sizes, read_layouts
 from vcomp.gtheory.universe import (
     Counts,
@@ -25,7 +25,7 @@ from vcomp.gtheory.universe import (
     read_sizes,
     read_universe,
 )
-from vcomp.inference.components import REPLICATE, VarianceComponents, closure, object_key
+from vcomp.inference import VarianceComponents
 
 __all__ = [
     "DStudyPlan",

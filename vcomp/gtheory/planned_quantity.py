@@ -20,10 +20,15 @@ from vcomp.gtheory.exact_limits import planned_limits
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import PLANNED, planned_quantity, weights
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.expression import read_quantity, smooth_of
-from vcomp.inference.intervals.limits import FromComponents, IntervalSource, Limits
-from vcomp.inference.quantities import EstimatedQuantity, Quantities, Smooth
+from vcomp.inference import (
+    EstimatedQuantity,
+    Quantities,
+    Smooth,
+    VarianceComponents,
+    read_quantity,
+    smooth_of,
+)
+from vcomp.inference.intervals import FromComponents, IntervalSource, Limits
 
 __all__ = [
     "Asked",

@@ -13,10 +13,9 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.formula.brennan import Design
+from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.plan import DStudyPlan, gstudy_design
-from vcomp.inference.components import REPLICATE, VarianceComponents
-from vcomp.inference.quantities import Form, Quantities, take_components
+from vcomp.inference import Form, Quantities, VarianceComponents, take_components
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,14 +14,14 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import NO_MEAN, Asked, MeanOfScores, estimate_quantity
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes, positive_size
-from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents
-from vcomp.inference.intervals.limits import FromComponents
-from vcomp.inference.quantities import EstimatedQuantity
+from vcomp.inference import EstimatedQuantity, VarianceComponents
+from vcomp.inference.intervals import FromComponents
 
 __all__ = [
     "PublishedComponents",

@@ -12,13 +12,18 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.formula import REPLICATE
 from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition, sampling_fractions, weights
-from vcomp.inference.components import REPLICATE, TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.intervals.limits import IntervalSource
-from vcomp.inference.intervals.two_way import ARTEAGA, FELDT, arteaga_interval, feldt_interval
-from vcomp.inference.quantities import Quantities, take_components
+from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, take_components
+from vcomp.inference.intervals import (
+    ARTEAGA,
+    FELDT,
+    IntervalSource,
+    arteaga_interval,
+    feldt_interval,
+)
 
 __all__ = [
     "Requirement",

@@ -12,17 +12,18 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.formula import REPLICATE
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.planned_quantity import MeanOfScores
 from vcomp.gtheory.requirement import Requirement, required_size
 from vcomp.gtheory.universe import check_columns
-from vcomp.inference.components import REPLICATE, VarianceComponents
-from vcomp.inference.intervals.limits import IntervalSource
+from vcomp.inference import VarianceComponents
+from vcomp.inference.intervals import IntervalSource
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.gtheory.allocation.result import Allocation
+    from vcomp.gtheory.allocation import Allocation
 
 __all__ = [
     "DStudy",
@@ -313,7 +314,7 @@ class DStudy:
         >>> print(study.optimize({"i": 5, "a": 1}, target=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
         """
-        from vcomp.gtheory.allocation.allocate import optimize
+        from vcomp.gtheory.allocation import optimize
 
         asked = (budget, target, coefficient, designs, bounds, n_objects, top)
         return optimize(self, cost, *asked)

@@ -12,8 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import Design
-from vcomp.inference.components import REPLICATE
+from vcomp.formula import REPLICATE, Design
 
 __all__ = [
     "Counts",

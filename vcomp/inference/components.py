@@ -12,51 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vcomp._typing import FloatArray, Json
+from vcomp.estimators import nan_to_none, without_bounds_from_json, without_bounds_to_json
+from vcomp.formula import REPLICATE
 
 __all__ = [
-    "REPLICATE",
-    "RESIDUAL",
     "TwoWayMeanSquares",
     "VarianceComponents",
-    "closure",
-    "object_key",
-    "without_bounds_from_json",
-    "without_bounds_to_json",
 ]
-
-
-RESIDUAL = "Residual"
-"""Name of the last component, as in lme4's tables."""
-
-REPLICATE = "replicate"
-"""The facet of repeated scores in one cell; it is nested in all other facets."""
-
-
-def closure(facets: frozenset[str], nested_in: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return `facets` with every facet that one of them is nested in.
-
-    Examples
-    --------
-    >>> sorted(closure(frozenset({"doc"}), {"doc": frozenset({"topic"})}))
-    ['doc', 'topic']
-    """
-    grown = facets.union(*(nested_in.get(f, frozenset()) for f in facets))
-    return grown if grown == facets else closure(grown, nested_in)
-
-
-def object_key(objects: frozenset[str]) -> str:
-    """Return the name under which ``inverse_n`` has an object of measurement.
-
-    Parameters
-    ----------
-    objects : its facets, with those that they are nested in
-
-    Examples
-    --------
-    >>> object_key(frozenset({"patient", "doctor"}))
-    'doctor:patient'
-    """
-    return ":".join(sorted(objects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +110,7 @@ class VarianceComponents:
             "names": list(self.names),
             "facets": [sorted(f) for f in self.facets],
             "values": self.values.tolist(),
-            "cov": None if self.cov is None else _nan_to_none(self.cov),
+            "cov": None if self.cov is None else nan_to_none(self.cov),
             "nested_in": {f: sorted(above) for f, above in self.nested_in.items()},
             "sizes": dict(self.sizes),
             "inverse_n": {o: dict(n) for o, n in self.inverse_n.items()},
@@ -175,21 +137,3 @@ class VarianceComponents:
             held=tuple(stored.get("held", ())),
             without_bounds=without_bounds_from_json(stored.get("without_bounds")),
         )
-
-
-def without_bounds_to_json(pair: tuple[FloatArray, FloatArray] | None) -> Json | None:
-    """Return plain lists of estimates without bounds."""
-    if pair is None:
-        return None
-    return {"values": pair[0].tolist(), "cov": _nan_to_none(pair[1])}
-
-
-def without_bounds_from_json(stored: Json | None) -> tuple[FloatArray, FloatArray] | None:
-    """Return what :func:`without_bounds_to_json` stored."""
-    if stored is None:
-        return None
-    return np.array(stored["values"], dtype=float), np.array(stored["cov"], dtype=float)
-
-
-def _nan_to_none(matrix: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]

@@ -9,29 +9,22 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data.rows import select_rows
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
-from vcomp.estimators.identify import check_terms
-from vcomp.estimators.registry import get_estimator
+from vcomp.data import select_rows
+from vcomp.design import encode, learn
+from vcomp.estimators import check_terms, get_estimator
 from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha, warn
-from vcomp.formula import parser as parse
-from vcomp.formula.fixed import caller_environment
-from vcomp.gtheory.conduct import dstudy
-from vcomp.gtheory.study import DStudy
-from vcomp.inference.components import RESIDUAL, TwoWayMeanSquares, VarianceComponents
+from vcomp.formula import RESIDUAL, caller_environment, parse
+from vcomp.gtheory import DStudy, dstudy
+from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, ByPairs, Estimator, estimator_of
 from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures.base import Measure, complete
-from vcomp.ir.measures.base import sizes as check_sizes
-from vcomp.ir.measures.f_test import FTest
-from vcomp.ir.measures.registry import named, several
-from vcomp.ir.measures.two_way_anova import mean_squares
+from vcomp.ir.measures import FTest, Measure, complete, mean_squares, named, several
+from vcomp.ir.measures import sizes as check_sizes
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
-from vcomp.numerics.randomness import seed_from
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import seed_from
+from vcomp.statistics import Statistics
 
 __all__ = [
     "DEFAULT",

@@ -10,15 +10,17 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.study import DStudy
+from vcomp.gtheory import DStudy
 from vcomp.ir.curve import Model
-from vcomp.ir.measures.base import Measure
-from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
-from vcomp.ir.measures.f_test import FTest
-from vcomp.ir.measures.phi import DependabilityIndex
-from vcomp.ir.measures.rmse import RMSE
-from vcomp.ir.measures.tau import Tau
-from vcomp.ir.measures.tau_ap import TauAP
+from vcomp.ir.measures import (
+    RMSE,
+    DependabilityIndex,
+    FTest,
+    GeneralizabilityCoefficient,
+    Measure,
+    Tau,
+    TauAP,
+)
 from vcomp.ir.rank import of_scores as tau
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.split_half_result import SplitHalfStudy

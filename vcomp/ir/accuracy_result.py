@@ -11,7 +11,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.gtheory.study import DStudy
+from vcomp.gtheory import DStudy
 from vcomp.ir.accuracy_estimators import (
     ByDStudy,
     ByHalves,
@@ -22,8 +22,8 @@ from vcomp.ir.accuracy_estimators import (
     Estimator,
 )
 from vcomp.ir.curve import whole
-from vcomp.ir.measures.base import Measure
-from vcomp.ir.measures.base import sizes as check_sizes
+from vcomp.ir.measures import Measure
+from vcomp.ir.measures import sizes as check_sizes
 from vcomp.ir.split_half_result import SplitHalfStudy
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.ir.measures.base import sizes
+from vcomp.ir.measures import sizes
 
 if TYPE_CHECKING:
     import pandas as pd

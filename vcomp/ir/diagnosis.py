@@ -16,12 +16,10 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, warn
-from vcomp.ir.measures.tau_ap import TauAP
+from vcomp.ir.measures import TauAP
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
-from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
-from vcomp.ir.simulate.decomposition import decompose
-from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections
-from vcomp.numerics.memory import slices
+from vcomp.ir.simulate import CollectionSimulator, SimulatedCollections, cdf_bandwidth, decompose
+from vcomp.numerics import slices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,7 +260,7 @@ class _Distribution:
 
     def distances(self, effects: FloatArray) -> FloatArray:
         """Return ω² of samples, one a row."""
-        from vcomp.ir.kernels.quantile_tables import distances
+        from vcomp.ir.kernels import distances
 
         values = np.ascontiguousarray(np.sort(effects, axis=1))
         found: FloatArray = distances(values, self.points, self.table, self.low, self.high)

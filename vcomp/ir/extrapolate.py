@@ -28,7 +28,7 @@ from vcomp.ir.curve import (
     choice,
     to_error,
 )
-from vcomp.ir.kernels.binomial import fit_binomial_line
+from vcomp.ir.kernels import fit_binomial_line
 
 __all__ = [
     "fit_curve",

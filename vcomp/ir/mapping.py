@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
-from vcomp.gtheory.study import DStudy
+from vcomp.gtheory import DStudy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,13 +20,10 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
 from vcomp.ir.mapping_study import MappingStudy
-from vcomp.ir.measures.base import Measure, complete
-from vcomp.ir.measures.registry import several
-from vcomp.ir.measures.two_way_anova import mean_squares
+from vcomp.ir.measures import Measure, complete, mean_squares, several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
-from vcomp.numerics.parallel import run
-from vcomp.numerics.randomness import check_count, seed_from
+from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd

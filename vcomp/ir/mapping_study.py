@@ -11,7 +11,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
-from vcomp.ir.measures.base import Measure
+from vcomp.ir.measures import Measure
 
 if TYPE_CHECKING:
     import pandas as pd

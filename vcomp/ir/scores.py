@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.data.source import open_source
+from vcomp.data import open_source
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:

@@ -14,10 +14,8 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, VcompError, check_alpha, did_you_mean, warn
 from vcomp.ir.curve import COLUMNS, AccuracyCurve, Model, whole
 from vcomp.ir.extrapolate import fit_curves
-from vcomp.ir.measures.base import Measure
-from vcomp.ir.measures.base import sizes as check_sizes
-from vcomp.ir.measures.extrapolated import scale_of
-from vcomp.ir.measures.registry import named
+from vcomp.ir.measures import Measure, named, scale_of
+from vcomp.ir.measures import sizes as check_sizes
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.splits import Halves
 

@@ -10,9 +10,8 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures.base import MeanMeasure, Measure, complete
-from vcomp.ir.measures.base import sizes as check_sizes
-from vcomp.ir.measures.registry import several
+from vcomp.ir.measures import MeanMeasure, Measure, complete, several
+from vcomp.ir.measures import sizes as check_sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.split_half_result import SplitHalfStudy, fitted
 from vcomp.ir.splits import (
@@ -24,8 +23,7 @@ from vcomp.ir.splits import (
     published_sizes,
     published_trials,
 )
-from vcomp.numerics.parallel import run
-from vcomp.numerics.randomness import check_count, seed_from
+from vcomp.numerics import check_count, run, seed_from
 
 __all__ = [
     "split_half",

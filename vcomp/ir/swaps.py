@@ -9,10 +9,9 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, PlanError, check_alpha
-from vcomp.ir.measures.base import complete
-from vcomp.ir.measures.significance import paired_tests, signs
+from vcomp.ir.measures import complete, paired_tests, signs
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.numerics.randomness import check_count, seed_from
+from vcomp.numerics import check_count, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd

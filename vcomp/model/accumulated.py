@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
-from vcomp.data.rows import Missing, source_of
-from vcomp.design.design import Design
+from vcomp.data import Missing, source_of
+from vcomp.design import Design
 from vcomp.display import check_progress
-from vcomp.formula import parser as parse
-from vcomp.formula.fixed import caller_environment
+from vcomp.formula import caller_environment, parse
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
-from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.on_dask import gather_on_dask, is_on_dask
-from vcomp.statistics.batches.passes import gather
-from vcomp.statistics.batches.stored import read_sums, write_sums
+from vcomp.statistics.batches import (
+    CellSums,
+    gather,
+    gather_on_dask,
+    is_on_dask,
+    read_sums,
+    write_sums,
+)
 
 __all__ = [
     "AccumulatedStatistics",

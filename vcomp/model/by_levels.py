@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vcomp.inference.resampling.delete_one import Jackknife, jackknife
-from vcomp.inference.resampling.facet import facet_bootstrap
-from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling import Jackknife, Replicates, facet_bootstrap, jackknife
 from vcomp.model.fitted import FittedComponents
 
 if TYPE_CHECKING:

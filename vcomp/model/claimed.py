@@ -9,18 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data.rows import CompleteRows, Missing, Rows, select_rows, source_of, used_columns
-from vcomp.data.source import Source, open_source
-from vcomp.design.estimable import Claim, Occurring, Supported, read_claim
-from vcomp.design.grid import find_grid
+from vcomp.data import (
+    CompleteRows,
+    Missing,
+    Rows,
+    Source,
+    open_source,
+    select_rows,
+    source_of,
+    used_columns,
+)
+from vcomp.design import Claim, Occurring, Supported, find_grid, read_claim
 from vcomp.display import check_progress
 from vcomp.exceptions import warn
-from vcomp.formula import parser as parse
+from vcomp.formula import parse
 from vcomp.model.model import VarianceComponentsModel
-from vcomp.statistics.batches.cell_sums import CellSums, occurring, restated
-from vcomp.statistics.batches.on_dask import gather_on_dask, is_on_dask, source_on_dask
-from vcomp.statistics.batches.passes import Batches, check_streams, gather, should_stream
-from vcomp.statistics.reading import ReadAgain
+from vcomp.statistics import ReadAgain
+from vcomp.statistics.batches import (
+    Batches,
+    CellSums,
+    check_streams,
+    gather,
+    gather_on_dask,
+    is_on_dask,
+    occurring,
+    restated,
+    should_stream,
+    source_on_dask,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood.prediction_errors import prediction_variances
+from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.gtheory.layout import joined
-from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import Weights, weights
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.intervals.limits import wald_interval
-from vcomp.inference.quantities import check_policy
+from vcomp.gtheory import DStudyPlan, Weights, joined, make_plans, weights
+from vcomp.inference import VarianceComponents, check_policy
+from vcomp.inference.intervals import wald_interval
 
 if TYPE_CHECKING:
     import pandas as pd

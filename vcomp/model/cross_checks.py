@@ -18,13 +18,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.registry import METHODS, get_estimator
+from vcomp.estimators import METHODS, Estimate, get_estimator
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
-from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
-from vcomp.numerics.parallel import check_time_limit, run
-from vcomp.numerics.randomness import check_count, seed_from, stream
+from vcomp.inference.resampling import Draws, Recipe, Refitted, RowDraws, draws_of, refit_of
+from vcomp.numerics import check_count, check_time_limit, run, seed_from, stream
 
 if TYPE_CHECKING:
     import pandas as pd

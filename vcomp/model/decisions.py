@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.gtheory.conduct import dstudy
-from vcomp.gtheory.study import DStudy
-from vcomp.gtheory.universe import all_sizes
-from vcomp.inference.components import REPLICATE, VarianceComponents
-from vcomp.ir.rank.correlation import RankInterval, RankMethod
-from vcomp.ir.rank.rank_accuracy import expected_tau, expected_tau_ap
+from vcomp.formula import REPLICATE
+from vcomp.gtheory import DStudy, all_sizes, dstudy
+from vcomp.inference import VarianceComponents
+from vcomp.ir.rank import RankInterval, RankMethod, expected_tau, expected_tau_ap
 from vcomp.model.conditional_errors import universe_scores
 from vcomp.model.inference import Inference, IntervalMethod
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.ir.accuracies import EstimatorChoice, Measures
-    from vcomp.ir.accuracy_result import Accuracy
-    from vcomp.ir.curve import Model
+    from vcomp.ir import Accuracy, EstimatorChoice, Measures, Model
 
 __all__ = [
     "Accuracies",
@@ -371,9 +367,8 @@ class Accuracies(Decisions):
         2    rmse  3     0.054   D-study
         3    rmse  6     0.038   D-study
         """
-        from vcomp.ir import accuracies
-        from vcomp.ir.measures.base import sizes as check_sizes
-        from vcomp.ir.scores import ScoreMatrix
+        from vcomp.ir import ScoreMatrix, accuracies
+        from vcomp.ir.measures import sizes as check_sizes
 
         cells = self._record.cells
         ranked, sampled, given = self._sampled(all_sizes(sizes, n))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from vcomp.design.structure import Structure
-from vcomp.estimators.estimate import Certificate
+from vcomp.design import Structure
+from vcomp.estimators import Certificate
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.inference.hypotheses.fixed_effects import degrees_of_freedom
-from vcomp.inference.intervals.modified_large_sample import unbiased_covariance
+from vcomp.inference.hypotheses import degrees_of_freedom
+from vcomp.inference.intervals import unbiased_covariance
 from vcomp.model import tables
 from vcomp.model.record import FitRecord
 

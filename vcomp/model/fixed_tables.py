@@ -9,15 +9,19 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators import Estimate
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.inference.hypotheses.component import ComponentFit, Simulation, component_test
-from vcomp.inference.hypotheses.fixed_effects import (
+from vcomp.inference.hypotheses import (
+    ComparedFit,
+    ComponentFit,
     Contrasts,
     ContrastTest,
+    HypothesisTest,
     JointTest,
     KenwardRoger,
+    Simulation,
+    component_test,
     contrasts_of,
     degrees_of_freedom,
     known_components_of,
@@ -26,8 +30,6 @@ from vcomp.inference.hypotheses.fixed_effects import (
     t_interval,
     t_tests,
 )
-from vcomp.inference.hypotheses.model_comparison import ComparedFit
-from vcomp.inference.hypotheses.outcome import HypothesisTest
 from vcomp.model.fitted import FittedComponents
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ __all__ = [
     "Hypotheses",
     "compared_fit",
     "component_fit",
-    "contrasts",
+    "contrasts_table",
     "fixed_effects",
     "fixed_intervals",
     "joint_test",
@@ -80,7 +82,9 @@ def fixed_effects(res: FittedComponents, alpha: float, ddf: str) -> pd.DataFrame
     return _tested(res, Contrasts(np.eye(p), np.zeros(p), record.exog_names), alpha, ddf)
 
 
-def contrasts(res: FittedComponents, hypothesis: Any, alpha: float, ddf: str) -> pd.DataFrame:
+def contrasts_table(
+    res: FittedComponents, hypothesis: Any, alpha: float, ddf: str
+) -> pd.DataFrame:
     """Return contrasts with their tests and intervals."""
     return _tested(res, contrasts_of(hypothesis, res._record.exog_names), alpha, ddf)
 
@@ -349,7 +353,7 @@ class Hypotheses(FittedComponents):
         EstimationError
             If they are no contrasts of these fixed effects, or the fit does not have ``ddf``.
         """
-        return contrasts(self, contrasts, alpha, ddf)
+        return contrasts_table(self, contrasts, alpha, ddf)
 
     def f_test(self, contrasts: Any, ddf: str = "satterthwaite") -> HypothesisTest:
         """Return the F-test of several contrasts Lβ = c of the fixed effects at once.

@@ -10,9 +10,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, VcompError, check_alpha
-from vcomp.inference.components import RESIDUAL, VarianceComponents, closure
-from vcomp.inference.intervals.limits import IntervalSource
-from vcomp.inference.quantities import Quantities, check_policy
+from vcomp.formula import RESIDUAL, closure
+from vcomp.inference import Quantities, VarianceComponents, check_policy
+from vcomp.inference.intervals import IntervalSource
 from vcomp.model.sums import (
     Known,
     check_facet,

@@ -9,19 +9,22 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.gtheory.planned_quantity import Asked, MeanOfScores, estimate_quantity
-from vcomp.gtheory.universe import all_sizes
-from vcomp.inference.intervals.limits import (
+from vcomp.gtheory import Asked, MeanOfScores, all_sizes, estimate_quantity
+from vcomp.inference import EstimatedQuantity, Quantities, Smooth
+from vcomp.inference.intervals import (
     FromComponents,
     IntervalSource,
     Limits,
     check_local_method,
     check_source,
 )
-from vcomp.inference.profile.constraints import SmoothConstraint
-from vcomp.inference.quantities import EstimatedQuantity, Quantities, Smooth
-from vcomp.inference.resampling.parametric import parametric_bootstrap
-from vcomp.inference.resampling.replicates import BootstrapKind, FromReplicates, Replicates
+from vcomp.inference.profile import SmoothConstraint
+from vcomp.inference.resampling import (
+    BootstrapKind,
+    FromReplicates,
+    Replicates,
+    parametric_bootstrap,
+)
 from vcomp.model import tables
 from vcomp.model.cross_checks import CrossCheck, crosscheck
 from vcomp.model.fitted import FittedComponents

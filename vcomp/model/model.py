@@ -11,33 +11,39 @@ import numpy as np
 
 from vcomp._timing import timed
 from vcomp._typing import FloatArray
-from vcomp.data.rows import Missing, Rows
-from vcomp.design.design import Chunk, Design
+from vcomp.data import Missing, Rows
+from vcomp.design import Chunk, Design
 from vcomp.display import check_progress
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.identify import check_fixed_rank, check_terms
-from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine
-from vcomp.estimators.quadratic.anova import AnovaTable, anova_table
-from vcomp.estimators.quadratic.closed_form import henderson3_table, type1_table
-from vcomp.estimators.refit import Negative, check_negative, refit_without_negative, residual_alone
-from vcomp.estimators.registry import Estimator, get_estimator
+from vcomp.estimators import (
+    Estimate,
+    Estimator,
+    Negative,
+    check_fixed_rank,
+    check_negative,
+    check_terms,
+    get_estimator,
+    refit_without_negative,
+    residual_alone,
+)
+from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
+from vcomp.estimators.quadratic import AnovaTable, anova_table, henderson3_table, type1_table
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
-from vcomp.formula import parser as parse
-from vcomp.formula.fixed import caller_environment
-from vcomp.inference.components import RESIDUAL
-from vcomp.inference.hypotheses.fixed_effects import fixed_errors_of
+from vcomp.formula import RESIDUAL, caller_environment, parse
+from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import CellMeans, FitRecord, label
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.model.row_access import RowAccess
-from vcomp.numerics.memory import rows_in_words
-from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.on_dask import is_on_dask
-from vcomp.statistics.batches.passes import Batches
-from vcomp.statistics.batches.summed import finish
-from vcomp.statistics.cross_products import CrossProducts, ScoreTable, tabulate
-from vcomp.statistics.reading import ReadAgain, ReadData, read_data
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import rows_in_words
+from vcomp.statistics import (
+    CrossProducts,
+    ReadAgain,
+    ReadData,
+    ScoreTable,
+    Statistics,
+    read_data,
+    tabulate,
+)
+from vcomp.statistics.batches import Batches, CellSums, finish, is_on_dask
 
 __all__ = [
     "LikelihoodOfData",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp import plots
 from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
-from vcomp.inference.intervals.limits import wald_interval
+from vcomp.inference.intervals import wald_interval
 
 if TYPE_CHECKING:
     import pandas as pd

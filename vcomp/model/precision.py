@@ -10,9 +10,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents, closure
-from vcomp.inference.intervals.limits import IntervalSource
-from vcomp.inference.quantities import Quantities, check_policy
+from vcomp.formula import REPLICATE, RESIDUAL, closure
+from vcomp.inference import Quantities, VarianceComponents, check_policy
+from vcomp.inference.intervals import IntervalSource
 from vcomp.model.sums import Known, check_facet, held_in_residual, known_of, term_mask
 
 if TYPE_CHECKING:

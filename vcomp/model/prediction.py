@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data.rows import select_predictors
-from vcomp.design.design import Design, facet_codes, term_codes
-from vcomp.estimators.likelihood.prediction_errors import prediction_variances
+from vcomp.data import select_predictors
+from vcomp.design import Design, facet_codes, term_codes
+from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
-from vcomp.inference.intervals.limits import normal_quantile
+from vcomp.inference.intervals import normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd

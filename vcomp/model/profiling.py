@@ -10,15 +10,18 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators import Estimate
+from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.expression import read_quantity
-from vcomp.inference.profile.constraints import Constraint, LinearConstraint, RatioConstraint
-from vcomp.inference.profile.profile import profile_fixed_effect, profile_quantity
-from vcomp.inference.profile.trace import ProfileCurve
-from vcomp.inference.quantities import Quantities
+from vcomp.inference import Quantities, read_quantity
+from vcomp.inference.profile import (
+    Constraint,
+    LinearConstraint,
+    ProfileCurve,
+    RatioConstraint,
+    profile_fixed_effect,
+    profile_quantity,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

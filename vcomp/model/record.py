@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, Json
-from vcomp.design.design import Design
-from vcomp.design.structure import Part, Structure
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.quadratic.anova import AnovaTable
+from vcomp.design import Design, Part, Structure
+from vcomp.estimators import Estimate
+from vcomp.estimators.quadratic import AnovaTable
 from vcomp.exceptions import DataError
-from vcomp.inference.components import (
-    REPLICATE,
-    TwoWayMeanSquares,
-    VarianceComponents,
-    closure,
-    object_key,
-)
-from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.statistics.cross_products import ScoreTable
-from vcomp.statistics.groupings import GroupSums
+from vcomp.formula import REPLICATE, closure, object_key
+from vcomp.inference import TwoWayMeanSquares, VarianceComponents
+from vcomp.ir.rank import PairedDifferences
+from vcomp.statistics import GroupSums, ScoreTable
 
 __all__ = [
     "CellMeans",

@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data.paths import refuse_to_replace
-from vcomp.data.rows import CompleteRows, Rows, fixed_names, plain_columns, recoded
-from vcomp.data.spooling import parquet_path, write_parquet
-from vcomp.design.design import Chunk, Design, centred_matrix, facet_codes, term_codes
+from vcomp.data import (
+    CompleteRows,
+    Rows,
+    fixed_names,
+    parquet_path,
+    plain_columns,
+    recoded,
+    refuse_to_replace,
+    write_parquet,
+)
+from vcomp.design import Chunk, Design, centred_matrix, facet_codes, term_codes
 from vcomp.display import check_progress
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.likelihood.choose import prediction_engine
-from vcomp.estimators.likelihood.engine import Solution
-from vcomp.estimators.refit import Negative
-from vcomp.estimators.registry import Estimator
+from vcomp.estimators import Estimate, Estimator, Negative
+from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.inference.resampling.draws import simulate_responses
-from vcomp.inference.resampling.parametric import Generating, positive_part
-from vcomp.inference.resampling.refits import Recipe
+from vcomp.inference.resampling import Generating, Recipe, positive_part, simulate_responses
 from vcomp.model.prediction import predict
-from vcomp.numerics.dense import solve_positive
-from vcomp.statistics.batches.passes import Batches
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import solve_positive
+from vcomp.statistics import Statistics
+from vcomp.statistics.batches import Batches
 
 if TYPE_CHECKING:
     import pandas as pd

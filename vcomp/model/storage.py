@@ -9,7 +9,7 @@ from typing import Any
 
 from vcomp.exceptions import DataError
 from vcomp.model.record import FitRecord
-from vcomp.statistics.batches.stored import replacing
+from vcomp.statistics.batches import replacing
 
 __all__ = [
     "read_json",

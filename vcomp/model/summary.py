@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp.inference.components import RESIDUAL
+from vcomp.formula import RESIDUAL
 from vcomp.model.tables import component_limits, gstudy
 
 if TYPE_CHECKING:
-    from vcomp.inference.intervals.limits import IntervalSource, Limits
+    from vcomp.inference.intervals import IntervalSource, Limits
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.design.structure import Structure
+from vcomp.design import Structure
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.inference.components import REPLICATE, RESIDUAL, VarianceComponents
-from vcomp.inference.intervals.limits import FromComponents, IntervalSource
-from vcomp.inference.quantities import Quantities
+from vcomp.formula import REPLICATE, RESIDUAL
+from vcomp.inference import Quantities, VarianceComponents
+from vcomp.inference.intervals import FromComponents, IntervalSource
 
 __all__ = [
     "Known",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.maximisation import Iteration
-from vcomp.estimators.quadratic.anova import AnovaTable
-from vcomp.inference.intervals.limits import IntervalSource, Limits
-from vcomp.inference.quantities import Quantities
+from vcomp.estimators.likelihood import Iteration
+from vcomp.estimators.quadratic import AnovaTable
+from vcomp.inference import Quantities
+from vcomp.inference.intervals import IntervalSource, Limits
 from vcomp.model.fixed_tables import fixed_intervals
 
 if TYPE_CHECKING:

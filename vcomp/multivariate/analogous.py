@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
-from vcomp.design.grid import number_combinations
+from vcomp.design import number_combinations
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
-from vcomp.numerics.dense import Positive, solve
+from vcomp.numerics import Positive, solve
 
 __all__ = [
     "Axis",

@@ -13,8 +13,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.gtheory.published import PublishedComponents
-from vcomp.inference.components import TwoWayMeanSquares, VarianceComponents
+from vcomp.gtheory import PublishedComponents
+from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
 __all__ = [
     "Composite",

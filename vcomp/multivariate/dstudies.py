@@ -11,9 +11,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError, check_alpha, did_you_mean
-from vcomp.gtheory.conduct import dstudy
-from vcomp.gtheory.study import DStudy
-from vcomp.inference.components import VarianceComponents
+from vcomp.gtheory import DStudy, dstudy
+from vcomp.inference import VarianceComponents
 from vcomp.multivariate.cone import positive_part
 from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of, is_alike
 from vcomp.multivariate.variable_layout import Layout

@@ -10,12 +10,13 @@ import numpy as np
 
 from vcomp._typing import FloatArray, Json
 from vcomp.exceptions import DataError
-from vcomp.inference.components import REPLICATE, TwoWayMeanSquares
-from vcomp.model.record import two_way_mean_squares
+from vcomp.formula import REPLICATE
+from vcomp.inference import TwoWayMeanSquares
+from vcomp.model import two_way_mean_squares
 from vcomp.multivariate.covariance_components import CovarianceComponents
 from vcomp.multivariate.strata_covariances import Strata
 from vcomp.multivariate.variable_layout import Layout
-from vcomp.statistics.cross_products import tabulate
+from vcomp.statistics import tabulate
 
 __all__ = [
     "Ending",

@@ -11,9 +11,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.data.rows import Missing
+from vcomp.data import Missing
 from vcomp.exceptions import EstimationError, did_you_mean, warn
-from vcomp.formula.fixed import caller_environment
+from vcomp.formula import caller_environment
 from vcomp.multivariate.analogous import (
     AxisLikelihood,
     analogous_components,
@@ -40,7 +40,7 @@ from vcomp.multivariate.strata_covariances import (
 )
 from vcomp.multivariate.variable_layout import Layout, lay_out
 from vcomp.multivariate.variables import read_scores
-from vcomp.numerics.dense import solve_positive
+from vcomp.numerics import solve_positive
 
 __all__ = [
     "METHODS",

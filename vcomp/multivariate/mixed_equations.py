@@ -23,8 +23,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
-from vcomp.numerics.dense import Positive
-from vcomp.numerics.memory import available_bytes, gib, slices
+from vcomp.numerics import Positive, available_bytes, gib, slices
 
 __all__ = [
     "EquationsLikelihood",

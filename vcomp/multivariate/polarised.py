@@ -20,16 +20,20 @@ from collections.abc import Callable
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.quadratic.anova import henderson1
-from vcomp.estimators.quadratic.closed_form import adjusted, orthogonal_table
-from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
-from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
-from vcomp.estimators.quadratic.sampling import exact_sampling
-from vcomp.estimators.registry import get_estimator
+from vcomp.estimators import get_estimator
+from vcomp.estimators.quadratic import (
+    Adjustment,
+    Reductions,
+    TooLargeError,
+    adjusted,
+    exact_sampling,
+    henderson1,
+    orthogonal_table,
+)
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
-from vcomp.numerics.dense import covariance_of_solution
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import covariance_of_solution
+from vcomp.statistics import Statistics
 
 __all__ = [
     "columns_of",

@@ -10,8 +10,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
-from vcomp.gtheory.universe import all_sizes
-from vcomp.model.storage import read_stored
+from vcomp.gtheory import all_sizes
+from vcomp.model import read_stored
 from vcomp.multivariate import dstudies as profiles
 from vcomp.multivariate.covariance_components import (
     Composite,

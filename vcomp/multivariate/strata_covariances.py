@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.design.grid import number_combinations
+from vcomp.design import number_combinations
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import Derivatives, Kind, pair_traces
 from vcomp.multivariate.covariance_components import elements

@@ -8,8 +8,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.inference.intervals.limits import FromComponents, wald_interval
-from vcomp.inference.quantities import Quantities
+from vcomp.inference import Quantities
+from vcomp.inference.intervals import FromComponents, wald_interval
 from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of
 from vcomp.multivariate.estimate_record import MultivariateRecord
 

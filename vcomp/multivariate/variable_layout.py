@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
-from vcomp.design.grid import number_combinations
-from vcomp.inference.components import REPLICATE, RESIDUAL, closure
+from vcomp.design import number_combinations
+from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.multivariate.variables import Scores
 
 __all__ = [

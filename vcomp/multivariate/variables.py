@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.data.levels import as_levels
-from vcomp.data.rows import Missing
-from vcomp.data.source import open_source
-from vcomp.design.grid import number_combinations
+from vcomp.data import Missing, as_levels, open_source
+from vcomp.design import number_combinations
 from vcomp.exceptions import DataError, DesignError, FormulaError, VcompError, did_you_mean, warn
-from vcomp.formula import parser as parse
-from vcomp.formula.fixed import names_in
-from vcomp.formula.parser import Formula
-from vcomp.model.model import VarianceComponentsModel
+from vcomp.formula import Formula, names_in, parse
+from vcomp.model import VarianceComponentsModel
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import add_products
 from vcomp.numerics.kernels import sparse_products as kernels
-from vcomp.numerics.kernels.sparse_products import add_products
 
 __all__ = [
     "Fill",

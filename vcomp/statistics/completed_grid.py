@@ -8,9 +8,8 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.design import Chunk
-from vcomp.design.grid import PartialGrid, number_combinations
-from vcomp.numerics.memory import available_bytes
+from vcomp.design import Chunk, PartialGrid, number_combinations
+from vcomp.numerics import available_bytes
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import Layout, coefficients
 from vcomp.statistics.stratification import layout_of, place_in_grid

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.design import Chunk, term_codes
+from vcomp.design import Chunk, term_codes
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.kernels.codes import determined_levels
-from vcomp.numerics.kernels.groups import group_counts, group_sums
-from vcomp.numerics.kernels.pairs import ONCE, pair_counts
-from vcomp.numerics.memory import available_bytes, gib
+from vcomp.numerics import available_bytes, gib
+from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
 
 __all__ = [
     "CrossProducts",

@@ -10,9 +10,8 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
-from vcomp.design.design import TermDesign
-from vcomp.design.grid import Grid, number_combinations
-from vcomp.numerics.kernels.pairs import pair_counts, squared_counts
+from vcomp.design import Grid, TermDesign, number_combinations
+from vcomp.numerics.kernels import pair_counts, squared_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 from vcomp.statistics.strata import Remainder, Stratum, StratumStatistics
 

@@ -10,14 +10,19 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._timing import timed
-from vcomp.data.rows import Missing, Rows, select_rows, source_of, used_columns
-from vcomp.design import design as encode
-from vcomp.design import learning as learn
-from vcomp.design.design import Design
-from vcomp.formula.parser import Formula
-from vcomp.statistics.batches.on_dask import gather_on_dask, is_on_dask
-from vcomp.statistics.batches.passes import Batches, check_streams, gather, should_stream
-from vcomp.statistics.batches.summed import Gathered, finish
+from vcomp.data import Missing, Rows, select_rows, source_of, used_columns
+from vcomp.design import Design, encode, learn
+from vcomp.formula import Formula
+from vcomp.statistics.batches import (
+    Batches,
+    Gathered,
+    check_streams,
+    finish,
+    gather,
+    gather_on_dask,
+    is_on_dask,
+    should_stream,
+)
 from vcomp.statistics.statistics import Statistics
 
 __all__ = [

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from vcomp._typing import FloatArray
-from vcomp.design.design import Chunk
-from vcomp.design.grid import Grid, PartialGrid
+from vcomp.design import Chunk, Grid, PartialGrid
 from vcomp.exceptions import DataError
 from vcomp.statistics.completed_grid import CompletedGrid, complete, refill
 from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum

@@ -19,8 +19,7 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.design import TermDesign
-from vcomp.design.grid import Grid, find_combinations, number_combinations
+from vcomp.design import Grid, TermDesign, find_combinations, number_combinations
 from vcomp.statistics.cross_products import CrossProducts
 
 __all__ = [

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design.design import Chunk, TermDesign
-from vcomp.design.grid import Grid, find_combinations
+from vcomp.design import Chunk, Grid, TermDesign, find_combinations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.kernels.codes import place_rows
-from vcomp.numerics.memory import MANY_ROWS, THREADS, available_bytes, gib
+from vcomp.numerics import MANY_ROWS, THREADS, available_bytes, gib
+from vcomp.numerics.kernels import place_rows
 from vcomp.statistics.groupings import Groupings, find_groupings
-from vcomp.statistics.kernels.grid_cells import cell_sums, fill_cells, place_cells, within_cells
-from vcomp.statistics.kernels.split_contrasts import squares_in_strata
+from vcomp.statistics.kernels import (
+    cell_sums,
+    fill_cells,
+    place_cells,
+    squares_in_strata,
+    within_cells,
+)
 from vcomp.statistics.strata import (
     Cells,
     GroupedColumns,

@@ -18,11 +18,12 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design.design import Chunk, Design
-from vcomp.inference.components import REPLICATE, VarianceComponents
-from vcomp.inference.resampling.resampled_levels import Levels, Sample
-from vcomp.numerics.dense import solve
-from vcomp.statistics.stratification import split_axes
+from vcomp.design import Chunk, Design
+from vcomp.formula import REPLICATE
+from vcomp.inference import VarianceComponents
+from vcomp.inference.resampling import Levels, Sample
+from vcomp.numerics import solve
+from vcomp.statistics import split_axes
 
 __all__ = [
     "BalancedEstimator",

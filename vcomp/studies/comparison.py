@@ -11,13 +11,11 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.gtheory.projection import quantities, weights
-from vcomp.gtheory.requirement import SYMBOLS
-from vcomp.gtheory.study import DStudy
-from vcomp.inference.components import REPLICATE
-from vcomp.inference.quantities import take_components
-from vcomp.model.results import VarianceComponentsResults
-from vcomp.plots.canvas import escaped
+from vcomp.formula import REPLICATE
+from vcomp.gtheory import SYMBOLS, DStudy, quantities, weights
+from vcomp.inference import take_components
+from vcomp.model import VarianceComponentsResults
+from vcomp.plots import escaped
 from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
 
 if TYPE_CHECKING:

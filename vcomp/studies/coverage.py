@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
-from vcomp.inference.components import REPLICATE, TwoWayMeanSquares
-from vcomp.inference.intervals.two_way import arteaga_interval, erho2_of, feldt_interval, phi_of
+from vcomp.formula import REPLICATE
+from vcomp.gtheory import two_way_plans, two_way_table
+from vcomp.inference import TwoWayMeanSquares
+from vcomp.inference.intervals import arteaga_interval, erho2_of, feldt_interval, phi_of
 
 if TYPE_CHECKING:
     from vcomp.studies.subsample_result import SubsampleStudy

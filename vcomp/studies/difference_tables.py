@@ -25,8 +25,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.gtheory.requirement import Requirement
-from vcomp.gtheory.study import DStudy
+from vcomp.gtheory import DStudy, Requirement
 from vcomp.studies.planned import COEFFICIENTS, required_facet
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data.rows import Missing
-from vcomp.data.source import Source, open_source
+from vcomp.data import Missing, Source, open_source
 from vcomp.exceptions import (
     DataError,
     DesignError,
@@ -26,16 +25,11 @@ from vcomp.exceptions import (
     check_alpha,
     warn,
 )
-from vcomp.formula import parser as parse
-from vcomp.formula.brennan import parse_design
-from vcomp.formula.fixed import caller_environment
-from vcomp.gtheory.study import DStudy
-from vcomp.ir.scores import ScoreMatrix, as_score_matrix
-from vcomp.model.claimed import claimed_model
-from vcomp.model.model import VarianceComponentsModel
-from vcomp.model.results import VarianceComponentsResults
-from vcomp.numerics.parallel import run
-from vcomp.numerics.randomness import check_count
+from vcomp.formula import caller_environment, parse, parse_design
+from vcomp.gtheory import DStudy
+from vcomp.ir import ScoreMatrix, as_score_matrix
+from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, claimed_model
+from vcomp.numerics import check_count, run
 from vcomp.studies.comparison import MeasureComparison
 from vcomp.studies.planned import options_of_fit, required_facet
 

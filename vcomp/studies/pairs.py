@@ -13,16 +13,20 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean
-from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
-from vcomp.gtheory.projection import quantities, weights
-from vcomp.gtheory.requirement import SYMBOLS, requirement_ratio
-from vcomp.gtheory.study import DStudy
-from vcomp.inference.intervals.two_way import arteaga_interval, feldt_interval
-from vcomp.inference.quantities import Quantities, take_components
-from vcomp.inference.resampling.resampled_levels import check_facets
-from vcomp.model.results import VarianceComponentsResults
-from vcomp.model.row_access import fitted_again
-from vcomp.numerics.randomness import check_count, seed_from
+from vcomp.gtheory import (
+    SYMBOLS,
+    DStudy,
+    quantities,
+    requirement_ratio,
+    two_way_plans,
+    two_way_table,
+    weights,
+)
+from vcomp.inference import Quantities, take_components
+from vcomp.inference.intervals import arteaga_interval, feldt_interval
+from vcomp.inference.resampling import check_facets
+from vcomp.model import VarianceComponentsResults, fitted_again
+from vcomp.numerics import check_count, seed_from
 from vcomp.studies.difference_tables import Known, MeasureDifferences, pairs_table
 from vcomp.studies.planned import required_facet
 from vcomp.studies.subsample import Subsets

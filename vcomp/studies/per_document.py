@@ -16,11 +16,16 @@ from vcomp.exceptions import (
     check_alpha,
     did_you_mean,
 )
-from vcomp.gtheory.study import DStudy
-from vcomp.ir.documents.document_universe import DocumentUniverse, check_universe
-from vcomp.ir.documents.perdoc import NORMALIZED, SET_MEASURES, measured_sets, set_measures
-from vcomp.model.model import VarianceComponentsModel
-from vcomp.model.results import VarianceComponentsResults
+from vcomp.gtheory import DStudy
+from vcomp.ir.documents import (
+    NORMALIZED,
+    SET_MEASURES,
+    DocumentUniverse,
+    check_universe,
+    measured_sets,
+    set_measures,
+)
+from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
 from vcomp.studies.comparison import MeasureComparison
 from vcomp.studies.planned import options_of_fit, required_facet
 

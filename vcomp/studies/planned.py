@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcomp.exceptions import EstimationError
-from vcomp.gtheory.requirement import check_requirement
-from vcomp.gtheory.study import DStudy
-from vcomp.inference.components import REPLICATE
+from vcomp.formula import REPLICATE
+from vcomp.gtheory import DStudy, check_requirement
 
 __all__ = [
     "COEFFICIENTS",

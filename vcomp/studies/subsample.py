@@ -12,29 +12,29 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data.rows import Missing
-from vcomp.design.design import Design
+from vcomp.data import Missing
+from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, warn
-from vcomp.formula.fixed import caller_environment
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.resampling.facet import (
+from vcomp.formula import caller_environment
+from vcomp.inference import VarianceComponents
+from vcomp.inference.resampling import (
+    Generating,
+    Levels,
+    Refitted,
+    Replicates,
+    Sample,
     SampleRefit,
+    check_facets,
     continued_from,
     joined,
     refit_sample,
     replicates_of,
     report_failures,
+    statistics_of,
 )
-from vcomp.inference.resampling.parametric import Generating
-from vcomp.inference.resampling.refits import Refitted
-from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
-from vcomp.model.model import VarianceComponentsModel
-from vcomp.model.results import VarianceComponentsResults
-from vcomp.model.row_access import fitted_again
-from vcomp.numerics.parallel import check_time_limit, run
-from vcomp.numerics.randomness import check_count, seed_from
-from vcomp.statistics.statistics import Statistics
+from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, fitted_again
+from vcomp.numerics import check_count, check_time_limit, run, seed_from
+from vcomp.statistics import Statistics
 from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed
 from vcomp.studies.planned import options_of_fit, required_facet
 from vcomp.studies.subsample_result import SubsampleStudy, planned

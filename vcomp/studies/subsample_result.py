@@ -12,12 +12,10 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.gtheory.projection import quantities, weights
-from vcomp.gtheory.requirement import SYMBOLS, requirement_ratio
-from vcomp.gtheory.study import DStudy
-from vcomp.inference.resampling.replicates import Replicates
-from vcomp.model.results import VarianceComponentsResults
-from vcomp.plots.subsampling import Kind
+from vcomp.gtheory import SYMBOLS, DStudy, quantities, requirement_ratio, weights
+from vcomp.inference.resampling import Replicates
+from vcomp.model import VarianceComponentsResults
+from vcomp.plots import Kind
 from vcomp.studies.coverage import covered
 from vcomp.studies.planned import COEFFICIENTS, required_facet
 

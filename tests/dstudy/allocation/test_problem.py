@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.exceptions import PlanError
-from vcomp.gtheory import projection as project
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import evaluate, make_problem, read_bounds
-from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.conduct import dstudy, project
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components
 

@@ -20,14 +20,15 @@ from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
     ExactEngine,
+    FixedForms,
     InformationKind,
     Solution,
     SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
-from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_of_point
-from vcomp.numerics.dense import solve_positive
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.estimators.likelihood.fixed_forms import forms_of_point
+from vcomp.numerics import solve_positive
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "BlockedLikelihood",

@@ -19,9 +19,8 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.elimination import Plan
-from vcomp.numerics.memory import available_bytes, gib
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import Plan, available_bytes, gib
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "BlockedCovariance",

@@ -12,9 +12,7 @@ from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
-from vcomp.statistics.completed_grid import CompletedGrid
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.statistics import Statistics
+from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
 
 __all__ = [
     "blocked_for_variances",

@@ -14,12 +14,11 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.fixed_forms import FixedForms
-from vcomp.numerics.dense import Positive
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.numerics import Positive
+from vcomp.statistics import CrossProducts, StratumStatistics
 
 __all__ = [
+    "FixedForms",
     "Columns",
     "Covariance",
     "Derivatives",
@@ -34,6 +33,28 @@ __all__ = [
 
 
 InformationKind = Literal["observed", "expected", "average"]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedForms:
+    """Forms of the columns of X at one point, on the centred scale.
+
+    Attributes
+    ----------
+    cov_beta : (p, p) Φ = (X'V⁻¹X)⁻¹
+    first : (k + 1, p, p) X'V⁻¹V_t V⁻¹X, the residual last
+    second : (k + 1, k + 1, p, p) X'V⁻¹V_t V⁻¹V_u V⁻¹X; None where the engine does not have it
+    """
+
+    cov_beta: FloatArray
+    first: FloatArray
+    second: FloatArray | None = None
+
+    @property
+    def slopes(self) -> FloatArray:
+        """The derivatives ∂Φ/∂σ²_t, (k + 1, p, p)."""
+        slopes: FloatArray = self.cov_beta @ self.first @ self.cov_beta
+        return 0.5 * (slopes + slopes.swapaxes(1, 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.numerics.dense import Positive
-from vcomp.numerics.elimination import Factor, Pattern, Plan, make_plan
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import Factor, Pattern, Plan, Positive, make_plan
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "Equations",

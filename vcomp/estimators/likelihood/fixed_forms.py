@@ -11,43 +11,20 @@ the columns of X, which are there already: Z_t'V⁻¹X.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.engine import Totals
+from vcomp.estimators.likelihood.engine import FixedForms, Totals
 from vcomp.estimators.likelihood.equations import Point
 
 __all__ = [
-    "FixedForms",
     "forms_of_point",
     "forms_of_totals",
     "forms_with_residual",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class FixedForms:
-    """Forms of the columns of X at one point, on the centred scale.
-
-    Attributes
-    ----------
-    cov_beta : (p, p) Φ = (X'V⁻¹X)⁻¹
-    first : (k + 1, p, p) X'V⁻¹V_t V⁻¹X, the residual last
-    second : (k + 1, k + 1, p, p) X'V⁻¹V_t V⁻¹V_u V⁻¹X; None where the engine does not have it
-    """
-
-    cov_beta: FloatArray
-    first: FloatArray
-    second: FloatArray | None = None
-
-    @property
-    def slopes(self) -> FloatArray:
-        """The derivatives ∂Φ/∂σ²_t, (k + 1, p, p)."""
-        slopes: FloatArray = self.cov_beta @ self.first @ self.cov_beta
-        return 0.5 * (slopes + slopes.swapaxes(1, 2))
 
 
 def forms_of_totals(totals: Totals, *, second: bool) -> FixedForms:

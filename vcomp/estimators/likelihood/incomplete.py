@@ -23,19 +23,34 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked import CrossProductsEngine
-from vcomp.estimators.likelihood.engine import Derivatives, InformationKind, Solution, Totals
-from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_of_totals
+from vcomp.estimators.likelihood.engine import (
+    Derivatives,
+    FixedForms,
+    InformationKind,
+    Solution,
+    Totals,
+)
+from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.dense import Positive, solve_positive
-from vcomp.numerics.kernels.groups import group_sums
-from vcomp.numerics.krylov import Solved, conjugate_gradients, log_quadrature
-from vcomp.numerics.probes import Rademacher
-from vcomp.statistics.completed_grid import CompletedGrid
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.strata import Cells, GroupedColumns
-from vcomp.statistics.stratification import split_axes, split_columns
+from vcomp.numerics import (
+    Positive,
+    Rademacher,
+    Solved,
+    conjugate_gradients,
+    log_quadrature,
+    solve_positive,
+)
+from vcomp.numerics.kernels import group_sums
+from vcomp.statistics import (
+    Cells,
+    CompletedGrid,
+    CrossProducts,
+    GroupedColumns,
+    split_axes,
+    split_columns,
+)
 
 __all__ = [
     "CompletedLikelihood",

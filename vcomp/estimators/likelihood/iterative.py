@@ -20,14 +20,13 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood.blocked import CrossProductsEngine
-from vcomp.estimators.likelihood.engine import Derivatives, InformationKind, Solution
-from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_with_residual
+from vcomp.estimators.likelihood.engine import Derivatives, FixedForms, InformationKind, Solution
+from vcomp.estimators.likelihood.fixed_forms import forms_with_residual
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.memory import available_bytes, gib
-from vcomp.numerics.probes import Probes, Rademacher
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import Probes, Rademacher, available_bytes, gib
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "IterativeLikelihood",

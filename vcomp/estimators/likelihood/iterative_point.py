@@ -10,11 +10,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
-from vcomp.numerics.dense import solve_positive
-from vcomp.numerics.krylov import Solved, log_quadrature
-from vcomp.numerics.memory import slices
-from vcomp.numerics.probes import Probes
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import Probes, Solved, log_quadrature, slices, solve_positive
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "COLUMNS_AT_ONCE",

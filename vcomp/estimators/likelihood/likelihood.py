@@ -22,11 +22,11 @@ from vcomp.estimators.options import (
     check_options,
     check_probes,
     known_components,
-    seed_of,
     start_of,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import seed_of
+from vcomp.statistics import Statistics
 
 __all__ = [
     "ML",

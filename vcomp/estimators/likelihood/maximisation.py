@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
-from vcomp.numerics.bounded import bounded_step
+from vcomp.numerics import bounded_step
 
 __all__ = [
     "Iteration",

@@ -24,7 +24,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood.engine import Forms
-from vcomp.statistics.strata import GroupedColumns, Remainder
+from vcomp.statistics import GroupedColumns, Remainder
 
 __all__ = [
     "NestedCovariance",

@@ -28,11 +28,8 @@ from vcomp.estimators.likelihood.sparse_equations import (
 )
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood, fixed_of_terms
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.dense import Positive
-from vcomp.numerics.memory import slices
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.statistics import Statistics
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.numerics import Positive, slices
+from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 __all__ = [
     "prediction_variances",

@@ -15,9 +15,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.krylov import Solved, conjugate_gradients
-from vcomp.numerics.sparse import SparseTable, side_by_side
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import Solved, SparseTable, conjugate_gradients, side_by_side
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "PairProducts",

@@ -25,17 +25,17 @@ from vcomp.estimators.likelihood.engine import (
     Covariance,
     Derivatives,
     ExactEngine,
+    FixedForms,
     InformationKind,
     Solution,
     SummedEngine,
     Totals,
 )
-from vcomp.estimators.likelihood.fixed_forms import FixedForms, forms_of_totals
+from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.dense import solve
-from vcomp.statistics.strata import Cells, Stratum, StratumStatistics
-from vcomp.statistics.stratification import split_axes
+from vcomp.numerics import solve
+from vcomp.statistics import Cells, Stratum, StratumStatistics, split_axes
 
 __all__ = [
     "StrataLikelihood",

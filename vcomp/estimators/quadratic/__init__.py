@@ -1,1 +1,5 @@
-"""."""
+"""Unbiased quadratic estimators: Henderson's methods, sequential sums of squares, MINQUE."""
+
+from vcomp._doors import front_door
+
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

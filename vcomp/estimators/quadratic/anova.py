@@ -20,13 +20,12 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, Point
-from vcomp.estimators.options import check_probes, seed_of
+from vcomp.estimators.options import check_probes
 from vcomp.estimators.quadratic.sampling import Sampling, sampling_covariance
 from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.dense import solve
-from vcomp.statistics.groupings import GroupSums
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import seed_of, solve
+from vcomp.statistics import GroupSums, Statistics
 
 __all__ = [
     "ANOVA",

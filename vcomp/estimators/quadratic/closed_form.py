@@ -10,16 +10,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, FixedErrors, Point, errors_of_fixed
-from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.quadratic.anova import ANOVA, AnovaTable, anova_table
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
 from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.dense import covariance_of_solution, solve, solve_positive
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.statistics import Statistics
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.numerics import covariance_of_solution, solve, solve_positive
+from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 __all__ = [
     "Henderson3",

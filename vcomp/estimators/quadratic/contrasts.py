@@ -17,11 +17,10 @@ from typing import Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.estimators.quadratic.spaces import Space
-from vcomp.numerics.dense import solve
-from vcomp.numerics.memory import limited_blas
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import limited_blas, solve
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "Contrasts",

@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, Point
-from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
     left_after_fixed,
@@ -27,8 +27,8 @@ from vcomp.estimators.quadratic.closed_form import (
 )
 from vcomp.estimators.quadratic.contrasts import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.dense import covariance_of_solution, solve
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import covariance_of_solution, solve
+from vcomp.statistics import Statistics
 
 __all__ = [
     "MINQUE",

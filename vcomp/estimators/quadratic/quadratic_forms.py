@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.numerics.memory import available_bytes
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.numerics import available_bytes
+from vcomp.statistics import CrossProducts, StratumStatistics
 
 __all__ = [
     "StratumPart",

@@ -24,8 +24,8 @@ from vcomp.estimators.quadratic.anova import AnovaTable
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.spaces import Coordinates, Space
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.memory import available_bytes
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import available_bytes
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "Adjustment",

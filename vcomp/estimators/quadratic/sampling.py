@@ -22,11 +22,15 @@ from vcomp.estimators.quadratic.quadratic_forms import (
     stratum_parts,
     stratum_quadratic_covariance,
 )
-from vcomp.numerics.dense import covariance_of_solution, solve
-from vcomp.numerics.probes import Rademacher
-from vcomp.numerics.sparse import Fill, SparseTable, row_products
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import (
+    Fill,
+    Rademacher,
+    SparseTable,
+    covariance_of_solution,
+    row_products,
+    solve,
+)
+from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = [
     "ProbedForms",

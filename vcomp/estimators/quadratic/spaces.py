@@ -21,9 +21,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.kernels.schur import weighted_gram
-from vcomp.numerics.memory import available_bytes, gib, limited_blas
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.numerics import available_bytes, gib, limited_blas
+from vcomp.numerics.kernels import weighted_gram
+from vcomp.statistics import CrossProducts
 
 __all__ = [
     "Coordinates",

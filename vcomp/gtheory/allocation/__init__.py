@@ -1,1 +1,5 @@
-"""."""
+"""The best whole sizes of a design for a budget or a target."""
+
+from vcomp._doors import front_door
+
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

@@ -18,7 +18,7 @@ from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_p
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import QUANTITIES
-from vcomp.inference.quantities import take_components
+from vcomp.inference import take_components
 
 if TYPE_CHECKING:
     from vcomp.gtheory.study import DStudy

@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.formula.brennan import Design
+from vcomp.formula import Design
 from vcomp.gtheory.allocation.cost import CostFunction
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import Goal, Solution, solve, solve_any

@@ -15,7 +15,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import Design
+from vcomp.formula import Design
 
 __all__ = [
     "Cost",

@@ -15,7 +15,7 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.gtheory.allocation.cost import Cost, CostFunction
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference import VarianceComponents
 
 __all__ = [
     "SizeProblem",

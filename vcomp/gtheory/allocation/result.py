@@ -12,15 +12,14 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.formula.brennan import Design
+from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.allocation.alternative import SYMBOLS, Aim, Alternative, goal_of, shown
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.solve import continuous_sizes
 from vcomp.gtheory.conduct import project
 from vcomp.gtheory.requirement import Requirement, required_size
-from vcomp.inference.components import REPLICATE
-from vcomp.inference.intervals.limits import FromComponents
-from vcomp.inference.quantities import EstimatedQuantity, Quantities
+from vcomp.inference import EstimatedQuantity, Quantities
+from vcomp.inference.intervals import FromComponents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from vcomp.gtheory.allocation.frontier import Frontiers
     from vcomp.gtheory.allocation.stability import Stability
     from vcomp.gtheory.study import DStudy
-    from vcomp.inference.resampling.replicates import Replicates
+    from vcomp.inference.resampling import Replicates
 
 __all__ = [
     "AllocatedDesign",

@@ -13,15 +13,15 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
 from vcomp.gtheory.allocation.cost import money
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.intervals.modified_large_sample import mean_squares
-from vcomp.numerics.dense import solve as solve_equations
+from vcomp.inference import VarianceComponents
+from vcomp.inference.intervals import mean_squares
+from vcomp.numerics import solve as solve_equations
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.gtheory.allocation.result import Allocation
-    from vcomp.inference.resampling.replicates import Replicates
+    from vcomp.inference.resampling import Replicates
 
 __all__ = [
     "Stability",
@@ -253,8 +253,8 @@ def _drawn(
     """Return (B, k) components, and how they were made."""
     study = allocation.study
     # With it come pandas and numba, which D-studies do not wait for.
-    from vcomp.inference.resampling.replicates import FromReplicates, Replicates
-    from vcomp.numerics.randomness import check_count, seed_from
+    from vcomp.inference.resampling import FromReplicates, Replicates
+    from vcomp.numerics import check_count, seed_from
 
     if isinstance(draws, Replicates):
         return _of_replicates(draws, study.components)

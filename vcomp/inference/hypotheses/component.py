@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from vcomp import display
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.quadratic.anova import AnovaTable
-from vcomp.estimators.quadratic.closed_form import orthogonal_table
-from vcomp.estimators.registry import get_estimator
+from vcomp.estimators import Estimate, get_estimator
+from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
-from vcomp.inference.components import RESIDUAL
+from vcomp.formula import RESIDUAL
 from vcomp.inference.hypotheses.exact_f import (
     Ratio,
     exact_ratio,
@@ -23,9 +21,8 @@ from vcomp.inference.hypotheses.exact_f import (
 )
 from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
 from vcomp.inference.hypotheses.outcome import HypothesisTest
-from vcomp.numerics.dense import solve_positive
-from vcomp.numerics.randomness import check_count
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import check_count, solve_positive
+from vcomp.statistics import Statistics
 
 __all__ = [
     "ComponentFit",

@@ -24,10 +24,15 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.quadratic.anova import AnovaTable, adjustment
-from vcomp.estimators.quadratic.closed_form import adjusted, orthogonal_table
-from vcomp.estimators.quadratic.quadratic_forms import TooLargeError, stratum_quadratic_covariance
-from vcomp.statistics.statistics import Statistics
+from vcomp.estimators.quadratic import (
+    AnovaTable,
+    TooLargeError,
+    adjusted,
+    adjustment,
+    orthogonal_table,
+    stratum_quadratic_covariance,
+)
+from vcomp.statistics import Statistics
 
 __all__ = [
     "Ratio",

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.estimate import Estimate, FixedErrors, errors_of_fixed
-from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.likelihood.fixed_forms import FixedForms
+from vcomp.estimators import Estimate, FixedErrors, errors_of_fixed
+from vcomp.estimators.likelihood import FixedForms, choose_engine
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals.limits import normal_quantile
-from vcomp.statistics.statistics import Statistics
+from vcomp.inference.intervals import normal_quantile
+from vcomp.statistics import Statistics
 
 __all__ = [
     "ContrastTest",

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.registry import get_estimator
+from vcomp.estimators import Estimate, get_estimator
 from vcomp.exceptions import EstimationError
-from vcomp.inference.resampling.parametric import likelihoods_under
-from vcomp.statistics.statistics import Statistics
+from vcomp.inference.resampling import likelihoods_under
+from vcomp.statistics import Statistics
 
 __all__ = [
     "NullFit",

@@ -21,11 +21,11 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate
-from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators import Estimate
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.numerics.dense import solve_positive
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import solve_positive
+from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.components import VarianceComponents
-from vcomp.numerics.dense import solve
+from vcomp.numerics import solve
 
 __all__ = [
     "MeanSquares",
@@ -230,7 +230,7 @@ def linear_limits(
     >>> low.round(4), high.round(4)
     (array([0.9764]), array([6.1596]))
     """
-    from vcomp.inference.kernels.interval_ends import lower_limits
+    from vcomp.inference.kernels import lower_limits
 
     c = squares.coefficients(weights)
     terms, reach = c * squares.values, _reach(squares, alpha / 2.0)
@@ -268,7 +268,7 @@ def ratio_limits(
     >>> low.round(4), high.round(4)  # 4 / F(9, 12) and 4 F(12, 9)
     (array([1.1642]), array([15.4729]))
     """
-    from vcomp.inference.kernels.interval_ends import ratios_at_zero
+    from vcomp.inference.kernels import ratios_at_zero
 
     reach = _reach(squares, alpha / 2.0)
     A, B = (squares.coefficients(w) * squares.values for w in (a, b))

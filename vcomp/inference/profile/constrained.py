@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.bounded import constrained_step
+from vcomp.numerics import constrained_step
 
 __all__ = [
     "Place",

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
-from vcomp.estimators.likelihood.maximisation import maximise
-from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.estimators.likelihood import (
+    BlockedLikelihood,
+    LikelihoodEngine,
+    StrataLikelihood,
+    maximise,
+)
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.profile.constrained import Place, maximise_on, place_at, rescaled
 from vcomp.inference.profile.constraints import (
@@ -36,8 +38,7 @@ from vcomp.inference.profile.trace import (
     signed_root,
     trace_curve,
 )
-from vcomp.statistics.cross_products import CrossProducts
-from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics
+from vcomp.statistics import CrossProducts, GroupedColumns, Stratum, StratumStatistics
 
 __all__ = [
     "Constraint",

@@ -15,11 +15,11 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.profile.constrained import Place, place_at
 from vcomp.inference.profile.constraints import Limits
-from vcomp.numerics.bounded import bounded_step
+from vcomp.numerics import bounded_step
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.design.design import Design
+from vcomp.design import Design
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.intervals.limits import Limits
+from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
 from vcomp.inference.resampling.facet import (
     SampleRefit,
@@ -36,8 +36,7 @@ from vcomp.inference.resampling.facet import (
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
-from vcomp.numerics.parallel import run
-from vcomp.numerics.randomness import check_count
+from vcomp.numerics import check_count, run
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,15 +8,13 @@ from typing import Protocol, cast
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design.design import Chunk
-from vcomp.estimators.likelihood.likelihood import LikelihoodMethod
-from vcomp.estimators.registry import ClosedForm
+from vcomp.design import Chunk
+from vcomp.estimators import ClosedForm
+from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.resampling.refits import Recipe
-from vcomp.numerics.memory import available_bytes, gib
-from vcomp.numerics.randomness import check_count, seed_from, stream
-from vcomp.statistics.statistics import Statistics
-from vcomp.statistics.strata import GroupedColumns, Stratum, StratumStatistics
+from vcomp.numerics import available_bytes, check_count, gib, seed_from, stream
+from vcomp.statistics import GroupedColumns, Statistics, Stratum, StratumStatistics
 
 __all__ = [
     "Draws",

@@ -25,18 +25,17 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.design.design import Design
-from vcomp.estimators.identify import check_fixed_rank, check_terms
+from vcomp.design import Design
+from vcomp.estimators import check_fixed_rank, check_terms
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
-from vcomp.inference.components import VarianceComponents, closure
+from vcomp.formula import closure
+from vcomp.inference.components import VarianceComponents
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.refits import Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
-from vcomp.numerics.dense import solve
-from vcomp.numerics.parallel import check_time_limit, run
-from vcomp.numerics.randomness import check_count, seed_from, stream
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import check_count, check_time_limit, run, seed_from, solve, stream
+from vcomp.statistics import Statistics
 
 __all__ = [
     "FacetSample",

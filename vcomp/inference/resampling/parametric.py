@@ -23,15 +23,13 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.refit import below_zero
-from vcomp.estimators.registry import get_estimator
+from vcomp.estimators import below_zero, get_estimator
 from vcomp.exceptions import DataError, EstimationError, warn
 from vcomp.inference.resampling.draws import Draws, draws_of
 from vcomp.inference.resampling.refits import Recipe, Refit, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.numerics.parallel import check_time_limit, run
-from vcomp.numerics.randomness import check_count, seed_from, stream
-from vcomp.statistics.statistics import Statistics
+from vcomp.numerics import check_count, check_time_limit, run, seed_from, stream
+from vcomp.statistics import Statistics
 
 __all__ = [
     "Generating",

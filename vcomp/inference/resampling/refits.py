@@ -9,20 +9,27 @@ from typing import Protocol, cast
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Point
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
-from vcomp.estimators.likelihood.likelihood import LikelihoodMethod
-from vcomp.estimators.likelihood.maximisation import maximise
-from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.estimators.options import known_components, seed_of
-from vcomp.estimators.refit import Negative, drop_negative, residual_alone
-from vcomp.estimators.registry import ClosedForm, Estimator
+from vcomp.estimators import (
+    ClosedForm,
+    Estimator,
+    Negative,
+    Point,
+    drop_negative,
+    known_components,
+    residual_alone,
+)
+from vcomp.estimators.likelihood import (
+    BlockedLikelihood,
+    LikelihoodEngine,
+    LikelihoodMethod,
+    StrataLikelihood,
+    choose_engine,
+    maximise,
+)
 from vcomp.exceptions import EstimationError
-from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
-from vcomp.statistics.statistics import Statistics
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.inference.kernels import Strata, Tree, maximise_nested
+from vcomp.numerics import seed_of
+from vcomp.statistics import Statistics, StratumStatistics
 
 __all__ = [
     "ByLikelihood",

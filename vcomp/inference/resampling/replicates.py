@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.inference.intervals.limits import Limits
+from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.design import Chunk, Design
-from vcomp.design.grid import find_partial_grid, number_combinations
-from vcomp.design.learning import code_terms
+from vcomp.design import Chunk, Design, code_terms, find_partial_grid, number_combinations
 from vcomp.exceptions import DesignError, EstimationError, did_you_mean
-from vcomp.formula.fixed import names_in
-from vcomp.statistics.statistics import Statistics
+from vcomp.formula import names_in
+from vcomp.statistics import Statistics
 
 __all__ = [
     "Levels",

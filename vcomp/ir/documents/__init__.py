@@ -1,1 +1,5 @@
-"""."""
+"""Scores per document: judged documents, their universes, assessors and layouts."""
+
+from vcomp._doors import front_door
+
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

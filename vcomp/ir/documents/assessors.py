@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp.data.source import open_source
+from vcomp.data import open_source
 from vcomp.exceptions import DataError, PlanError, did_you_mean
 
 if TYPE_CHECKING:

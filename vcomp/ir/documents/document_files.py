@@ -10,8 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, IntArray, LongArray
-from vcomp.data.levels import as_levels
-from vcomp.data.source import open_source
+from vcomp.data import as_levels, open_source
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.ir.documents.document_universe import DocumentUniverse, UniverseOf

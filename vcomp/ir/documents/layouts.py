@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vcomp.data.source import open_source
+from vcomp.data import open_source
 from vcomp.exceptions import DataError
 from vcomp.ir.documents.assessors import AssessorLayout, AssessorLayouts, shown
 

@@ -19,7 +19,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.document_universe import DocumentUniverse, TopicBlock, check_universe
-from vcomp.numerics.memory import available_bytes, gib
+from vcomp.numerics import available_bytes, gib
 
 if TYPE_CHECKING:
     import pandas as pd

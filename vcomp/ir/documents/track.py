@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.numerics.randomness import seed_from
+from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.ir.kernels.rank_agreement import swaps
-from vcomp.ir.kernels.ranks import falling_order
+from vcomp.ir.kernels import falling_order, swaps
 
 __all__ = [
     "MeanRows",

@@ -14,7 +14,7 @@ from vcomp.ir.extrapolate import fit_curves
 from vcomp.ir.measures.base import Measure, complete, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, draw_halves, evaluate_halves, published_sizes, published_trials
-from vcomp.numerics.randomness import check_count, seed_from
+from vcomp.numerics import check_count, seed_from
 
 __all__ = [
     "Extrapolated",

@@ -10,7 +10,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.rank.paired import difference_variances
+from vcomp.ir.rank import difference_variances
 
 __all__ = [
     "PairedTests",

@@ -10,11 +10,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.kernels.rank_agreement import pair_agreement
+from vcomp.ir.kernels import pair_agreement
 from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.rank import rank_accuracy
-from vcomp.ir.rank.of_scores import paired_differences
+from vcomp.ir.rank import paired_differences, rank_accuracy
 from vcomp.ir.scores import ScoresLike
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.options import check_rng
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import error_share
+from vcomp.numerics import check_rng
 
 __all__ = [
     "INTERVALS",
@@ -149,7 +149,7 @@ class Swaps:
 
 
 def _student(z: FloatArray, df: LongArray) -> FloatArray:
-    from vcomp.ir.kernels.drawn_ranks import student_cdf
+    from vcomp.ir.kernels import student_cdf
 
     out = np.empty(z.size)
     for nu in np.unique(df):

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.options import seed_of
 from vcomp.exceptions import PlanError, warn
-from vcomp.inference.intervals.limits import wald_interval
+from vcomp.inference.intervals import wald_interval
 from vcomp.ir.rank.correlation import (
     METHODS,
     RankCorrelation,
@@ -28,6 +27,7 @@ from vcomp.ir.rank.correlation import (
 )
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import RankDraws
+from vcomp.numerics import seed_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -148,7 +148,7 @@ class RankDraws:
         With g standard normal and Z the residuals of systems, Zᵀg/√(n - 1) has the covariance S of
         the systems, which need not be formed, nor have full rank.
         """
-        from vcomp.numerics.memory import limited_blas
+        from vcomp.numerics import limited_blas
 
         rng = np.random.default_rng(seed)
         n, n_scores = pairs.n_topics, pairs.n_scores
@@ -183,7 +183,7 @@ class RankDraws:
         (draws, 4) array
             as of :func:`vcomp.ir.kernels.drawn_ranks.drawn_agreement`
         """
-        from vcomp.ir.kernels.drawn_ranks import drawn_agreement
+        from vcomp.ir.kernels import drawn_agreement
 
         if n_topics is None:
             counts: FloatArray = drawn_agreement(self.at_hand, self.truth, threshold)
@@ -194,7 +194,7 @@ class RankDraws:
 
     def expected(self, n_topics: float, threshold: float) -> FloatArray:
         """Return what to expect of these counts in new tests, in each draw."""
-        from vcomp.ir.kernels.drawn_ranks import drawn_expectation
+        from vcomp.ir.kernels import drawn_expectation
 
         scales = np.sqrt(n_topics) / self.scales
         counts: FloatArray = drawn_expectation(

@@ -10,8 +10,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, did_you_mean, warn
-from vcomp.formula.brennan import Design, parse_design
-from vcomp.inference.components import REPLICATE, VarianceComponents
+from vcomp.formula import REPLICATE, Design, parse_design
+from vcomp.inference import VarianceComponents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -249,7 +249,7 @@ def simulate_effects(
     >>> simulate_effects(published, "p x (a:i)", p=30, i=50, a=2, rng=1)
     <3,000 simulated scores: 30 p × 100 a × 50 i>
     """
-    from vcomp.numerics.randomness import seed_from, stream
+    from vcomp.numerics import seed_from, stream
 
     components = _components_of(source)
     asked = _both(sizes, n)
@@ -346,7 +346,7 @@ def _not_negative(components: VarianceComponents) -> FloatArray:
 
 
 def _check_memory(rows: float) -> None:
-    from vcomp.numerics.memory import available_bytes, gib
+    from vcomp.numerics import available_bytes, gib
 
     needed, free = _BYTES_A_ROW * rows, available_bytes()
     if needed > 0.8 * free:

@@ -358,9 +358,7 @@ class CollectionSimulator:
         >>> bool((all_at_once[9] == the_last[0]).all())
         True
         """
-        from vcomp.numerics.memory import limited_blas
-        from vcomp.numerics.parallel import run
-        from vcomp.numerics.randomness import seed_from, stream
+        from vcomp.numerics import limited_blas, run, seed_from, stream
 
         n_topics, size = whole(n_topics, "n_topics"), whole(size, "size")
         first, workers = whole(first, "first", least=0), whole(workers, "workers")
@@ -387,7 +385,7 @@ class CollectionSimulator:
             self._draw_effects(out, rng)
 
     def _draw_effects(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
+        from vcomp.ir.kernels import effects_at, scores_from_effects
 
         assert self.topic_margin is not None
         n_topics, n_systems = out.shape
@@ -411,7 +409,7 @@ class CollectionSimulator:
         scores_from_effects(z, topics, self.offsets, self.tables, LOW, PER_UNIT, smoothing, out)
 
     def _draw_scores(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.kernels.quantile_tables import scores_from_margins, scores_from_steps
+        from vcomp.ir.kernels import scores_from_margins, scores_from_steps
 
         n_topics, n_systems = out.shape
         drawn = n_topics if self.random_sampling else pool_size(n_topics)
@@ -443,7 +441,7 @@ def whole(value: object, name: str, least: int = 1) -> int:
 
 
 def _check_memory(size: int, n_topics: int, n_systems: int) -> None:
-    from vcomp.numerics.memory import available_bytes, gib
+    from vcomp.numerics import available_bytes, gib
 
     needed, free = 8.0 * size * n_topics * n_systems, available_bytes()
     if needed > 0.8 * free:

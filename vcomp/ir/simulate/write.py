@@ -81,8 +81,7 @@ def write_collections(
     >>> n_rows, list(written.columns)
     (30, ['collection', 'topic', 'system', 'score'])
     """
-    from vcomp.numerics.parallel import run
-    from vcomp.numerics.randomness import seed_from
+    from vcomp.numerics import run, seed_from
 
     target = check_path(path)
     n_topics, size = whole(n_topics, "n_topics"), whole(size, "size")

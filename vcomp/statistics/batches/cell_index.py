@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.design import Facet, facet_codes
-from vcomp.design.grid import Grid, is_redundant, join_facets
+from vcomp.design import Facet, Grid, facet_codes, is_redundant, join_facets
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.numerics.kernels.codes import add_places, place_rows
-from vcomp.numerics.memory import slices
+from vcomp.numerics import slices
+from vcomp.numerics.kernels import add_places, place_rows
 from vcomp.statistics.batches.survey import Survey
 
 if TYPE_CHECKING:

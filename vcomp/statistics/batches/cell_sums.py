@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import BoolArray, IntArray
-from vcomp.data.parts import kind_of
-from vcomp.design.design import Facet
-from vcomp.design.estimable import Occurring
-from vcomp.design.grid import Grid
-from vcomp.design.learning import Centre
+from vcomp.data import kind_of
+from vcomp.design import Centre, Facet, Grid, Occurring
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.formula.parser import Formula
-from vcomp.numerics.memory import available_bytes, gib
+from vcomp.formula import Formula
+from vcomp.numerics import available_bytes, gib
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell
 from vcomp.statistics.batches.collapsed import PartSums, sealing_of

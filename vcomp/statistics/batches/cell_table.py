@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.statistics.kernels.cells import add_to_cells, merge_cells
+from vcomp.statistics.kernels import add_to_cells, merge_cells
 
 __all__ = [
     "CellTable",

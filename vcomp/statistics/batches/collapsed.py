@@ -15,14 +15,12 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design.design import TermDesign
-from vcomp.design.grid import Grid, join_facets
-from vcomp.design.learning import learn_terms
+from vcomp.design import Grid, TermDesign, join_facets, learn_terms
 from vcomp.exceptions import DesignError
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.batches.first_pass import Learned
 from vcomp.statistics.groupings import Groupings, find_groupings
-from vcomp.statistics.kernels.renumber import cells_that_occur, renumber_cells
+from vcomp.statistics.kernels import cells_that_occur, renumber_cells
 from vcomp.statistics.strata import Cells, GroupedColumns
 from vcomp.statistics.stratification import (
     MOST_AXES,

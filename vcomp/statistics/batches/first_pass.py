@@ -9,12 +9,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data.rows import CompleteRows, Missing, Tally, fixed_names, plain_columns
-from vcomp.design.design import Facet
-from vcomp.design.learning import Centre, check_codings, check_range
+from vcomp.data import CompleteRows, Missing, Tally, fixed_names, plain_columns
+from vcomp.design import Centre, Facet, check_codings, check_range
 from vcomp.exceptions import DataError
-from vcomp.formula.fixed import FixedPart, build_fixed, fixed_of_few_rows
-from vcomp.formula.parser import Formula
+from vcomp.formula import FixedPart, Formula, build_fixed, fixed_of_few_rows
 from vcomp.statistics.batches.addable import Addable
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.covariates import ColumnKinds, XSums, kinds_of

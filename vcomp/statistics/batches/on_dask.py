@@ -24,12 +24,18 @@ from uuid import uuid4
 
 import numpy as np
 
-from vcomp.data.parts import native
-from vcomp.data.rows import CompleteRows, Missing, Tally, complete_rows, fixed_names, used_columns
-from vcomp.data.source import Source
+from vcomp.data import (
+    CompleteRows,
+    Missing,
+    Source,
+    Tally,
+    complete_rows,
+    fixed_names,
+    native,
+    used_columns,
+)
 from vcomp.exceptions import DataError
-from vcomp.formula.fixed import names_in
-from vcomp.formula.parser import Formula
+from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.addable import Addable, add_up
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable, sum_cells

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data.rows import CompleteRows, Missing, complete_rows, used_columns
-from vcomp.data.source import Source
+from vcomp.data import CompleteRows, Missing, Source, complete_rows, used_columns
 from vcomp.display import progress_bar
 from vcomp.exceptions import DataError
-from vcomp.formula.parser import Formula
-from vcomp.numerics.memory import THREADS, available_bytes, bytes_of_rows, slices
+from vcomp.formula import Formula
+from vcomp.numerics import THREADS, available_bytes, bytes_of_rows, slices
 from vcomp.statistics.batches.addable import Addable, add_up
 from vcomp.statistics.batches.cell_index import FacetPlaces, places_of_rows
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes

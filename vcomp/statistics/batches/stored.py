@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.design.learning import Centre
+from vcomp.design import Centre
 from vcomp.exceptions import DataError
-from vcomp.formula import parser as parse
-from vcomp.formula.fixed import FixedPart
+from vcomp.formula import FixedPart, parse
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable
 from vcomp.statistics.batches.covariates import ColumnKinds

@@ -11,13 +11,22 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data.rows import Rows
-from vcomp.design.design import Chunk, Design, TermDesign
-from vcomp.design.grid import Grid, are_nested, find_partial_grid
-from vcomp.design.learning import assemble, check_parameters, learn_facets, learn_terms
-from vcomp.design.nesting import describe_structure
+from vcomp.data import Rows
+from vcomp.design import (
+    Chunk,
+    Design,
+    Grid,
+    TermDesign,
+    are_nested,
+    assemble,
+    check_parameters,
+    describe_structure,
+    find_partial_grid,
+    learn_facets,
+    learn_terms,
+)
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.numerics.memory import available_bytes, gib, rows_in_words, slices
+from vcomp.numerics import available_bytes, gib, rows_in_words, slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable
 from vcomp.statistics.batches.collapsed import PartSums, Sealing

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.data.levels import as_categories, united_levels, whole_numbers
-from vcomp.numerics.kernels.codes import count_levels, determined_levels
+from vcomp.data import as_categories, united_levels, whole_numbers
+from vcomp.numerics.kernels import count_levels, determined_levels
 
 if TYPE_CHECKING:
     import pandas as pd

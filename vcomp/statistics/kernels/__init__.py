@@ -1,1 +1,5 @@
-"""."""
+"""Loops over cells and strata, compiled by numba."""
+
+from vcomp._doors import front_door
+
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

@@ -1,0 +1,57 @@
+"""Front doors: the names that a package offers, imported when they are first used.
+
+The stub beside a package's ``__init__.py`` lists its names once, for type checkers and for this
+module: ``from .design import Chunk as Chunk`` in ``__init__.pyi`` makes ``Chunk`` a name of the
+package, and :mod:`design` is imported when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["front_door"]
+
+
+def front_door(
+    package: str, filename: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+
+    Parameters
+    ----------
+    package, filename : ``__name__`` and ``__file__`` of its ``__init__.py``
+    """
+    homes = _homes(Path(filename).with_suffix(".pyi").read_text(encoding="utf-8"))
+    module = sys.modules[package]
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            text = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=module)
+        home = homes[name]
+        if home is None:
+            value: Any = import_module(f"{package}.{name}")
+        else:
+            value = getattr(import_module(f"{package}.{home}"), name)
+        setattr(module, name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(module), *homes})
+
+    return find, names, sorted(homes)
+
+
+def _homes(stub: str) -> dict[str, str | None]:
+    """Return the module of each name of a stub; None for a name that is a module itself."""
+    return {
+        alias.name: node.module
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+        for alias in node.names
+    }

@@ -1,0 +1,17 @@
+from .anova import ANOVA as ANOVA
+from .anova import AnovaTable as AnovaTable
+from .anova import adjustment as adjustment
+from .anova import anova_table as anova_table
+from .anova import henderson1 as henderson1
+from .closed_form import Henderson3 as Henderson3
+from .closed_form import Type1 as Type1
+from .closed_form import adjusted as adjusted
+from .closed_form import henderson3_table as henderson3_table
+from .closed_form import orthogonal_table as orthogonal_table
+from .closed_form import type1_table as type1_table
+from .minque import MINQUE as MINQUE
+from .quadratic_forms import TooLargeError as TooLargeError
+from .quadratic_forms import stratum_quadratic_covariance as stratum_quadratic_covariance
+from .reductions import Adjustment as Adjustment
+from .reductions import Reductions as Reductions
+from .sampling import exact_sampling as exact_sampling

@@ -1,0 +1,2 @@
+from .allocate import optimize as optimize
+from .result import Allocation as Allocation

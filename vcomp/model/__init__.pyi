@@ -1,0 +1,9 @@
+from .accumulated import AccumulatedStatistics as AccumulatedStatistics
+from .accumulated import accumulate as accumulate
+from .claimed import claimed_model as claimed_model
+from .fixed_tables import compared_fit as compared_fit
+from .model import VarianceComponentsModel as VarianceComponentsModel
+from .record import two_way_mean_squares as two_way_mean_squares
+from .results import VarianceComponentsResults as VarianceComponentsResults
+from .row_access import fitted_again as fitted_again
+from .storage import read_stored as read_stored

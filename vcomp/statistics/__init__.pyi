@@ -1,0 +1,16 @@
+from .completed_grid import CompletedGrid as CompletedGrid
+from .cross_products import CrossProducts as CrossProducts
+from .cross_products import ScoreTable as ScoreTable
+from .cross_products import tabulate as tabulate
+from .groupings import GroupSums as GroupSums
+from .reading import ReadAgain as ReadAgain
+from .reading import ReadData as ReadData
+from .reading import read_data as read_data
+from .statistics import Statistics as Statistics
+from .strata import Cells as Cells
+from .strata import GroupedColumns as GroupedColumns
+from .strata import Remainder as Remainder
+from .strata import Stratum as Stratum
+from .strata import StratumStatistics as StratumStatistics
+from .stratification import split_axes as split_axes
+from .stratification import split_columns as split_columns

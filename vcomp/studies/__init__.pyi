@@ -1,0 +1,3 @@
+from .measured import compare_measures as compare_measures
+from .per_document import per_document_study as per_document_study
+from .subsample import subsample_study as subsample_study
