@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.ir.simulate.margin import GRID
 
@@ -57,7 +58,7 @@ class Copula:
     def __repr__(self) -> str:
         if self.name == "gaussian":
             return "<gaussian copula>"
-        return f"<t copula with {self.df:.4g} degrees of freedom>"
+        return f"<t copula with {display.number(self.df)} degrees of freedom>"
 
     def scales(self, n_topics: int, rng: np.random.Generator) -> FloatArray | None:
         """Return what the normal vector of each topic is multiplied by; None for ones."""

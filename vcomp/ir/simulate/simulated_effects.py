@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, did_you_mean, warn
 from vcomp.formula import REPLICATE, Design, parse_design
@@ -351,6 +352,6 @@ def _check_memory(rows: float) -> None:
     needed, free = _BYTES_A_ROW * rows, available_bytes()
     if needed > 0.8 * free:
         raise PlanError(
-            f"about {rows:,.0f} scores need {gib(needed)}, and {gib(free)} are free; take fewer "
+            f"about {display.count(rows)} scores need {gib(needed)}, and {gib(free)} are free; take fewer "
             "levels"
         )
