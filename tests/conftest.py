@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("tests.helpers")
+
 VARIABLE = "VCOMP_REFERENCE"
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 

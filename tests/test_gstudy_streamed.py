@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from design_data import DESIGNS, balanced_data, small_designs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
 from vcomp.cli.main import cli
 from vcomp.formula.brennan import parse_design
 from vcomp.statistics.batches import passes as gather

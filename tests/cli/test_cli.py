@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
-from designs import balanced
 
 import vcomp
+from tests.helpers.command_line import run, run_process
+from tests.helpers.designs import balanced
 
 FORMULA = "y ~ (1|a) + (1|b)"
-
-
-def run(*arguments, check=True, warnings_are="error"):
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            warnings_are,
-            "-c",
-            "from vcomp.cli.main import main; main()",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**__import__("os").environ, "PYTHONIOENCODING": "utf-8"},
-    )
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +23,7 @@ def scores(tmp_path_factory):
 
 
 def test_the_main_job():
-    done = run(
+    done = run_process(
         "fit", "score ~ (1|sys) + (1|topic)", "--dataset", "docsearch",
         "--dstudy", "topic=50,100,150", "--tau",
     )  # fmt: skip
@@ -245,7 +224,7 @@ def test_warnings_are_one_line(scores, tmp_path):
     data.loc[3, "y"] = None
     path = tmp_path / "missing.csv"
     data.to_csv(path, index=False)
-    done = run("fit", FORMULA, str(path), warnings_are="default")
+    done = run_process("fit", FORMULA, str(path), warnings_are="default")
     (line,) = done.stderr.splitlines()
     assert line.startswith("vcomp: warning: 1 of 63 rows have a missing value (y 1)")
 

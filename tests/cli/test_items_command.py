@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from ctt.ctt_cases import QUESTIONS, holed
 
 import vcomp
+from tests.helpers.ctt_scores import QUESTIONS, holed
 from vcomp.cli.item_commands import items
 from vcomp.exceptions import DataError
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_accuracy_command import WIDE, run, wide
 
 import vcomp
+from tests.helpers.command_line import output_of
+from tests.helpers.rank_scores import WIDE
 from vcomp.exceptions import PlanError
-
-__all__ = ["wide"]  # the fixture
 
 SAID = {
     "prediction": "Intervals are for the correlations of one such ranking.",
@@ -37,13 +36,13 @@ def test_numbers_and_notes(wide, options, topics):
     given += [] if topics is None else ["--topics", topics]
     n = None if topics is None else [10, 40]
     expected = vcomp.ir.rank.expected_tau(WIDE, n, **options)
-    records = json.loads(run("tau", wide, *given, "--format", "json"))
+    records = json.loads(output_of("tau", wide, *given, "--format", "json"))
     for record, row in zip(records, expected.itertuples(), strict=False):
         assert record["measure"] == "tau"
         for name in ("n", "estimate", "variance", "low", "high"):
             assert record[name] == pytest.approx(getattr(row, name), rel=1e-12, abs=1e-14)
     usual = "independent" if options.get("method") == "urbano" else "prediction"
-    assert SAID[options.get("interval", usual)] in run("tau", wide, *given)
+    assert SAID[options.get("interval", usual)] in output_of("tau", wide, *given)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +56,13 @@ def test_numbers_and_notes(wide, options, topics):
 )
 def test_other_options_are_refused(wide, given, message):
     with pytest.raises(PlanError, match=message):
-        run("tau", wide, *given)
+        output_of("tau", wide, *given)
 
 
 def test_a_fit_without_sizes_has_the_interval_of_the_test_at_hand():
-    printed = run("fit", "score ~ (1|sys) + (1|topic)", "--dataset", "bodoff2007_alpha", "--tau")
+    printed = output_of(
+        "fit", "score ~ (1|sys) + (1|topic)", "--dataset", "bodoff2007_alpha", "--tau"
+    )
     data = vcomp.datasets.load("bodoff2007_alpha")
     row = vcomp.fit("score ~ (1|sys) + (1|topic)", data).expected_tau().iloc[0]
     assert f"{row['estimate']:.3f}   [{row['low']:.3f}, {row['high']:.3f}]" in printed

@@ -8,11 +8,11 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from ctt.ctt_cases import QUESTIONS, holed
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tests.helpers.ctt_scores import QUESTIONS, holed
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.halves import split_half
 from vcomp.ctt.internal_consistency import reliability

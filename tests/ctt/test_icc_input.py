@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from ctt.ctt_cases import QUESTIONS, WINES, holed, long_of
 
 import vcomp
+from tests.helpers.ctt_scores import QUESTIONS, WINES, holed, long_of
 from vcomp.ctt.intraclass import icc
 from vcomp.exceptions import DataError, PlanError
 

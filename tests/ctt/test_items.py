@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from ctt.ctt_cases import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from ctt.ctt_cases import FIGURE_2
 
+from tests.helpers.ctt_scores import FIGURE_2
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dstudy_cases import REPLICATED, TREC3, gstudy, two_way
 
+from tests.helpers.gstudies import REPLICATED, TREC3, gstudy, two_way
 from vcomp.gtheory.conduct import dstudy
 from vcomp.inference.components import TwoWayMeanSquares
 from vcomp.inference.intervals.limits import MODIFIED_LARGE_SAMPLE

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
+from tests.helpers.gstudies import BODOFF_LI, TREC3
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.projection import PLANNED

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components

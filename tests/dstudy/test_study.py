@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components

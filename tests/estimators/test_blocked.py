@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 
 LOG_2_PI = np.log(2.0 * np.pi)

@@ -11,12 +11,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from designs import DESIGNS, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import tril
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
 from vcomp.estimators.likelihood import equations
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood

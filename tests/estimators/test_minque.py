@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from closed_form_cases import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.dense_quadratic import (
     FIXED,
     NAMES,
     assert_covariance,
@@ -15,11 +19,7 @@ from closed_form_cases import (
     incidences,
     model_of,
 )
-from designs import UNBALANCED, balanced, unbalanced
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import vcomp
+from tests.helpers.designs import UNBALANCED, balanced, unbalanced
 from vcomp.estimators.identify import mivque0
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.quadratic import minque

@@ -9,8 +9,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced
-from drawn import (
+
+import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.drawn_axes import (
     INF,
     NAN,
     drawn_text,
@@ -19,8 +21,6 @@ from drawn import (
     segments,
     zeta,
 )
-
-import vcomp
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError, VcompError
 from vcomp.inference.resampling.replicates import Replicates

@@ -10,7 +10,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.drawn_axes import (
     INF,
     NAN,
     drawn_text,
@@ -19,10 +23,6 @@ from drawn import (
     table,
     zeta,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import vcomp
 from vcomp import plots
 from vcomp.exceptions import VcompError
 

@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import formula_of, frame_of
 
 NAMES = [
     "Glucose", "adhoc3", "brennan_synthetic1", "brennan_synthetic1_unbal", "brennan_synthetic2",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from frames import frame_of
 
 import vcomp
+from tests.helpers.reference_frames import frame_of
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 COLLECTIONS = [

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import formula_of, frame_of
 
 BALANCED = [
     "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "adhoc3",

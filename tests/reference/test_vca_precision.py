@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import formula_of, frame_of
 
 ONE_SITE = ["dataEP05A2_1", "dataEP05A2_2"]
 SEVERAL = ["CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "dataEP05A3_MS_1"]

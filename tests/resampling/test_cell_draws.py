@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import gridded, unbalanced
-from moments import score_agrees
 from scipy import stats as scipy_stats
 
 import vcomp
+from tests.helpers.designs import gridded, unbalanced
+from tests.helpers.moments import score_agrees
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.inference.resampling.draws import RowDraws
 from vcomp.numerics.randomness import stream

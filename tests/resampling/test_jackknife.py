@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from fits_again import fit_again, table
 from scipy import stats
 
 import vcomp
+from tests.helpers.refits import fit_again, table
 from vcomp.inference.quantities import Quantities, Smooth
 from vcomp.inference.resampling.delete_one import jackknife
 

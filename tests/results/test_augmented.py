@@ -7,9 +7,9 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, GRIDS, gridded, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.statistics.batches import passes as gather
 from vcomp.statistics.batches import summed

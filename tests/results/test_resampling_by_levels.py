@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import balanced, unbalanced
 
 import vcomp
+from tests.helpers.designs import balanced, unbalanced
 from vcomp.inference.quantities import Quantities
 from vcomp.inference.resampling.delete_one import Jackknife
 from vcomp.inference.resampling.replicates import Replicates

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced, unbalanced
 from scipy import stats
 
 import vcomp
+from tests.helpers.designs import balanced, unbalanced
 from vcomp.inference.intervals.limits import satterthwaite_interval
 
 

@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from designs import UNBALANCED, balanced, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
+from tests.helpers.designs import UNBALANCED, balanced, gridded, unbalanced
 from vcomp.inference.hypotheses import component as component_test
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, balanced, gridded, unbalanced
 from scipy import stats
 
 import vcomp
+from tests.helpers.designs import DESIGNS, balanced, gridded, unbalanced
 
 # The mean square that is divided by, of every term; None where no single one will do.
 DENOMINATORS = {

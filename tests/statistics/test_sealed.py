@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from designs import GRIDS, gridded
 from patsy import EvalEnvironment
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded
 from vcomp.data.rows import complete_rows
 from vcomp.formula import parse
 from vcomp.io import open_source

@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced
-from measured import BOTH, scores
 
 import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.measure_scores import BOTH, scores
 
 MEASURES = ["ap", "p20", "rr"]
 

@@ -7,13 +7,13 @@ from math import inf, sqrt
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measured import BOTH, scores
 from scipy.stats import f
 
 import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.measure_scores import BOTH, scores
 from vcomp.studies.difference_tables import Known, mover
 from vcomp.studies.pairs import Influences, correlations, left_out
 

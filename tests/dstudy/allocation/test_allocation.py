@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost
 from vcomp.gtheory.conduct import dstudy

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
+from tests.helpers.gstudies import BODOFF_LI, TREC3
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.allocation.alternative import shown
 from vcomp.gtheory.allocation.stability import draw_components
