@@ -42,7 +42,7 @@ _RUN = """\
 Four collections (enterprise2006, genomics2004, robust2003, web2004), the worst quarter of their
 systems left out; all 16 combinations of normality, homoscedasticity, uncorrelated effects and
 random sampling; 13 sizes from 5 to 500 topics; {trials} trials of each: {collections:,} simulated
-collections (`vcomp.ir.simulate.fit_collection(..., means="fitted")`, Algorithm 1 to the letter; seed
+collections (`vcomp.ir.fit_collection(..., means="fitted")`, Algorithm 1 to the letter; seed
 {seed}). For each of them nine indicators say how like the original it is, τ, τ_AP, the two
 sensitivities, Eρ², Φ and F are measured against the truth, and all 13 sizes are estimated for:
 {estimates:,} estimates by each estimator. Eτ and Eτ_AP are by eqs. 35, 38 and 41, as published.
@@ -165,7 +165,7 @@ def _at_fifty(outcome: Outcome) -> str:
         f"Mean of estimate less actual accuracy, ± its Monte Carlo standard error, from {n:,} "
         "collections of 50 topics each under the realistic assumptions. *Original* and "
         "*expected* are the two truths; *means kept* has system effects moved so that both are "
-        'the same (`means="observed"`). *Shrunken* is what `vcomp.ir.rank.expected_tau` gives if it is '
+        'the same (`means="observed"`). *Shrunken* is what `vcomp.ir.expected_tau` gives if it is '
         "not asked for the published formula: observed differences are shrunk by their "
         "reliability (docs/decisions/0013-rank-accuracy.md)."
     )

@@ -50,7 +50,7 @@ def test_data_sets_and_formulas():
     data = vcomp.datasets.load("bodoff2007_alpha")
     matrix = data.pivot(index="topic", columns="sys", values="score")
     printed = output_of("tau", "--dataset", "bodoff2007_alpha", "--topics", "5,9")
-    assert f"{vcomp.ir.rank.expected_tau(matrix, 5)['estimate'].item():.3f}" in printed
+    assert f"{vcomp.ir.expected_tau(matrix, 5)['estimate'].item():.3f}" in printed
     formula = "score ~ (1|sys*topic)"
     res = vcomp.fit(formula, vcomp.datasets.load("docsearch"))
     made = res.accuracy(["tau", "Phi"], topic=[50])
@@ -86,8 +86,8 @@ def test_tables_of_tau(wide):
     assert read["measure"].tolist() == ["tau", "tau", "tau_ap", "tau_ap"]
     assert read["n"].tolist() == [10, 40, 10, 40]
     for name, estimate in (
-        ("tau", vcomp.ir.rank.expected_tau),
-        ("tau_ap", vcomp.ir.rank.expected_tau_ap),
+        ("tau", vcomp.ir.expected_tau),
+        ("tau_ap", vcomp.ir.expected_tau_ap),
     ):
         mine = read[read["measure"] == name].reset_index(drop=True)
         expected = estimate(WIDE, [10, 40])

@@ -147,7 +147,7 @@ def test_dstudy_of_published_components():
 def test_tau_of_a_matrix(scores, tmp_path):
     matrix = pd.read_csv(scores).pivot(index="b", columns="a", values="y")
     matrix.columns = [f"s{c}" for c in matrix.columns]
-    expected = vcomp.ir.rank.expected_tau(matrix, [5, 50])["estimate"]
+    expected = vcomp.ir.expected_tau(matrix, [5, 50])["estimate"]
     with_names = tmp_path / "matrix.csv"
     matrix.rename_axis("topic").to_csv(with_names)
     without = tmp_path / "plain.csv"

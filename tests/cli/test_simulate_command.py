@@ -31,7 +31,7 @@ def test_collections_of_a_seed(matrix, tmp_path):
     text = output_of(
         "simulate", matrix, "--topics", 9, "--collections", 4, "--seed", 7, "--out", out
     )
-    simulator = vcomp.ir.simulate.fit_collection(SCORES)
+    simulator = vcomp.ir.fit_collection(SCORES)
     expected = simulator.simulate(9, size=4, rng=7)
     found = pd.read_parquet(out)
     np.testing.assert_array_equal(found["score"], expected.scores.ravel())
@@ -49,7 +49,7 @@ def test_long_scores_and_long_results_go_round(matrix, tmp_path):
     output_of("simulate", out, "--topics", 6, "--out", again)
     long = pd.read_csv(out)
     wide = long.pivot(index="topic", columns="system", values="score")[SCORES.columns]
-    expected = vcomp.ir.simulate.fit_collection(wide).simulate(6, rng=0).to_long()
+    expected = vcomp.ir.fit_collection(wide).simulate(6, rng=0).to_long()
     np.testing.assert_allclose(pd.read_csv(again)["score"], expected["score"], rtol=1e-12)
 
 
@@ -60,7 +60,7 @@ def test_assumptions(matrix, tmp_path):
         "--homoscedastic", "--uncorrelated", "--non-random-sampling", "--means", "fitted",
         "--drop-worst", ".25", "--workers", 2, "--out", out,
     )  # fmt: skip
-    simulator = vcomp.ir.simulate.fit_collection(
+    simulator = vcomp.ir.fit_collection(
         SCORES, drop_worst=0.25, margins="normal", homoscedastic=True, uncorrelated=True,
         random_sampling=False, means="fitted",
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_the_other_copula(df, matrix, tmp_path):
     out = tmp_path / "new.csv"
     given = [] if df is None else ["--copula-df", df]
     text = output_of("simulate", matrix, "--topics", 8, "--copula", "t", *given, "--out", out)
-    simulator = vcomp.ir.simulate.fit_collection(SCORES, copula="t", df=df)
+    simulator = vcomp.ir.fit_collection(SCORES, copula="t", df=df)
     expected = simulator.simulate(8, rng=0)
     np.testing.assert_array_equal(pd.read_csv(out)["score"], expected.scores.ravel())
     assert "degrees of freedom" in text
@@ -101,7 +101,7 @@ def test_how_like_the_original_they_are(matrix, tmp_path, monkeypatch):
         "simulate", matrix, "--topics", 10, "--collections", 5, "--diagnose", "--out",
         tmp_path / "new.csv",
     )  # fmt: skip
-    simulator = vcomp.ir.simulate.fit_collection(SCORES)
+    simulator = vcomp.ir.fit_collection(SCORES)
     diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, size=5, rng=0))
     assert str(diagnosis.summary()) in text
 

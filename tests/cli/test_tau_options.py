@@ -35,7 +35,7 @@ def test_numbers_and_notes(wide, options, topics):
     given = [text for name, value in named.items() for text in (f"--{name}", value)]
     given += [] if topics is None else ["--topics", topics]
     n = None if topics is None else [10, 40]
-    expected = vcomp.ir.rank.expected_tau(WIDE, n, **options)
+    expected = vcomp.ir.expected_tau(WIDE, n, **options)
     records = json.loads(output_of("tau", wide, *given, "--format", "json"))
     for record, row in zip(records, expected.itertuples(), strict=False):
         assert record["measure"] == "tau"

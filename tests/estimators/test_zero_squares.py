@@ -108,10 +108,10 @@ def test_documents_at_zero_agree_with_their_columns(monkeypatch):
 
 
 def test_a_fit_of_documents_that_differ_between_assessors_is_the_same_either_way(monkeypatch):
-    track = vcomp.ir.documents.novelty_like_track(
+    track = vcomp.ir.novelty_like_track(
         n_systems=6, n_topics=5, n_documents=40, effects={"retrieval": -2.5}, rng=1
     )
-    universe = vcomp.ir.documents.document_universe(
+    universe = vcomp.ir.document_universe(
         track.retrieved, track.judgements, universe="assessor"
     ).scores()
 

@@ -81,8 +81,8 @@ def test_trec_3_as_published(shared_data):
 def test_rank_correlations_are_those_of_their_estimators(matrix):
     table = accuracy(matrix, ["tau", "tau_ap"], [5, 24, 80], alpha=0.2).table
     for name, estimate in (
-        ("tau", vcomp.ir.rank.expected_tau),
-        ("tau_ap", vcomp.ir.rank.expected_tau_ap),
+        ("tau", vcomp.ir.expected_tau),
+        ("tau_ap", vcomp.ir.expected_tau_ap),
     ):
         expected = estimate(matrix, [5, 24, 80], alpha=0.2)
         mine = table[table["measure"] == name]
@@ -94,8 +94,8 @@ def test_without_a_size_it_is_the_collection_itself():
     # Its scores are known, those of a new test of its size are not.
     table = accuracy(SCORES, ["tau", "tau_ap"], rng=9).table
     for name, estimate in (
-        ("tau", vcomp.ir.rank.expected_tau),
-        ("tau_ap", vcomp.ir.rank.expected_tau_ap),
+        ("tau", vcomp.ir.expected_tau),
+        ("tau_ap", vcomp.ir.expected_tau_ap),
     ):
         found, expected = row(table, name, 24), estimate(SCORES, rng=9)
         for column in ("estimate", "low", "high"):

@@ -157,12 +157,12 @@ def test_scores_without_roles(layouts, scores):
 
 
 def test_scores_of_documents():
-    track = vcomp.ir.documents.novelty_like_track(n_systems=3, n_topics=6, n_assessors=3, n_documents=15,
+    track = vcomp.ir.novelty_like_track(n_systems=3, n_topics=6, n_assessors=3, n_documents=15,
                                         rng=1)  # fmt: skip
     # A1 and A2 change roles from topic to topic; what A3 found was asked for by nobody.
     assigned = [(f"T{t}", role, f"A{1 + (t + k) % 2}")
                 for t in range(1, 7) for k, role in enumerate(["author", "second"])]  # fmt: skip
-    universe = vcomp.ir.documents.document_universe(track.retrieved, track.judgements)
+    universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
     layouts = assessor_layouts(pd.DataFrame(assigned, columns=["topic", "role", "assessor"]))
     every = universe.scores()
     rows = layouts["roles"].rows(every)

@@ -96,7 +96,7 @@ def test_a_collection_is_like_itself():
 
 
 def diagnosed(X, n_topics=200, size=60, **options):
-    simulator = vcomp.ir.simulate.fit_collection(X, **options)
+    simulator = vcomp.ir.fit_collection(X, **options)
     return vcomp.ir.diagnose(simulator, simulator.simulate(n_topics, size, rng=8)).table
 
 
@@ -163,7 +163,7 @@ def test_assumptions_matter_as_published(shared_data):
     original, sizes, trials = Original(X), (15, 50, 200), 8
     values = np.empty((2, 2, 2, 2, len(sizes), trials, len(INDICATORS)))
     for switches in np.ndindex(2, 2, 2, 2):
-        simulator = vcomp.ir.simulate.fit_collection(
+        simulator = vcomp.ir.fit_collection(
             X,
             margins="normal" if switches[0] else "kernel",
             homoscedastic=bool(switches[1]),
@@ -224,7 +224,7 @@ def test_switches_show_where_they_should():
 
 def test_summary_and_errors():
     X = collection(30, 4, seed=2)
-    simulator = vcomp.ir.simulate.fit_collection(X)
+    simulator = vcomp.ir.fit_collection(X)
     diagnosis = vcomp.ir.diagnose(X, simulator.simulate(20, 5))
     text = str(diagnosis.summary())
     assert "5 simulated collections of 20 topics; 30 in the original" in text
@@ -258,12 +258,12 @@ def test_collections_without_any_variance():
 def test_frames_are_read():
     X = collection(30, 5, seed=2)
     frame = pd.DataFrame(X, columns=list("abcde"))
-    simulator = vcomp.ir.simulate.fit_collection(frame, drop_worst=0.25)
+    simulator = vcomp.ir.fit_collection(frame, drop_worst=0.25)
     assert len(simulator.systems) == 4
     assert set(simulator.systems) < set("abcde")
-    other = vcomp.ir.simulate.fit_collection(X)
+    other = vcomp.ir.fit_collection(X)
     np.testing.assert_array_equal(
-        vcomp.ir.simulate.fit_collection(frame).simulate(9, rng=1).scores,
+        vcomp.ir.fit_collection(frame).simulate(9, rng=1).scores,
         other.simulate(9, rng=1).scores,
     )
     made = simulator.simulate(50, rng=2)
@@ -272,7 +272,7 @@ def test_frames_are_read():
     assert found == pytest.approx(tau, abs=1e-12)
     frame.loc[3, "b"] = np.nan
     with pytest.raises(DataError, match="system 'b' on topic number 4 is missing"):
-        vcomp.ir.simulate.fit_collection(frame)
+        vcomp.ir.fit_collection(frame)
 
 
 def test_a_diagnosis_is_printed_as_its_summary():

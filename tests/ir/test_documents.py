@@ -240,7 +240,7 @@ def test_rows_by_brute_force(tables, kind):
                 case = ((a, t, d) in relevant, (s, t, d) in retrieved)
                 score = {(True, True): 1, (True, False): -1, (False, True): -1}.get(case, 0)
                 expected[s, a, t, d] = score
-    universe = vcomp.ir.documents.document_universe(runs, qrels, universe=kind)
+    universe = vcomp.ir.document_universe(runs, qrels, universe=kind)
     rows = universe.scores()
     label = rows["document"].astype(str).str.split("/").str[-1].astype(int)
     keys = zip(rows["system"], rows["assessor"], rows["topic"], label, strict=True)

@@ -30,7 +30,7 @@ def collection(request, reference, shared_data):
 
 @pytest.mark.parametrize(
     ("measure", "key"),
-    [(vcomp.ir.rank.expected_tau, "Etau"), (vcomp.ir.rank.expected_tau_ap, "EtauAP")],
+    [(vcomp.ir.expected_tau, "Etau"), (vcomp.ir.expected_tau_ap, "EtauAP")],
 )
 def test_trec_collections(collection, measure, key):
     scores, drop_worst, values = collection
@@ -50,7 +50,7 @@ def test_trec_identical_systems(collection):
 
 
 @pytest.mark.parametrize("collection", ["adhoc3", "web2010ap"], indirect=True)
-@pytest.mark.parametrize("measure", [vcomp.ir.rank.expected_tau, vcomp.ir.rank.expected_tau_ap])
+@pytest.mark.parametrize("measure", [vcomp.ir.expected_tau, vcomp.ir.expected_tau_ap])
 def test_trec_scores_may_be_far_from_zero(collection, measure):
     scores, _, values = collection
     far = measure(scores + 1e7 * scores.to_numpy().std(), values["n_prime"])
@@ -61,12 +61,12 @@ def test_trec_scores_may_be_far_from_zero(collection, measure):
 SCORES = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3], [np.nan, np.nan, np.nan]]
 
 
-@pytest.mark.parametrize("measure", [vcomp.ir.rank.expected_tau, vcomp.ir.rank.expected_tau_ap])
+@pytest.mark.parametrize("measure", [vcomp.ir.expected_tau, vcomp.ir.expected_tau_ap])
 def test_by_default_the_test_is_as_long_as_it_is(measure):
     assert measure(SCORES)["n"].tolist() == [3]
 
 
-@pytest.mark.parametrize("measure", [vcomp.ir.rank.expected_tau, vcomp.ir.rank.expected_tau_ap])
+@pytest.mark.parametrize("measure", [vcomp.ir.expected_tau, vcomp.ir.expected_tau_ap])
 def test_dropping_nearly_all_systems_is_an_error(measure):
     with pytest.raises(DataError, match="leaves '1' alone of 3 systems"):
         measure(SCORES, drop_worst=0.9)

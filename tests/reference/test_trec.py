@@ -72,7 +72,7 @@ def test_rank_accuracy_of_a_fit_and_of_its_matrix_agree(shared_data):
     matrix = pd.read_csv(shared_data("adhoc3.csv"))
     res = vcomp.fit(FORMULA, shared_data("adhoc3_long.csv"))
     for ours, bare in (
-        (res.expected_tau(topic=[10, 50]), vcomp.ir.rank.expected_tau(matrix, [10, 50])),
-        (res.expected_tau_ap(topic=[10, 50]), vcomp.ir.rank.expected_tau_ap(matrix, [10, 50])),
+        (res.expected_tau(topic=[10, 50]), vcomp.ir.expected_tau(matrix, [10, 50])),
+        (res.expected_tau_ap(topic=[10, 50]), vcomp.ir.expected_tau_ap(matrix, [10, 50])),
     ):
         pd.testing.assert_frame_equal(ours, bare, rtol=1e-12)

@@ -92,7 +92,7 @@ def test_several_scores_a_cell_are_averaged():
     means = data.groupby(["topic", "sys"])["score"].mean().unstack()
     np.testing.assert_allclose(
         of(made, "tau")["estimate"],
-        vcomp.ir.rank.expected_tau(means, [30, 150])["estimate"],
+        vcomp.ir.expected_tau(means, [30, 150])["estimate"],
         rtol=1e-9,
     )
     bare = vcomp.ir.accuracy(means, "Erho2", [30, 150])

@@ -384,16 +384,14 @@ def test_what_rank_accuracy_needs(two_way):
     data, res = two_way
     matrix = data.pivot(index="b", columns="a", values="y")
     pd.testing.assert_frame_equal(
-        res.expected_tau(b=[5, 9]), vcomp.ir.rank.expected_tau(matrix, [5, 9]), rtol=1e-10
+        res.expected_tau(b=[5, 9]), vcomp.ir.expected_tau(matrix, [5, 9]), rtol=1e-10
     )
     # Without a size the formula's first facet is ranked over the other, as many as there were.
-    pd.testing.assert_frame_equal(
-        res.expected_tau(), vcomp.ir.rank.expected_tau(matrix), rtol=1e-10
-    )
+    pd.testing.assert_frame_equal(res.expected_tau(), vcomp.ir.expected_tau(matrix), rtol=1e-10)
     pd.testing.assert_frame_equal(res.expected_tau(), res.expected_tau(b=None))
     # The other way round.
     pd.testing.assert_frame_equal(
-        res.expected_tau_ap(a=7), vcomp.ir.rank.expected_tau_ap(matrix.T, 7), rtol=1e-10
+        res.expected_tau_ap(a=7), vcomp.ir.expected_tau_ap(matrix.T, 7), rtol=1e-10
     )
     with pytest.raises(vcomp.PlanError, match="give one size of 'a' or of 'b'"):
         res.expected_tau(c=5)
@@ -407,7 +405,7 @@ def test_rank_accuracy_of_replicated_cells_uses_their_means():
     res = vcomp.fit(formula, data)
     means = data.pivot_table(index="b", columns="a", values="y", aggfunc="mean")
     pd.testing.assert_frame_equal(
-        res.expected_tau(b=4), vcomp.ir.rank.expected_tau(means, 4), rtol=1e-10
+        res.expected_tau(b=4), vcomp.ir.expected_tau(means, 4), rtol=1e-10
     )
 
 

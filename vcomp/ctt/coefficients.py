@@ -25,8 +25,8 @@ from vcomp.exceptions import DataError
 from vcomp.numerics import available_bytes, gib, slices
 
 __all__ = [
-    "ItemCovariances",
     "NO_VARIANCE",
+    "ItemCovariances",
     "alpha_of",
     "best_split",
     "coefficients_of",

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "NAMES",
     "Coefficient",
     "IntraclassCorrelations",
-    "NAMES",
     "RatingMeanSquares",
     "agreement",
     "consistency",

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BINARY",
-    "Reliability",
     "SYMBOLS",
+    "Reliability",
     "reliability",
     "spearman_brown",
     "spearman_brown_factor",

@@ -380,7 +380,6 @@ class Structure:
         >>> res.design.plot(ax=Figure().subplots()).get_title()
         'sys x topic'
         """
-
         return draw(self, ax)
 
     def with_scores_as(self, facet: str) -> Structure:

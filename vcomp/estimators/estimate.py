@@ -14,15 +14,15 @@ from vcomp._typing import FloatArray, Json
 from vcomp.estimators.likelihood import Iteration, LikelihoodEngine
 
 __all__ = [
-    "nan_to_none",
-    "without_bounds_from_json",
-    "without_bounds_to_json",
     "Certificate",
     "Estimate",
     "FixedErrors",
     "Iteration",
     "Point",
     "errors_of_fixed",
+    "nan_to_none",
+    "without_bounds_from_json",
+    "without_bounds_to_json",
 ]
 
 

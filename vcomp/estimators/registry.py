@@ -12,9 +12,9 @@ from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
 __all__ = [
+    "METHODS",
     "ClosedForm",
     "Estimator",
-    "METHODS",
     "get_estimator",
 ]
 

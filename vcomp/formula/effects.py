@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Effect",
     "MOST_FACETS",
+    "Effect",
     "as_written",
     "check_facets",
     "design_effects",

@@ -31,10 +31,10 @@ from vcomp.inference import (
 from vcomp.inference.intervals import FromComponents, IntervalSource, Limits
 
 __all__ = [
-    "Asked",
     "DSTUDY_QUANTITIES",
-    "MeanOfScores",
     "NO_MEAN",
+    "Asked",
+    "MeanOfScores",
     "check_mean",
     "estimate_quantity",
     "phi_lambda",

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Composition",
     "PLANNED",
     "QUANTITIES",
+    "Composition",
     "Weights",
     "composition",
     "effects_table",

@@ -26,8 +26,8 @@ from vcomp.inference.intervals import (
 )
 
 __all__ = [
-    "Requirement",
     "SYMBOLS",
+    "Requirement",
     "check_requirement",
     "required_size",
     "requirement_ratio",

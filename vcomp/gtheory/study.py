@@ -334,7 +334,6 @@ class DStudy:
         D-study p × i; object of measurement: p
         ...
         """
-
         return summary(self)
 
     def plot(

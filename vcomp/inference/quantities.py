@@ -20,12 +20,12 @@ from vcomp.exceptions import PlanError
 from vcomp.inference.components import VarianceComponents
 
 __all__ = [
+    "TRANSFORMS",
     "EstimatedQuantity",
     "Form",
     "Quantities",
     "Scale",
     "Smooth",
-    "TRANSFORMS",
     "Taken",
     "Transform",
     "check_policy",

@@ -28,12 +28,12 @@ from vcomp.statistics import Statistics
 
 __all__ = [
     "DEFAULT",
-    "EstimatorChoice",
-    "Measures",
     "PLANNED",
     "SYSTEM",
-    "Splits",
     "TOPIC",
+    "EstimatorChoice",
+    "Measures",
+    "Splits",
     "accuracy",
     "accuracy_of",
     "needs_dstudy",
@@ -201,7 +201,7 @@ def accuracy(
     -----
     The best estimators are those of Urbano (2016):
 
-    * τ and τ_AP by :func:`vcomp.ir.rank.expected_tau` and :func:`vcomp.ir.rank.expected_tau_ap`, as they
+    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`, as they
       are without options; intervals are of the correlation of one such test;
     * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
     * F by the power of the test, whose interval comes from that of its error variance;

@@ -26,6 +26,7 @@ from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.split_half_result import SplitHalfStudy
 
 __all__ = [
+    "PLANNED",
     "ByDStudy",
     "ByHalves",
     "ByItself",
@@ -33,7 +34,6 @@ __all__ = [
     "ByPower",
     "Estimated",
     "Estimator",
-    "PLANNED",
     "estimator_of",
 ]
 
@@ -92,7 +92,7 @@ class ByPairs:
         return f"E{self.measure.symbol}"
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """Return those of new tests; see :func:`vcomp.ir.rank.expected_tau`."""
+        """Return those of new tests; see :func:`vcomp.ir.expected_tau`."""
         return self._of(n_topics, alpha)
 
     def at_hand(self, alpha: float) -> Estimated:

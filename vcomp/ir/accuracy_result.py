@@ -130,7 +130,6 @@ class Accuracy:
         -------
         statsmodels.iolib.summary.Summary
         """
-
         return summary(self)
 
     def plot(

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "AccuracyCurve",
     "COLUMNS",
     "MODELS",
-    "Model",
     "NO_ERROR",
     "SCALES",
+    "AccuracyCurve",
+    "Model",
     "Scale",
     "axis",
     "choice",

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Diagnosis",
     "INDICATORS",
+    "Diagnosis",
     "Original",
     "diagnose",
 ]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Coefficient",
     "PUBLISHED",
+    "Coefficient",
     "ReliabilityMap",
     "map_dstudy",
     "map_reliability",

@@ -164,7 +164,6 @@ class SplitHalfStudy:
         -------
         statsmodels.iolib.summary.Summary
         """
-
         return summary(self)
 
     def plot(self, measure: str | None = None, *, ax: Any | None = None) -> Any:

@@ -99,7 +99,7 @@ def split_half(
     **Extrapolations are biased**, and the three models disagree (Urbano, 2016, sec. 6 to 8):
     halves are compared with halves, whose means are not the true ones. Nor do the intervals hold
     that: see :meth:`vcomp.ir.AccuracyCurve.predict` for what they hold in a simulation. For τ and
-    τ_AP the estimators :func:`vcomp.ir.rank.expected_tau` and :func:`vcomp.ir.rank.expected_tau_ap` are
+    τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
     better.
 
     References

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from vcomp.model.presets import Presets
 
 __all__ = [
-    "GaugeStudy",
     "PART_TO_PART",
     "REPEATABILITY",
     "REPRODUCIBILITY",
     "TOTAL",
     "TOTAL_GAUGE",
+    "GaugeStudy",
     "gauge_study",
     "gauge_summary",
 ]
@@ -112,7 +112,6 @@ class GaugeStudy:
         -------
         statsmodels.iolib.summary.Summary
         """
-
         return gauge_summary(self)
 
     def plot(self, ax: Any | None = None) -> Any:

@@ -252,7 +252,6 @@ class Inference(FittedComponents):
         >>> res.estimate("Residual", method=basic).method
         'basic of 2,000 parametric replicates'
         """
-
         return source_of(self, method, negative, kind)
 
     def crosscheck(

@@ -12,8 +12,8 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes
 
 __all__ = [
-    "Ellipse",
     "KINDS",
+    "Ellipse",
     "Node",
     "areas",
     "ellipses",

@@ -248,7 +248,6 @@ class MeasureComparison:
         0  keywords    300  600.0  0.966
         1  sentence    120  600.0  0.950
         """
-
         return best_for_each(self, cost, budget, target, coefficient, options)
 
     def summary(self) -> Any:
@@ -258,7 +257,6 @@ class MeasureComparison:
         -------
         statsmodels.iolib.summary.Summary
         """
-
         return summary(self)
 
     def plot(
@@ -293,7 +291,6 @@ class MeasureComparison:
         VcompError
             If matplotlib is not installed.
         """
-
         return draw(self, kind, coefficient, x, plan, ax)
 
     def __str__(self) -> str:

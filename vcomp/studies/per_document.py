@@ -85,9 +85,9 @@ def per_document_study(
 
     Parameters
     ----------
-    universe : of :func:`vcomp.ir.documents.document_universe`
-    measures : of the set, columns of :func:`vcomp.ir.documents.set_measures`
-    scores : what the four cases of a document are worth, see :func:`vcomp.ir.documents.score_table`
+    universe : of :func:`vcomp.ir.document_universe`
+    measures : of the set, columns of :func:`vcomp.ir.set_measures`
+    scores : what the four cases of a document are worth, see :func:`vcomp.ir.score_table`
     beta : of F
     assessors : ``"crossed"``: one of them judged several topics, and is the same in all;
         ``"nested"``: those of different topics are different ones, or taken to be; ``"none"``:
@@ -119,7 +119,7 @@ def per_document_study(
     Warns
     -----
     VcompWarning
-        As :func:`vcomp.ir.documents.set_measures` and :func:`vcomp.fit` do.
+        As :func:`vcomp.ir.set_measures` and :func:`vcomp.fit` do.
 
     Notes
     -----
@@ -138,8 +138,8 @@ def per_document_study(
     Examples
     --------
     >>> import vcomp
-    >>> track = vcomp.ir.documents.novelty_like_track(n_systems=20, n_topics=10, n_documents=30, rng=1)
-    >>> universe = vcomp.ir.documents.document_universe(track.retrieved, track.judgements)
+    >>> track = vcomp.ir.novelty_like_track(n_systems=20, n_topics=10, n_documents=30, rng=1)
+    >>> universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
     >>> compared = vcomp.per_document_study(
     ...     universe, measures="utility", topic=50, assessor=[1, 2], document=30
     ... )
@@ -253,7 +253,7 @@ def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> A
         raise PlanError(
             "assessors='none' needs one assessor a topic, and there are up to "
             f"{int(of_a_topic.max())}: every document has as many scores. Choose one for each "
-            "topic, as vcomp.ir.documents.assessor_layouts() does"
+            "topic, as vcomp.ir.assessor_layouts() does"
         )
     if given != "none" and alone:
         raise PlanError(

@@ -327,7 +327,6 @@ class SubsampleStudy:
         -------
         statsmodels.iolib.summary.Summary
         """
-
         return summary(self)
 
     def plot(
@@ -373,7 +372,6 @@ class SubsampleStudy:
         Eρ²
         length of the 95 % span
         """
-
         return draw(self, quantity, x, kind, ax)
 
     def __str__(self) -> str:

@@ -18,11 +18,11 @@ from vcomp.numerics import Positive
 from vcomp.statistics import CrossProducts, StratumStatistics
 
 __all__ = [
-    "FixedForms",
     "Columns",
     "Covariance",
     "Derivatives",
     "ExactEngine",
+    "FixedForms",
     "Forms",
     "InformationKind",
     "LikelihoodEngine",

@@ -53,10 +53,10 @@ from vcomp.statistics import (
 )
 
 __all__ = [
+    "N_PROBES",
     "CompletedLikelihood",
     "HoleColumns",
     "HoleMatrix",
-    "N_PROBES",
 ]
 
 

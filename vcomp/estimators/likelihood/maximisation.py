@@ -18,10 +18,10 @@ from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
 from vcomp.numerics import bounded_step
 
 __all__ = [
+    "VANISHED",
     "Iteration",
     "Maximum",
     "StepKind",
-    "VANISHED",
     "maximise",
 ]
 

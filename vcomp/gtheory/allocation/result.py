@@ -311,7 +311,6 @@ class Allocation:
         -------
         statsmodels.iolib.summary.Summary
         """
-
         return summary(self, stability)
 
     def plot(self, coefficient: str | None = None, ax: Any | None = None) -> Any:

@@ -14,8 +14,8 @@ from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 
 __all__ = [
-    "Goal",
     "ROOM",
+    "Goal",
     "Solution",
     "continuous_sizes",
     "first_that_reaches",

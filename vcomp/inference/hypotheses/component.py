@@ -25,8 +25,8 @@ from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
 
 __all__ = [
-    "ComponentFit",
     "METHODS",
+    "ComponentFit",
     "Score",
     "Simulation",
     "component_test",

@@ -32,6 +32,7 @@ from vcomp.numerics import seed_of
 from vcomp.statistics import Statistics, StratumStatistics
 
 __all__ = [
+    "TOLERANCE",
     "ByLikelihood",
     "Compiled",
     "InClosedForm",
@@ -39,7 +40,6 @@ __all__ = [
     "Recipe",
     "Refit",
     "Refitted",
-    "TOLERANCE",
     "refit_of",
 ]
 

@@ -55,7 +55,7 @@ class AssessorLayout:
 
         Parameters
         ----------
-        scores : a row a score, such as :func:`vcomp.ir.documents.set_measures` and
+        scores : a row a score, such as :func:`vcomp.ir.set_measures` and
             :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` takes
         topic, assessor : its columns; the assessor is an individual, or, where the table has a
             column ``role`` as well, an individual in a role
@@ -81,7 +81,7 @@ class AssessorLayout:
         ...           "assessor": ["A", "B", "B", "A"]}
         >>> scores = {"system": ["s"] * 4, "topic": [1, 1, 2, 2], "assessor": ["A", "B"] * 2,
         ...           "F": [0.1, 0.2, 0.3, 0.4]}
-        >>> vcomp.ir.documents.assessor_layouts(judged)["roles"].rows(scores)
+        >>> vcomp.ir.assessor_layouts(judged)["roles"].rows(scores)
           system  topic    role assessor    F
         0      s      1  author        A  0.1
         1      s      1  second        B  0.2

@@ -92,9 +92,9 @@ def document_universe(
     >>> retrieved = {"system": ["a", "a", "b"], "topic": [1, 1, 1], "document": [7, 8, 8]}
     >>> judged = {"assessor": ["x", "x", "y"], "topic": [1, 1, 1], "document": [8, 9, 8],
     ...           "relevant": [1, 1, 1]}
-    >>> vcomp.ir.documents.document_universe(retrieved, judged).n_rows
+    >>> vcomp.ir.document_universe(retrieved, judged).n_rows
     12
-    >>> vcomp.ir.documents.document_universe(retrieved, judged, universe="assessor").n_rows
+    >>> vcomp.ir.document_universe(retrieved, judged, universe="assessor").n_rows
     10
     """
     if universe not in get_args(UniverseOf):

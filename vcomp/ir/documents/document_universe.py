@@ -30,7 +30,7 @@ __all__ = [
 
 
 UniverseOf = Literal["topic", "assessor", "all"]
-"""Whose documents a system is scored on, see :func:`vcomp.ir.documents.document_universe`."""
+"""Whose documents a system is scored on, see :func:`vcomp.ir.document_universe`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class DocumentUniverse:
 
     See Also
     --------
-    vcomp.ir.documents.document_universe : makes one
+    vcomp.ir.document_universe : makes one
     """
 
     systems: pd.Index
@@ -149,7 +149,7 @@ class DocumentUniverse:
         ------
         DataError
             If `scores` are not of the four cases, or the frame does not fit into memory;
-            :func:`vcomp.ir.documents.write_per_document` writes it topic by topic.
+            :func:`vcomp.ir.write_per_document` writes it topic by topic.
 
         Examples
         --------
@@ -157,7 +157,7 @@ class DocumentUniverse:
         >>> retrieved = {"system": ["a", "a", "b"], "topic": [1, 1, 1], "document": [7, 8, 8]}
         >>> judged = {"assessor": ["x", "x"], "topic": [1, 1], "document": [8, 9],
         ...           "relevant": [1, 1]}
-        >>> vcomp.ir.documents.document_universe(retrieved, judged).scores()
+        >>> vcomp.ir.document_universe(retrieved, judged).scores()
           system assessor topic document  score
         0      a        x     1        7   -1.0
         1      a        x     1        8    1.0
@@ -173,7 +173,7 @@ class DocumentUniverse:
     def set_measures(self, *, beta: float = 1.0, scores: Any = "utility") -> pd.DataFrame:
         """Return a row a system, assessor and topic, with measures of the retrieved set.
 
-        See :func:`vcomp.ir.documents.set_measures`.
+        See :func:`vcomp.ir.set_measures`.
         """
         from vcomp.ir.documents.perdoc import set_measures
 
@@ -218,7 +218,7 @@ def check_universe(universe: object, caller: str) -> None:
     """
     if not isinstance(universe, DocumentUniverse):
         raise DataError(
-            f"{caller}() takes a universe, such as vcomp.ir.documents.document_universe() returns, not "
+            f"{caller}() takes a universe, such as vcomp.ir.document_universe() returns, not "
             f"{type(universe).__name__}"
         )
 

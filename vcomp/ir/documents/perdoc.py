@@ -120,7 +120,7 @@ def document_scores(universe: DocumentUniverse, scores: Any = "utility") -> pd.D
     if needed > available_bytes() / 2.0:
         raise DataError(
             f"the scores have {n_rows:,} rows, which take {gib(needed)} with what makes them; "
-            "vcomp.ir.documents.write_per_document(universe, path) writes them topic by topic"
+            "vcomp.ir.write_per_document(universe, path) writes them topic by topic"
         )
     values = np.empty(n_rows)
     labels = _labels(universe)
@@ -150,9 +150,9 @@ def write_per_document(
 
     Parameters
     ----------
-    universe : of :func:`vcomp.ir.documents.document_universe`
+    universe : of :func:`vcomp.ir.document_universe`
     path : of the file, which is replaced if it is there
-    scores : what the four cases are worth, see :func:`vcomp.ir.documents.score_table`
+    scores : what the four cases are worth, see :func:`vcomp.ir.score_table`
 
     Returns
     -------
@@ -168,10 +168,10 @@ def write_per_document(
     Examples
     --------
     >>> import tempfile, vcomp
-    >>> track = vcomp.ir.documents.novelty_like_track(n_systems=4, n_topics=3, n_documents=20, rng=1)
-    >>> universe = vcomp.ir.documents.document_universe(track.retrieved, track.judgements)
+    >>> track = vcomp.ir.novelty_like_track(n_systems=4, n_topics=3, n_documents=20, rng=1)
+    >>> universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     n_rows = vcomp.ir.documents.write_per_document(universe, folder + "/scores.parquet")
+    ...     n_rows = vcomp.ir.write_per_document(universe, folder + "/scores.parquet")
     >>> n_rows == universe.n_rows
     True
     """
@@ -291,9 +291,9 @@ def set_measures(
 
     Parameters
     ----------
-    universe : of :func:`vcomp.ir.documents.document_universe`
+    universe : of :func:`vcomp.ir.document_universe`
     beta : of F: recall counts `beta` times as much as precision
-    scores : what the four cases of a document are worth, see :func:`vcomp.ir.documents.score_table`
+    scores : what the four cases of a document are worth, see :func:`vcomp.ir.score_table`
 
     Returns
     -------
@@ -338,7 +338,7 @@ def set_measures(
     >>> import vcomp
     >>> retrieved = {"system": ["a", "a", "b"], "topic": [1, 1, 1], "document": [7, 8, 8]}
     >>> judged = {"assessor": ["x", "x"], "topic": [1, 1], "document": [8, 9], "relevant": [1, 1]}
-    >>> table = vcomp.ir.documents.document_universe(retrieved, judged).set_measures()
+    >>> table = vcomp.ir.document_universe(retrieved, judged).set_measures()
     >>> table[["system", "F", "utility", "normalized_utility", "mean_score"]].round(3)
       system      F  utility  normalized_utility  mean_score
     0      a  0.500      1.0                0.25      -0.333

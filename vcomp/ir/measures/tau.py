@@ -94,7 +94,7 @@ class Tau(MeanMeasure):
         return tau_b
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Return Eτ, by the default method of :func:`vcomp.ir.rank.expected_tau`, which has it in full.
+        """Return Eτ, by the default method of :func:`vcomp.ir.expected_tau`, which has it in full.
 
         Raises
         ------

@@ -118,7 +118,7 @@ class TauAP(MeanMeasure):
         return tau_ap
 
     def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Return Eτ_AP, by the default method of :func:`vcomp.ir.rank.expected_tau_ap`.
+        """Return Eτ_AP, by the default method of :func:`vcomp.ir.expected_tau_ap`.
 
         Raises
         ------

@@ -33,11 +33,11 @@ from vcomp.ir.simulate.moments import Scale, Spread, spread_of
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
 __all__ = [
-    "Asked",
     "CONTINUOUS",
     "DISCRETE",
     "EFFECTS",
     "FAMILIES",
+    "Asked",
     "check_between_0_and_1",
     "check_effects",
     "check_options",

@@ -12,8 +12,8 @@ from vcomp.exceptions import EstimationError
 __all__ = [
     "GRID",
     "LOW",
-    "Margin",
     "PER_UNIT",
+    "Margin",
     "continuous",
     "discrete",
     "normal_weights",

@@ -72,7 +72,7 @@ def fit_collection(
     --------
     >>> import vcomp
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
-    >>> simulator = vcomp.ir.simulate.fit_collection(scores)
+    >>> simulator = vcomp.ir.fit_collection(scores)
     >>> simulated = simulator.simulate(50, size=100, rng=1)
     >>> tau = vcomp.ir.measures.get("tau")
     >>> float(tau.actual_of_means(simulated.scores.mean(axis=1), simulated.means).mean().round(2))

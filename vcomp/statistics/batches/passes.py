@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH",
+    "KEPT_BYTES",
     "Batches",
     "Coder",
-    "KEPT_BYTES",
     "check_rows",
     "check_scores",
     "check_streams",
