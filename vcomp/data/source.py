@@ -291,7 +291,7 @@ def _open_table(data: Any) -> Source:
 
 
 _INSTEAD = (
-    "give a list of frames, files, or vcomp.data.spooling(data), which writes the rows to a temporary "
+    "give a list of frames, files, or vcomp.io.spool(data), which writes the rows to a temporary "
     "file"
 )
 _SEVERAL_PASSES = f"where more than one pass is needed {_INSTEAD}"
