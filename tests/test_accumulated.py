@@ -200,7 +200,7 @@ def test_data_that_can_be_read_once():
     frame = data()
     with pytest.raises(vcomp.DataError, match=r"two passes are needed.*vcomp\.io\.spool"):
         accumulate(FORMULA, (part for part in (frame[:8], frame[8:])))
-    spooled = vcomp.data.spooling(part for part in (frame[:8], frame[8:]))
+    spooled = vcomp.io.spool(part for part in (frame[:8], frame[8:]))
     same(accumulate(FORMULA, spooled), FORMULA, frame)
 
 

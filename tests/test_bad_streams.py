@@ -214,7 +214,7 @@ def parts():
 def test_what_can_be_read_only_once(way):
     said = message(way, parts())
     assert "can be read only once, and two passes are needed" in said
-    assert "vcomp.data.spooling(data)" in said
+    assert "vcomp.io.spool(data)" in said
     made = way(FORMULA, spool(parts()))
     assert made.nobs == 600
 

@@ -71,7 +71,7 @@ _BLOCK = 2**20
 
 _SAME = (
     "they have to stay the same between the passes: write them to a file, or give "
-    "vcomp.data.spooling(data)"
+    "vcomp.io.spool(data)"
 )
 
 _PATIENCE = 2.0
