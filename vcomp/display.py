@@ -20,6 +20,7 @@ from vcomp.exceptions import DataError
 
 __all__ = [
     "MISSING",
+    "Printed",
     "bar",
     "check_progress",
     "coefficient",
@@ -346,6 +347,35 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     if notes:
         page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in notes])
     return page
+
+
+class Printed:
+    """Base of results with a printed form, which subclasses give once, as :meth:`summary`.
+
+    Examples
+    --------
+    >>> class Size(Printed):
+    ...     def summary(self):
+    ...         return summary([simple_table([["20"]], ["scores"])])
+    >>> print(Size())
+    ======
+    scores
+    ------
+        20
+    ------
+    """
+
+    __slots__ = ()
+
+    def summary(self) -> Any:
+        """Return a printable summary (:class:`statsmodels.iolib.summary.Summary`)."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
 
 
 @cache

@@ -34,7 +34,7 @@ _ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PublishedComponents:
+class PublishedComponents(display.Printed):
     """Variance components from a table; they have the D-studies of a fitted model.
 
     Attributes
@@ -209,16 +209,10 @@ class PublishedComponents:
         )
         return display.summary([table])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         pairs = zip(self.components.names, self.components.values, strict=True)
         shown = ", ".join(f"{name}={display.number(value)}" for name, value in pairs)
         return f"PublishedComponents('{gstudy_design(self.components)}', {shown})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def from_components(

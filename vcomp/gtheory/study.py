@@ -32,7 +32,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DStudy:
+class DStudy(display.Printed):
     """Error variances and coefficients of planned measurements.
 
     Attributes
@@ -380,15 +380,9 @@ class DStudy:
 
         return draw(self, x, coefficient, ax, target)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         plan = self.plan
         return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan)})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _whole(sizes: FloatArray) -> Any:

@@ -53,7 +53,7 @@ _BATCH = 2**22
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Diagnosis:
+class Diagnosis(display.Printed):
     """Indicators of simulated collections, made by :func:`diagnose`.
 
     Attributes
@@ -67,14 +67,8 @@ class Diagnosis:
     n_topics: int
     n_topics_original: int
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<diagnosis of {len(self.values):,} simulated collections>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     @property
     def table(self) -> pd.DataFrame:

@@ -48,7 +48,7 @@ _FEWEST = 20
 
 
 @dataclass(frozen=True)
-class CrossCheck:
+class CrossCheck(display.Printed):
     """Estimates of several methods beside those of a fit; ``print`` it.
 
     Attributes
@@ -142,12 +142,6 @@ class CrossCheck:
             f"seed {self.seed}."
         )
         return notes
-
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def crosscheck(

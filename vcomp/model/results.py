@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vcomp import display
 from vcomp.model import tables
 from vcomp.model.by_levels import ByLevels
 from vcomp.model.decisions import Accuracies
@@ -28,7 +29,9 @@ __all__ = [
 ]
 
 
-class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predictions):
+class VarianceComponentsResults(
+    Presets, Accuracies, Hypotheses, ByLevels, Predictions, display.Printed
+):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
@@ -115,14 +118,8 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
 
         return draw(self, kind, term, alpha, method, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     # Travel -----------------------------------------------------------------------------------
 

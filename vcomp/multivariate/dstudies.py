@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import DStudy, dstudy
@@ -39,7 +40,7 @@ _ERRORS = ("universe_var", "rel_err_var", "abs_err_var")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MultivariateDStudy:
+class MultivariateDStudy(display.Printed):
     """What planned measurements by several variables would be worth.
 
     Attributes
@@ -133,15 +134,9 @@ class MultivariateDStudy:
 
         return dstudy_summary(self)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         names = ", ".join(self.variables)
         return f"<{type(self).__name__}: {names}; object={self.object!r}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def plan_studies(

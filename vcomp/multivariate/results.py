@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import all_sizes
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 
-class MultivariateResults:
+class MultivariateResults(display.Printed):
     """Variance and covariance components of several dependent variables.
 
     Made by :func:`vcomp.fit_multivariate`. All but :meth:`profiles` also works after
@@ -352,14 +353,8 @@ class MultivariateResults:
 
         return summary(self._record)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the scores; also write it to `path` if given."""

@@ -34,7 +34,7 @@ _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureComparison:
+class MeasureComparison(display.Printed):
     """The same G-study and D-study of several measures.
 
     Attributes
@@ -293,14 +293,8 @@ class MeasureComparison:
         """
         return draw(self, kind, coefficient, x, plan, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<MeasureComparison: {', '.join(self.results)}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 _MOST_ACROSS = 9

@@ -54,7 +54,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureDifferences:
+class MeasureDifferences(display.Printed):
     """Pairs of measures; ``print`` it for reading.
 
     Attributes
@@ -102,14 +102,8 @@ class MeasureDifferences:
         )
         return display.summary([page], [f"Intervals: {self.method}.", *self.notes])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<MeasureDifferences: {self.what}, {len(self.table)} rows>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _interval(low: float, high: float) -> str:

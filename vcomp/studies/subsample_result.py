@@ -161,7 +161,7 @@ _NEAR = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SubsampleStudy:
+class SubsampleStudy(display.Printed):
     """Estimates from random parts of the data, of several sizes.
 
     Attributes
@@ -374,15 +374,9 @@ class SubsampleStudy:
         """
         return draw(self, quantity, x, kind, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         sizes = f"each of {len(self.cells)} sizes" if len(self.cells) > 1 else "one size"
         return f"<SubsampleStudy: {self.trials:,} subsets of {sizes} of {', '.join(self.facets)}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     def _of(self, quantity: str, v: FloatArray) -> FloatArray:
         """Return a quantity at (B, k + 1) components, (B,)."""

@@ -73,7 +73,7 @@ class AllocatedDesign:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Allocation:
+class Allocation(display.Printed):
     """The best design for a budget, or the cheapest one that reaches a target.
 
     Attributes
@@ -337,14 +337,8 @@ class Allocation:
 
         return draw(self, coefficient, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"Allocation({self.best})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     def _designed(self, alternative: Alternative, place: int) -> AllocatedDesign:
         problem = alternative.problem

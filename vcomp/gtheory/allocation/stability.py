@@ -37,7 +37,7 @@ _SMALL = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Stability:
+class Stability(display.Printed):
     """The best designs for components that were drawn again, beside the recommended one.
 
     Attributes
@@ -140,14 +140,8 @@ class Stability:
         )
         return display.summary([table], self.sentences(sizes=False))
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<Stability: {len(self.frame):,} {self.how}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def find_stability(

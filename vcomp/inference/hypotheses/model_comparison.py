@@ -194,7 +194,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelComparison:
+class ModelComparison(display.Printed):
     """Fits in the order of their numbers of parameters, each against the one before; ``print`` it.
 
     Attributes
@@ -259,12 +259,6 @@ class ModelComparison:
                 notes.append(f"{number} against {number - 1}: {test.distribution}.")
             notes += test.notes
         return display.summary([table], notes)
-
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def compare_fits(fits: tuple[ComparedFit, ...]) -> ModelComparison:
