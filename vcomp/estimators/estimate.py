@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, Json
+from vcomp.codec import from_plain, stored
 from vcomp.estimators.likelihood import Iteration, LikelihoodEngine
 
 __all__ = [
@@ -20,9 +20,6 @@ __all__ = [
     "Iteration",
     "Point",
     "errors_of_fixed",
-    "nan_to_none",
-    "without_bounds_from_json",
-    "without_bounds_to_json",
 ]
 
 
@@ -31,6 +28,11 @@ _MOST_SLOPES = 10_000_000
 
 _STORED = 20_000
 """Numbers of slopes that are written into a file, at most."""
+
+
+def _few_slopes(slopes: FloatArray) -> FloatArray | None:
+    """Return slopes for a file, None where they are many or not known."""
+    return None if slopes.size > _STORED or not np.isfinite(slopes).all() else slopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +47,8 @@ class FixedErrors:
         their covariance is not; empty before the fixed effects are on the scale of the data
     """
 
-    slopes: FloatArray | None
+    slopes: FloatArray | None = field(metadata=stored(write=_few_slopes))
     df: FloatArray
-
-    def to_json(self) -> Json:
-        """Return plain lists that :meth:`from_json` reads again."""
-        slopes = self.slopes
-        if slopes is not None and (slopes.size > _STORED or not np.isfinite(slopes).all()):
-            slopes = None
-        return {
-            "df": [None if np.isnan(x) else float(x) for x in self.df],
-            "slopes": None if slopes is None else slopes.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json | None, k: int, p: int) -> FixedErrors | None:
-        """Return what :meth:`to_json` stored, None for files of older versions.
-
-        Parameters
-        ----------
-        stored : the plain lists
-        k : number of components, the residual counted
-        p : number of fixed effects
-        """
-        if stored is None:
-            return None
-        slopes = stored["slopes"]
-        return cls(
-            slopes=None if slopes is None else np.array(slopes, dtype=float).reshape(k, p, p),
-            df=np.array(stored["df"], dtype=float).reshape(p),
-        )
 
 
 def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
@@ -206,6 +180,11 @@ class Point:
     converged: bool = True
 
 
+def _certificate(plain: Json, estimate: Json) -> Certificate:
+    """Return a stored certificate; format 1 did not say twice that it is at a maximum."""
+    return from_plain(Certificate, {"at_maximum": estimate["converged"], **plain})
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Variance components and fixed effects of one method.
@@ -240,21 +219,23 @@ class Estimate:
     method: str
     names: tuple[str, ...]
     values: FloatArray
-    covariances: dict[str, FloatArray]
+    covariances: dict[str, FloatArray] = field(metadata=stored(shape=("names", "names")))
     beta: FloatArray
-    cov_beta: FloatArray
+    cov_beta: FloatArray = field(metadata=stored(shape=("beta", "beta")))
     llf: float
     converged: bool
     status: str
     engine: str
-    certificate: Certificate | None = None
+    certificate: Certificate | None = field(default=None, metadata=stored(read=_certificate))
     held: tuple[str, ...] = ()
     log: tuple[Iteration, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     monte_carlo: Mapping[str, float] = field(default_factory=dict)
     llf_error: float = 0.0
     covariance_error: Mapping[str, float] = field(default_factory=dict)
-    without_bounds: tuple[FloatArray, FloatArray] | None = None
+    without_bounds: tuple[FloatArray, FloatArray] | None = field(
+        default=None, metadata=stored(keys=("values", "cov"))
+    )
     fixed_errors: FixedErrors | None = None
 
     def with_seconds(self, stages: Mapping[str, float]) -> Estimate:
@@ -263,106 +244,3 @@ class Estimate:
         if certificate is not None:
             certificate = replace(certificate, seconds=seconds)
         return replace(self, seconds=seconds, certificate=certificate)
-
-    def to_json(self) -> Json:
-        """Return plain lists and dicts that :meth:`from_json` reads again."""
-        certificate = self.certificate
-        return {
-            "method": self.method,
-            "names": list(self.names),
-            "values": self.values.tolist(),
-            "covariances": {kind: _plain(c) for kind, c in self.covariances.items()},
-            "beta": self.beta.tolist(),
-            "cov_beta": _plain(self.cov_beta),
-            "llf": _number(self.llf),
-            "converged": self.converged,
-            "status": self.status,
-            "engine": self.engine,
-            "certificate": None if certificate is None else asdict(certificate),
-            "held": list(self.held),
-            "log": [_entry(point) for point in self.log],
-            "seconds": dict(self.seconds),
-            "monte_carlo": dict(self.monte_carlo),
-            "llf_error": self.llf_error,
-            "fixed_errors": None if self.fixed_errors is None else self.fixed_errors.to_json(),
-            "covariance_error": {n: _number(e) for n, e in self.covariance_error.items()},
-            "without_bounds": without_bounds_to_json(self.without_bounds),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> Estimate:
-        """Return what :meth:`to_json` stored; format 1 ended with the certificate."""
-        k, p = len(stored["names"]), len(stored["beta"])
-        certificate = stored["certificate"]
-        if certificate is not None:
-            # Format 1 did not say it twice.
-            certificate = {"at_maximum": stored["converged"], **certificate}
-        return cls(
-            method=stored["method"],
-            names=tuple(stored["names"]),
-            values=np.array(stored["values"], dtype=float),
-            covariances={
-                kind: np.array(c, dtype=float).reshape(k, k)
-                for kind, c in stored["covariances"].items()
-            },
-            beta=np.array(stored["beta"], dtype=float),
-            cov_beta=np.array(stored["cov_beta"], dtype=float).reshape(p, p),
-            llf=_or_nan(stored["llf"]),
-            converged=stored["converged"],
-            status=stored["status"],
-            engine=stored["engine"],
-            certificate=None if certificate is None else Certificate(**_tuples(certificate)),
-            held=tuple(stored.get("held", ())),
-            log=tuple(Iteration(**_tuples(_with_nan(p))) for p in stored.get("log", ())),
-            seconds=dict(stored.get("seconds", {})),
-            monte_carlo=dict(stored.get("monte_carlo", {})),
-            llf_error=stored.get("llf_error", 0.0),
-            fixed_errors=FixedErrors.from_json(stored.get("fixed_errors"), k, p),
-            covariance_error={
-                n: _or_nan(e) for n, e in stored.get("covariance_error", {}).items()
-            },
-            without_bounds=without_bounds_from_json(stored.get("without_bounds")),
-        )
-
-
-def _entry(point: Iteration) -> Json:
-    plain: Json = {f.name: getattr(point, f.name) for f in fields(point)}
-    return plain | {name: _number(plain[name]) for name in ("fraction", "loglike")}
-
-
-def _with_nan(entry: Json) -> Json:
-    return entry | {name: _or_nan(entry[name]) for name in ("fraction", "loglike")}
-
-
-def _tuples(plain: Json) -> dict[str, Any]:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
-
-
-def _plain(matrix: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]
-
-
-def without_bounds_to_json(pair: tuple[FloatArray, FloatArray] | None) -> Json | None:
-    """Return plain lists of estimates without bounds."""
-    if pair is None:
-        return None
-    return {"values": pair[0].tolist(), "cov": nan_to_none(pair[1])}
-
-
-def without_bounds_from_json(stored: Json | None) -> tuple[FloatArray, FloatArray] | None:
-    """Return what :func:`without_bounds_to_json` stored."""
-    if stored is None:
-        return None
-    return np.array(stored["values"], dtype=float), np.array(stored["cov"], dtype=float)
-
-
-def nan_to_none(matrix: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]

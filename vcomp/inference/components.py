@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from vcomp._typing import FloatArray, Json
-from vcomp.estimators import nan_to_none, without_bounds_from_json, without_bounds_to_json
+from vcomp._typing import FloatArray
+from vcomp.codec import stored
 from vcomp.formula import REPLICATE
 
 __all__ = [
@@ -90,7 +88,9 @@ class VarianceComponents:
     inverse_n: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     mean_squares: TwoWayMeanSquares | None = None
     held: tuple[str, ...] = ()
-    without_bounds: tuple[FloatArray, FloatArray] | None = None
+    without_bounds: tuple[FloatArray, FloatArray] | None = field(
+        default=None, metadata=stored(keys=("values", "cov"))
+    )
 
     @property
     def facet_names(self) -> tuple[str, ...]:
@@ -102,38 +102,3 @@ class VarianceComponents:
         others = sorted(everything - first.keys() - {REPLICATE})
         last = [REPLICATE] if REPLICATE in everything else []
         return (*first, *others, *last)
-
-    def to_json(self) -> Json:
-        """Return plain lists and dicts that :meth:`from_json` reads again."""
-        two_way = self.mean_squares
-        return {
-            "names": list(self.names),
-            "facets": [sorted(f) for f in self.facets],
-            "values": self.values.tolist(),
-            "cov": None if self.cov is None else nan_to_none(self.cov),
-            "nested_in": {f: sorted(above) for f, above in self.nested_in.items()},
-            "sizes": dict(self.sizes),
-            "inverse_n": {o: dict(n) for o, n in self.inverse_n.items()},
-            "mean_squares": None
-            if two_way is None
-            else {name: getattr(two_way, name) for name in TwoWayMeanSquares.__slots__},
-            "held": list(self.held),
-            "without_bounds": without_bounds_to_json(self.without_bounds),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> VarianceComponents:
-        """Return what :meth:`to_json` stored."""
-        cov, two_way = stored["cov"], stored["mean_squares"]
-        return cls(
-            names=tuple(stored["names"]),
-            facets=tuple(frozenset(f) for f in stored["facets"]),
-            values=np.array(stored["values"], dtype=float),
-            cov=None if cov is None else np.array(cov, dtype=float),
-            nested_in={f: frozenset(above) for f, above in stored["nested_in"].items()},
-            sizes=dict(stored["sizes"]),
-            inverse_n={o: dict(n) for o, n in stored["inverse_n"].items()},
-            mean_squares=None if two_way is None else TwoWayMeanSquares(**two_way),
-            held=tuple(stored.get("held", ())),
-            without_bounds=without_bounds_from_json(stored.get("without_bounds")),
-        )

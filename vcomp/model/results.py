@@ -18,6 +18,8 @@ from vcomp.model.fixed_tables import Hypotheses
 from vcomp.model.inference import IntervalMethod
 from vcomp.model.predictions import Predictions
 from vcomp.model.presets import Presets
+from vcomp.model.record import FitRecord
+from vcomp.model.storage import read_json, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,8 +127,6 @@ class VarianceComponentsResults(
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to `path` if given."""
-        from vcomp.model.storage import write_json
-
         return write_json(self._record, path)
 
     @classmethod
@@ -138,9 +138,7 @@ class VarianceComponentsResults(
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        from vcomp.model.storage import read_json
-
-        return cls(read_json(source))
+        return cls(read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows)

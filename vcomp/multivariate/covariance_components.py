@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray, Json
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.codec import stored
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
@@ -75,7 +76,9 @@ class CovarianceComponents:
     nested_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
     sizes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     inverse_n: Mapping[str, FloatArray] = field(default_factory=dict)
-    mean_products: tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None = None
+    mean_products: tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None = field(
+        default=None, metadata=stored(keys=("matrices", "tables"))
+    )
 
     @property
     def n_variables(self) -> int:
@@ -180,59 +183,6 @@ class CovarianceComponents:
             ms_residual=residual,
             n_replicates=like.n_replicates,
         )
-
-    def to_json(self) -> Json:
-        """Return plain lists and dicts that :meth:`from_json` reads again."""
-        products = self.mean_products
-        return {
-            "variables": list(self.variables),
-            "names": list(self.names),
-            "facets": [sorted(f) for f in self.facets],
-            "values": _plain(self.values),
-            "linked": self.linked.tolist(),
-            "cov": _plain(self.cov),
-            "nested_in": {f: sorted(above) for f, above in self.nested_in.items()},
-            "sizes": {f: list(n) for f, n in self.sizes.items()},
-            "inverse_n": {o: _plain(n) for o, n in self.inverse_n.items()},
-            "mean_products": None
-            if products is None
-            else {
-                "matrices": _plain(products[0]),
-                "tables": [
-                    {name: getattr(one, name) for name in TwoWayMeanSquares.__slots__}
-                    for one in products[1]
-                ],
-            },
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> CovarianceComponents:
-        """Return what :meth:`to_json` stored."""
-        products = stored["mean_products"]
-        return cls(
-            variables=tuple(stored["variables"]),
-            names=tuple(stored["names"]),
-            facets=tuple(frozenset(f) for f in stored["facets"]),
-            values=np.array(stored["values"], dtype=float),
-            linked=np.array(stored["linked"], dtype=bool),
-            cov=np.array(stored["cov"], dtype=float),
-            nested_in={f: frozenset(above) for f, above in stored["nested_in"].items()},
-            sizes={f: tuple(n) for f, n in stored["sizes"].items()},
-            inverse_n={o: np.array(n, dtype=float) for o, n in stored["inverse_n"].items()},
-            mean_products=None
-            if products is None
-            else (
-                np.array(products["matrices"], dtype=float),
-                tuple(TwoWayMeanSquares(**one) for one in products["tables"]),
-            ),
-        )
-
-
-def _plain(values: FloatArray) -> list[object]:
-    """Return nested lists with None for nan, which JSON does not have."""
-    if values.ndim > 1:
-        return [_plain(row) for row in values]
-    return [None if np.isnan(x) else float(x) for x in values]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -12,7 +12,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import all_sizes
-from vcomp.model import read_stored
+from vcomp.model import read_json, write_json
 from vcomp.multivariate import dstudies as profiles
 from vcomp.multivariate.covariance_components import (
     Composite,
@@ -358,12 +358,7 @@ class MultivariateResults(display.Printed):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the scores; also write it to `path` if given."""
-        import json
-
-        text = json.dumps(self._record.to_json(), allow_nan=False, ensure_ascii=False)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return write_json(self._record, path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> MultivariateResults:
@@ -374,7 +369,7 @@ class MultivariateResults(display.Printed):
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        return cls(MultivariateRecord.from_json(read_stored(source)))
+        return cls(read_json(MultivariateRecord, source))
 
     def __getstate__(self) -> Any:
         return {"_record": self._record, "_layout": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from zipfile import BadZipFile
@@ -13,6 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.codec import from_plain, to_plain
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
@@ -183,18 +184,10 @@ class Replicates:
         """
         target = Path(path)
         beside = target.with_name(f"{target.name}.part")
-        about = {
-            "format": _FORMAT,
-            "kind": self.kind,
-            "names": self.names,
-            "fixed_names": self.fixed_names,
-            "seed": self.seed,
-            "asked": self.asked,
-            "fingerprint": dict(self.fingerprint),
-            "notes": self.notes,
-        }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays = {name: array for name, array in arrays.items() if array is not None}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
+        about = {"format": _FORMAT, **to_plain(plain)}
         try:
             with beside.open("wb") as file:
                 np.savez(file, about=np.array(json.dumps(about)), **arrays)
@@ -217,9 +210,7 @@ class Replicates:
                 arrays = {name: stored[name] for name in _ARRAYS if name in stored}
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
-            for name in ("names", "fixed_names", "notes"):
-                about[name] = tuple(about[name])
-            return cls(**about, **arrays)
+            return from_plain(cls, about | arrays)
         except FileNotFoundError:
             raise DataError(f"there is no file {path}") from None
         except DataError:
