@@ -124,7 +124,8 @@ def from_plain(cls: type[T], plain: Any) -> T:
 def to_document(record: Storable) -> Json:
     """Return a record for JSON, with its head."""
     head = {"vcomp": record.FORMAT.kind, "format": record.FORMAT.newest}
-    return head | to_plain(record)
+    plain: Json = to_plain(record)
+    return head | plain
 
 
 def from_document(cls: type[Record], document: Any) -> Record:
