@@ -15,7 +15,7 @@ from benchmarks.coverage.prepared import Prepared, draw_effects
 from benchmarks.coverage.results import is_claimed, read_rows, violations, write_rows
 from benchmarks.coverage.study import run_cell
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "coverage" / "results.csv"
 
 
