@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes
+from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes, with_options
 from vcomp.cli.output import check_picture, save
 
 __all__ = [
@@ -19,12 +19,15 @@ __all__ = [
 ]
 
 
-_OPTIONS = (
+plan_options = with_options(
     click.option(
         "--object", "object_", metavar="FACET", help="The object of measurement, such as p or d:p."
     ),
     click.option(
-        "--fixed", multiple=True, metavar="FACET", help="A facet whose levels are all that count."
+        "--fixed",
+        multiple=True,
+        metavar="FACET",
+        help="A fixed facet: its levels are the whole universe.",
     ),
     click.option(
         "--universe", multiple=True, metavar="FACET=N", help="The size of a finite universe."
@@ -33,13 +36,7 @@ _OPTIONS = (
         "--within", multiple=True, metavar="FACET", help="Compare objects within its levels."
     ),
 )
-
-
-def plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what is measured, and generalized to what."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""Options that say what is measured, and to which universe scores generalize."""
 
 
 def plan_of(

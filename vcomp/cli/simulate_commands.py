@@ -1,4 +1,4 @@
-"""``vcomp simulate``: collections like one there is, with the true means known."""
+"""``vcomp simulate``: collections like an existing one, with known true means."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Examples:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many of them.",
+    help="Number of collections.",
 )
 @click.option(
     "--margins",
@@ -84,25 +84,24 @@ Examples:
     help="Degrees of freedom of the t copula.  [default: fitted]",
 )
 @click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
-@click.option("--seed", "rng", default=0, show_default=True, metavar="N", help="Of the draws.")
+@click.option(
+    "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the draws."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Threads.",
+    help="Number of threads.",
 )
-@click.option(
-    "--out", required=True, metavar="FILE", help="Where the scores go, FILE.parquet or .csv."
-)
+@click.option("--out", required=True, metavar="FILE", help="File of the scores, .parquet or .csv.")
 @click.option(
     "--true-means",
     metavar="FILE",
-    help="Where the true mean of each system goes; - for the screen.  "
-    "[default: OUT with .means.csv]",
+    help="File of the true mean of each system; - for the screen.  [default: OUT with .means.csv]",
 )
-@click.option("--diagnose", is_flag=True, help="Say how like the original the collections are.")
+@click.option("--diagnose", is_flag=True, help="Compare the collections with the original.")
 def simulate_command(
     scores: Path | None,
     dataset: str | None,
