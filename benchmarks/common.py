@@ -24,22 +24,6 @@ from vcomp.formula import parse
 from vcomp.formula.parser import Formula
 from vcomp.statistics.statistics import Statistics
 
-__all__ = [
-    "FULL_MODEL",
-    "Piped",
-    "Report",
-    "Settings",
-    "agree",
-    "attempt",
-    "best_of",
-    "crossed",
-    "memory_pass",
-    "nested",
-    "pipe",
-    "score_matrix",
-    "summed",
-]
-
 Answer = TypeVar("Answer")
 
 _LONG = 2.0

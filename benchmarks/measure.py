@@ -19,16 +19,6 @@ import vcomp
 from benchmarks.common import FULL_MODEL, memory_pass
 from benchmarks.perdoc import perdoc
 
-__all__ = [
-    "FitUsed",
-    "Used",
-    "compile_kernels",
-    "fit_frame",
-    "fit_perdoc",
-    "in_fresh_process",
-    "used_by",
-]
-
 Answer = TypeVar("Answer")
 
 _SPAWN = multiprocessing.get_context("spawn")

@@ -18,29 +18,6 @@ from typing import Any
 
 from vcomp.exceptions import DataError
 
-__all__ = [
-    "MISSING",
-    "Printed",
-    "bar",
-    "check_progress",
-    "coefficient",
-    "coefficient_interval",
-    "count",
-    "decimals_for",
-    "degrees_of_freedom",
-    "fixed",
-    "level",
-    "number",
-    "p_value",
-    "percent",
-    "plain_table",
-    "progress_bar",
-    "short_interval",
-    "simple_table",
-    "summary",
-]
-
-
 MISSING = "–"
 """What stands for a number that is not known."""
 

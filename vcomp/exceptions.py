@@ -14,20 +14,6 @@ from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 
-__all__ = [
-    "DataError",
-    "DesignError",
-    "EstimationError",
-    "FormulaError",
-    "PlanError",
-    "VcompError",
-    "VcompWarning",
-    "check_alpha",
-    "did_you_mean",
-    "warn",
-]
-
-
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 

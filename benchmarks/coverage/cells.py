@@ -11,8 +11,6 @@ import pandas as pd
 
 from benchmarks.common import FULL_MODEL
 
-__all__ = ["CELLS", "DISTRIBUTIONS", "Cell", "Plan", "cells_by_name"]
-
 DISTRIBUTIONS = ("normal", "t5", "chi2")
 """Of all effects and errors, with mean 0: normal; t with 5 df (excess kurtosis 6); χ² with 4 df
 (skewness 1.4, excess kurtosis 3)."""

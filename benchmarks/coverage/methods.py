@@ -24,8 +24,6 @@ from vcomp.model.inference import FromProfile
 from vcomp.model.profiling import Likelihood
 from vcomp.statistics.statistics import Statistics
 
-__all__ = ["ALPHA", "DEFAULT", "GROUPS", "Found", "default_of", "limits_of"]
-
 ALPHA = 0.05
 DEFAULT = "default"
 

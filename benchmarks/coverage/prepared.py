@@ -23,8 +23,6 @@ from vcomp.model.record import label
 from vcomp.numerics.randomness import stream
 from vcomp.statistics.statistics import Statistics
 
-__all__ = ["Prepared", "draw_effects"]
-
 _NEAR_ZERO = 1.0
 """Standard errors: a variance that is smaller than its own is near zero."""
 

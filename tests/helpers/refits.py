@@ -11,8 +11,6 @@ from vcomp.formula import parse
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.refits import Recipe
 
-__all__ = ["TABLES", "fit_again", "table"]
-
 TABLES = {
     # Formula, levels, levels of nested facets start anew.
     "p x i": ("y ~ (1|p) + (1|i)", {"p": 4, "i": 3}, 1),

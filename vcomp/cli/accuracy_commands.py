@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     from vcomp.ir import ScoreMatrix
 
-__all__ = [
-    "accuracy_command",
-    "format_option",
-    "formatted",
-    "read_scores",
-    "score_options",
-    "source_of",
-]
-
-
 FORMATS = ("text", "csv", "json")
 
 format_option = click.option(

@@ -20,14 +20,6 @@ from vcomp.cli.arguments import (
 from vcomp.cli.output import check_picture, draw
 from vcomp.cli.planning_commands import plan_of, plan_options
 
-__all__ = [
-    "data_of_paths",
-    "fit_options",
-    "fit_report",
-    "row_options",
-]
-
-
 row_options = with_options(
     click.option(
         "--stream/--no-stream",

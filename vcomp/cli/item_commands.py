@@ -11,11 +11,6 @@ from vcomp.cli import output
 from vcomp.cli.arguments import alpha_option, dataset_option
 from vcomp.cli.output import check_picture, save
 
-__all__ = [
-    "items",
-]
-
-
 _EXAMPLES = """
 \b
 Examples:

@@ -12,13 +12,6 @@ from vcomp.cli.arguments import missing_option, progress_option
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
 from vcomp.exceptions import DataError
 
-__all__ = [
-    "accumulate",
-    "fit",
-    "merge",
-]
-
-
 _FIT = """
 \b
 Examples:

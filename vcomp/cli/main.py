@@ -35,12 +35,6 @@ from vcomp.cli.simulate_commands import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
 from vcomp.ir.rank import usual_interval
 
-__all__ = [
-    "cli",
-    "main",
-]
-
-
 _EXAMPLES = """
 \b
 Examples:

@@ -11,14 +11,6 @@ import click
 from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes, with_options
 from vcomp.cli.output import check_picture, save
 
-__all__ = [
-    "allocation_text",
-    "cut_score_text",
-    "plan_of",
-    "plan_options",
-]
-
-
 plan_options = with_options(
     click.option(
         "--object", "object_", metavar="FACET", help="The object of measurement, such as p or d:p."

@@ -13,11 +13,6 @@ from vcomp.cli.accuracy_commands import read_scores, score_options
 from vcomp.cli.output import write
 from vcomp.exceptions import DataError, PlanError
 
-__all__ = [
-    "simulate_command",
-]
-
-
 _EXAMPLES = """
 \b
 Examples:

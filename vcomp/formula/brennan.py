@@ -10,14 +10,6 @@ from typing import NoReturn
 from vcomp.exceptions import PlanError
 from vcomp.formula.facets import REPLICATE, closure
 
-__all__ = [
-    "Design",
-    "Factor",
-    "parse_design",
-    "written",
-]
-
-
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _BARE = r"""[^\s():×*'"][^\s():×*]*"""
 _TOKEN = re.compile(rf"[():×*]|{_QUOTED}|{_BARE}|\S")

@@ -17,18 +17,6 @@ from vcomp.formula.facets import REPLICATE, RESIDUAL
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_FACETS",
-    "Effect",
-    "as_written",
-    "check_facets",
-    "design_effects",
-    "design_formula",
-    "expected_mean_squares",
-    "formula_text",
-]
-
-
 MOST_FACETS = 12
 """Effects are listed of designs with up to this many facets: crossed they have 4,095."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["REPLICATE", "RESIDUAL", "closure", "object_key"]
-
 RESIDUAL = "Residual"
 """Name of the last component, as in lme4's tables."""
 

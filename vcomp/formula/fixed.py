@@ -16,16 +16,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, FormulaError, VcompError
 from vcomp.formula.parser import Formula, patsy_description
 
-__all__ = [
-    "FixedPart",
-    "SentCoding",
-    "build_fixed",
-    "caller_environment",
-    "evaluate",
-    "fixed_of_few_rows",
-    "names_in",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SentFactor:

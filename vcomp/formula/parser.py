@@ -14,13 +14,6 @@ from typing import Any
 
 from vcomp.exceptions import FormulaError
 
-__all__ = [
-    "Formula",
-    "RandomTerm",
-    "parse",
-    "patsy_description",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RandomTerm:

@@ -25,19 +25,6 @@ from vcomp.ir.rank import of_scores as tau
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.split_half_result import SplitHalfStudy
 
-__all__ = [
-    "PLANNED",
-    "ByDStudy",
-    "ByHalves",
-    "ByItself",
-    "ByPairs",
-    "ByPower",
-    "Estimated",
-    "Estimator",
-    "estimator_of",
-]
-
-
 PLANNED: Mapping[type[Measure], str] = {
     GeneralizabilityCoefficient: "Erho2",
     DependabilityIndex: "Phi",

@@ -29,12 +29,6 @@ from vcomp.ir.split_half_result import SplitHalfStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Accuracy",
-    "summary",
-]
-
-
 _POINTS = 40
 """Points of a curve: more cannot be seen."""
 

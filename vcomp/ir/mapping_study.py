@@ -16,11 +16,6 @@ from vcomp.ir.measures import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MappingStudy",
-]
-
-
 _SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 _EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}
 _LEVELS = (0.05, 0.1)

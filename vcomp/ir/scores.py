@@ -19,17 +19,6 @@ from vcomp.exceptions import DataError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ScoreMatrix",
-    "ScoresLike",
-    "as_score_matrix",
-    "check_matrix",
-    "names_of",
-    "read_cells",
-    "read_wide",
-]
-
-
 _TOPICS = frozenset({"topic", "topics", "query", "qid"})
 """Columns that no one means as a system; numbered topics would pass for scores."""
 

@@ -22,12 +22,6 @@ from vcomp.ir.splits import Halves
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SplitHalfStudy",
-    "fitted",
-    "summary",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitHalfStudy(display.Printed):

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "CrossCheck",
-    "crosscheck",
-]
-
-
 _FAR = 3.0
 """Standard errors from the difference that is expected; and farther than in any drawn data."""
 

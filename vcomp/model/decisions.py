@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
     from vcomp.ir import Accuracy, EstimatorChoice, Measures, Model
 
-__all__ = [
-    "Accuracies",
-    "Decisions",
-]
-
 
 class Decisions(Inference):
     """D-studies and rank accuracy of a fit."""

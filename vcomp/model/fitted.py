@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "CovarianceKind",
-    "FittedComponents",
-]
-
-
 CovarianceKind = Literal["observed", "expected", "average", "sampling", "unbiased"]
 
 

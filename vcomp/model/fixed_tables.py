@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.record import FitRecord
 
-__all__ = [
-    "Hypotheses",
-    "compared_fit",
-    "component_fit",
-    "contrasts_table",
-    "fixed_effects",
-    "fixed_intervals",
-    "joint_test",
-]
-
-
 DDF = ("satterthwaite", "kenward-roger", "normal")
 
 _WORDS = {

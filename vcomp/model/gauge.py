@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.presets import Presets
 
-__all__ = [
-    "PART_TO_PART",
-    "REPEATABILITY",
-    "REPRODUCIBILITY",
-    "TOTAL",
-    "TOTAL_GAUGE",
-    "GaugeStudy",
-    "gauge_study",
-    "gauge_summary",
-]
-
-
 TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
 REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
 TOTAL = "total variation"

@@ -38,14 +38,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.profiling import Profile
 
-__all__ = [
-    "FromProfile",
-    "Inference",
-    "IntervalMethod",
-    "source_of",
-]
-
-
 IntervalMethod: TypeAlias = str | IntervalSource | Replicates
 """The name of a method, or what gives intervals itself, such as bootstrap replicates."""
 

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "KINDS",
-    "draw",
-]
-
-
 KINDS = ("components", "effects")
 
 

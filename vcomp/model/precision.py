@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.presets import Presets
 
-__all__ = [
-    "Precision",
-    "precision_of",
-]
-
-
 REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
 REPRODUCIBILITY = "reproducibility"
 

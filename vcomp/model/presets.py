@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from vcomp.model.gauge import GaugeStudy
     from vcomp.model.precision import Precision
 
-__all__ = [
-    "Presets",
-]
-
 
 class Presets(Inference, Hypotheses):
     """The same components, summed and named as engineers and laboratories do."""

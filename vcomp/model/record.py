@@ -17,13 +17,6 @@ from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable
 
-__all__ = [
-    "CellMeans",
-    "FitRecord",
-    "label",
-    "two_way_mean_squares",
-]
-
 
 def label(
     design: Design, sums: GroupSums, estimate: Estimate, table: ScoreTable | None

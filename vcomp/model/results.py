@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = [
-    "VarianceComponentsResults",
-]
-
 
 class VarianceComponentsResults(
     Presets, Accuracies, Hypotheses, ByLevels, Predictions, display.Printed

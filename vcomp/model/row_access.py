@@ -37,14 +37,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.fitted import FittedComponents
 
-__all__ = [
-    "RowAccess",
-    "check_columns",
-    "fitted_again",
-    "write_augmented",
-]
-
-
 _ROWS = 262_144
 """Of a row group, where rows are in memory."""
 
@@ -158,20 +150,25 @@ class FittedModel(Protocol):
     statistics: Statistics
 
     @property
-    def rows(self) -> Rows: ...
+    def rows(self) -> Rows:
+        """The rows of the fit."""
 
     @property
-    def chunk(self) -> Chunk: ...
+    def chunk(self) -> Chunk:
+        """The rows as codes of levels."""
 
     @property
-    def fixed_columns(self) -> Mapping[str, Any]: ...
+    def fixed_columns(self) -> Mapping[str, Any]:
+        """Columns of the fixed part by name."""
 
     environment: Any
 
     @property
-    def keeps_rows(self) -> bool: ...
+    def keeps_rows(self) -> bool:
+        """Whether the rows are in memory."""
 
-    def batches(self, progress: bool | None = False) -> Batches: ...
+    def batches(self, progress: bool | None = False) -> Batches:
+        """Return the rows in batches."""
 
 
 @dataclass(frozen=True, slots=True)

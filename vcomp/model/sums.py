@@ -17,15 +17,6 @@ from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.inference import Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
 
-__all__ = [
-    "Known",
-    "check_facet",
-    "held_in_residual",
-    "known_of",
-    "positive_number",
-    "term_mask",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "anova",
-    "component_limits",
-    "conf_int",
-    "glance",
-    "gstudy",
-    "iterations",
-    "matrix",
-    "series",
-    "tidy",
-]
-
 
 def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
     """Return a copy of the values under their names."""

@@ -13,23 +13,6 @@ from vcomp.exceptions import DataError, VcompError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLOURS",
-    "GREY",
-    "PAD",
-    "colours",
-    "escaped",
-    "legend",
-    "moved",
-    "new_axes",
-    "number_axis",
-    "pyplot",
-    "require_columns",
-    "tidy_axes",
-    "whiskers",
-]
-
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours that the colour-blind can tell apart (Okabe and Ito 2008, Color Universal Design)."""
 

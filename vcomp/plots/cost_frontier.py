@@ -24,11 +24,6 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "frontier",
-]
-
-
 _LABELS = {
     "Erho2": "Eρ²",
     "Phi": "Φ",

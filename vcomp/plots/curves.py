@@ -27,13 +27,6 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "accuracies",
-    "accuracy_curves",
-    "reliability_map",
-]
-
-
 _STYLES = ("-", "--", "-.", ":")
 _BANDS_UP_TO = 4
 _SHADE = 0.24

@@ -26,14 +26,6 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SYMBOLS",
-    "Required",
-    "cut_scores",
-    "dstudy",
-]
-
-
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 """The coefficients as they are written."""
 

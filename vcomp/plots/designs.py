@@ -11,18 +11,6 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes
 
-__all__ = [
-    "KINDS",
-    "Ellipse",
-    "Node",
-    "areas",
-    "ellipses",
-    "grid",
-    "lattice",
-    "venn",
-]
-
-
 _CIRCLES_POINTS = 96
 _MARGIN = 0.1
 _ROUNDS = 3

@@ -22,13 +22,6 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "components",
-    "effects",
-    "items",
-]
-
-
 _LOG_FROM = 30.0
 """Components this many times apart need a logarithmic axis."""
 

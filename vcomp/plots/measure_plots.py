@@ -27,12 +27,6 @@ from vcomp.plots.dependability import SYMBOLS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "measure_curves",
-    "measures",
-]
-
-
 _MOST_LINES = 12
 _ASIDE = 0.16
 """Of the room of a measure, between the dots of two coefficients."""

@@ -24,12 +24,6 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Kind",
-    "subsets",
-]
-
-
 Kind = Literal["span", "values"]
 
 _MOST_LINES = 12

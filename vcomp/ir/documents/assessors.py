@@ -21,11 +21,6 @@ from vcomp.exceptions import DataError, PlanError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "AssessorLayout",
-    "AssessorLayouts",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessorLayout:

@@ -16,10 +16,6 @@ from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.rank import paired_differences, rank_accuracy
 from vcomp.ir.scores import ScoresLike
 
-__all__ = [
-    "Tau",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Tau(MeanMeasure):

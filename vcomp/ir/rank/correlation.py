@@ -14,19 +14,6 @@ from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import error_share
 from vcomp.numerics import check_rng
 
-__all__ = [
-    "INTERVALS",
-    "METHODS",
-    "RankCorrelation",
-    "RankInterval",
-    "RankMethod",
-    "RankOptions",
-    "Swaps",
-    "check_one_of",
-    "usual_interval",
-]
-
-
 RankMethod: TypeAlias = Literal["shrunken", "urbano"]
 RankInterval: TypeAlias = Literal["prediction", "confidence", "independent"]
 

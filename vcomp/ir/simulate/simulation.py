@@ -8,10 +8,6 @@ from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.simulate.collection_fit import fit_collection as fit_array
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
-__all__ = [
-    "fit_collection",
-]
-
 
 def fit_collection(
     scores: ScoresLike,
