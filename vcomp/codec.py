@@ -16,11 +16,15 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vcomp._typing import Json
 from vcomp.exceptions import DataError
 
 T = TypeVar("T")
+
+_ATOMS = (str, int, NoneType)
+"""What JSON has as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +80,19 @@ def to_plain(value: Any) -> Any:
     >>> to_plain({"facets": frozenset({"topic", "sys"}), "values": np.array([0.5, np.nan])})
     {'facets': ['sys', 'topic'], 'values': [0.5, None]}
     """
-    if is_dataclass(value):
-        return {f.name: _written(f, getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, np.ndarray):
-        plain = value.tolist()
-        return plain if value.dtype.kind != "f" or np.isfinite(value).all() else to_plain(plain)
-    if isinstance(value, Mapping):
-        return {key: to_plain(v) for key, v in value.items()}
-    if isinstance(value, AbstractSet):
-        return sorted(value)
+    if isinstance(value, _ATOMS):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _written_number(value)
     if isinstance(value, list | tuple):
         return [to_plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else {"infinite": 1 if value > 0 else -1}
-    return value
+    if isinstance(value, np.ndarray):
+        return _written_array(value)
+    if is_dataclass(value):
+        return {f.name: _written(f, getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: to_plain(v) for key, v in value.items()}
+    return sorted(value) if isinstance(value, AbstractSet) else value
 
 
 def from_plain(cls: type[T], plain: Any) -> T:
@@ -158,6 +161,25 @@ def _hints(cls: Any) -> Mapping[str, Any]:
     return hints
 
 
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
+def _written_number(value: float) -> Json | None:
+    return None if math.isnan(value) else {"infinite": 1 if value > 0 else -1}
+
+
+def _written_array(values: NDArray[Any]) -> Any:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        unknown = np.isnan(values)
+        if np.isinf(values).any():
+            return to_plain(values.tolist())
+        values = values.astype(object)
+        values[unknown] = None
+    return values.tolist()
+
+
 def _written(field: Field[Any], value: Any) -> Any:
     """Return the stored form of a field."""
     if field.metadata and value is not None:
@@ -182,30 +204,35 @@ def _read(field: Field[Any], hint: Any, plain: Json) -> Any:
 
 def _value(hint: Any, plain: Any, shape: tuple[int, ...] = ()) -> Any:
     """Return the value of a type that a stored form stands for."""
-    origin, args = get_origin(hint), get_args(hint)
+    origin, args = _parts(hint)
+    if origin is None and hint is not float:
+        is_value = isinstance(hint, type) and is_dataclass(hint)
+        return from_plain(hint, plain) if is_value else plain
     if origin in (Union, UnionType):
         if plain is None:
             return None
         (hint,) = (arg for arg in args if arg is not NoneType)
         return _value(hint, plain, shape)
     if origin is np.ndarray:
-        array = np.array(_finite(plain), dtype=get_args(args[1])[0])
+        dtype = _parts(args[1])[1][0]
+        try:
+            array = np.array(plain, dtype=dtype)
+        except TypeError:  # infinity is an object
+            array = np.array(_with_infinity(plain), dtype=dtype)
         return array.reshape(shape) if shape else array
     if origin is tuple and args[1:] != (...,):
         return tuple(_value(arg, x) for arg, x in zip(args, plain, strict=True))
     if origin in (tuple, frozenset):
+        if args[0] is str:
+            return origin(plain)
         return origin(_value(args[0], x) for x in plain)
     if origin in (dict, Mapping):
         return {key: _value(args[1], x, shape) for key, x in plain.items()}
-    if isinstance(hint, type) and is_dataclass(hint):
-        return from_plain(hint, plain)
-    if hint is float:
-        return math.nan if plain is None else _finite(plain)
-    return plain
+    return math.nan if plain is None else _with_infinity(plain)
 
 
-def _finite(plain: Any) -> Any:
+def _with_infinity(plain: Any) -> Any:
     """Return numbers, in lists or alone, with infinity as such."""
     if isinstance(plain, list):
-        return [_finite(x) for x in plain]
+        return [_with_infinity(x) for x in plain]
     return math.copysign(math.inf, plain["infinite"]) if isinstance(plain, dict) else plain

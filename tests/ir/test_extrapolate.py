@@ -12,20 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
 
+from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.curve import MODELS
 from vcomp.ir.extrapolate import fit_curve, fit_curves
 from vcomp.ir.kernels.binomial import fit_binomial_line
 
-COLLECTIONS = [
-    "adhoc3",
-    "adhoc3_drop25",
-    "enterprise2006",
-    "enterprise2006_drop25",
-    "genomics2004",
-    "genomics2004_drop25",
-    "web2010ap",
-]
 SCALES = {
     "tau": "correlation",
     "tauAP": "correlation",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vcomp._typing import FloatArray, Json
+from vcomp._typing import FloatArray, Json, LongArray
 from vcomp.codec import Format, stored
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
@@ -95,9 +95,9 @@ def two_way_mean_squares(
     )
 
 
-def _compact(counts: FloatArray) -> float | list[Any]:
+def _compact(counts: FloatArray) -> float | LongArray:
     """Return counts for a file, one number where they are all the same."""
-    return float(counts.flat[0]) if np.ptp(counts) == 0 else counts.astype(int).tolist()
+    return float(counts.flat[0]) if np.ptp(counts) == 0 else counts.astype(np.int64)
 
 
 def _spread(counts: Any, cells: Json) -> FloatArray:

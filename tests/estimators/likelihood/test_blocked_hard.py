@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy.sparse import tril
 
 import vcomp
+from tests.helpers.dense_quadratic import eliminated
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
 from vcomp.estimators.likelihood import equations
@@ -195,12 +196,7 @@ def exact_residual_form(model, v):
          for j in range(n)] + [y[i], Fraction(1)]
         for i in range(n)
     ]  # fmt: skip
-    for i in range(n):
-        rows[i] = [x / rows[i][i] for x in rows[i]]
-        for j in range(n):
-            if j != i and rows[j][i]:
-                factor = rows[j][i]
-                rows[j] = [x - factor * z for x, z in zip(rows[j], rows[i], strict=True)]
+    rows = eliminated(rows)
     Viy, Vi1 = [r[n] for r in rows], [r[n + 1] for r in rows]
     yViy = sum(a * b for a, b in zip(y, Viy, strict=True))
     return float(yViy - sum(Viy) ** 2 / sum(Vi1))
