@@ -32,7 +32,7 @@ def decimals_for(values: Iterable[float], significant: int = 4) -> int:
 
     Parameters
     ----------
-    values : the column; zeros and what is not finite do not count
+    values : the column; zeros and numbers that are not finite do not count
     significant : digits that the smallest nonzero number keeps
 
     Examples
@@ -400,7 +400,7 @@ def _written(value: float, form: str, missing: str) -> str:
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
-    """Refuse what is neither True, False nor None, and a bar of work that Dask does.
+    """Refuse a value that is not True, False or None, and a bar of work that Dask does.
 
     Raises
     ------
@@ -419,7 +419,7 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
 def progress_bar(
     progress: bool | None, total: float | None, label: str, *, unit: str = "", delay: float = 0.0
 ) -> Iterator[Callable[[int], Any]]:
-    """Give a function that moves a bar, which may not be there.
+    """Return a context whose value moves a progress bar, if one is shown.
 
     Parameters
     ----------
@@ -427,7 +427,7 @@ def progress_bar(
     total : where it ends; None if nobody knows
     label : in front of it
     unit : of what it counts; many are shown as thousands and millions
-    delay : seconds after which it appears, unless it was asked for
+    delay : seconds after which it appears, unless it was requested
     """
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:

@@ -86,7 +86,7 @@ def columns_argument(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         facet, equals, column = text.partition("=")
         if not equals or not facet or not column:
-            raise PlanError(f"{text!r} is no facet; write NAME=COLUMN such as p=person")
+            raise PlanError(f"{text!r} is not a facet; write NAME=COLUMN such as p=person")
         if facet in columns:
             raise PlanError(f"the column of {facet!r} is given twice")
         columns[facet] = column
@@ -125,7 +125,7 @@ def cut_scores(text: str) -> list[float]:
 
 
 def components_argument(text: str) -> dict[str, float]:
-    """Read ``p=.00751 i=.01596``, apart by spaces, commas or semicolons.
+    """Read ``p=.00751 i=.01596``, separated by spaces, commas or semicolons.
 
     Examples
     --------

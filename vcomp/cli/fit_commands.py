@@ -1,4 +1,4 @@
-"""What ``vcomp fit`` and ``vcomp gstudy`` have in common: their options, and what follows."""
+"""Options and report that ``vcomp fit`` and ``vcomp gstudy`` share."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def fit_report(
     augmented: Path | None = None,
     **of_method: Any,
 ) -> None:
-    """Fit, and print, draw and store what is asked for.
+    """Fit, then print, draw and store what was requested.
 
     Parameters
     ----------

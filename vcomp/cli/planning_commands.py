@@ -1,4 +1,4 @@
-"""What the commands that plan a D-study have in common: options of its universe and allocation."""
+"""Options and texts of commands that plan a D-study: universe, cut scores, allocation."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def allocation_text(
     picture: Path | None = None,
     n_objects: int | None = None,
 ) -> str | None:
-    """Return the best design for a budget or a target, or None where neither is asked for.
+    """Return the best design for a budget or a target, None if neither is given.
 
     Parameters
     ----------
     study : the D-study whose design comes first
     cost : prices as text
     budget, target : one of them
-    coefficient : to be as good as can be, or to reach the target
+    coefficient : to be maximised, or to reach the target
     alternatives : other designs
     picture : where to draw the frontier
     n_objects : how many objects there will be, where the cost counts them

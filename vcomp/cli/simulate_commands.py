@@ -154,7 +154,7 @@ def simulate_command(
 
 
 def _check_means(file: str, scores: Path) -> None:
-    """Refuse a file for true means that cannot be, before anything is computed."""
+    """Refuse a file of true means that cannot be written, before anything is computed."""
     path = Path(file)
     if path == scores:
         raise PlanError(f"scores and true means go to two files, not both to {file!r}")

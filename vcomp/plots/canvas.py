@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Colours that the colour-blind can tell apart (Okabe and Ito 2008, Color Universal Design)."""
+"""Colours that colour-blind readers distinguish (Okabe and Ito 2008, Color Universal Design)."""
 
 GREY = "#666666"
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STYLES = ("-", "--", "-.", ":")
 _BANDS_UP_TO = 4
 _SHADE = 0.24
-"""Of all bands of a panel, which lie one over the other; their edges tell them apart."""
+"""Of all bands of a panel, which lie one over the other; their edges distinguish them."""
 
 _ASIDE = 4.0
 """Points (1/72 inch) between the whiskers of two measures at one size."""
@@ -52,8 +52,8 @@ def accuracies(
 ) -> list[Any]:
     """Draw measures over the number of topics: a line each, its intervals as a band.
 
-    More than four measures in one panel have their intervals as whiskers at the sizes that were
-    asked for, side by side.
+    More than four measures in one panel have their intervals as whiskers at the requested sizes,
+    side by side.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _new_axes(n: int) -> list[Any]:
 
 
 def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whiskers: bool) -> None:
-    """Draw the sizes that were asked for, so many points of a line aside."""
+    """Draw the requested sizes, moved sideways by so many points."""
     look = {"color": colour, "transform": moved(ax, aside)}
     ax.plot(points["n"], points["estimate"], "o", markersize=4, **look)
     if not whiskers:

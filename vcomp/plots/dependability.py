@@ -60,7 +60,7 @@ class Required:
 
 
 Others = tuple[float, ...]
-"""The sizes of the other facets, which tell one line from the next."""
+"""The sizes of the other facets, which distinguish the lines."""
 
 
 def dstudy(
@@ -106,7 +106,7 @@ def dstudy(
     DataError
         If a column is missing.
     PlanError
-        If a coefficient is not known, or there are more lines than can be told apart.
+        If a coefficient is not known, or there are more lines than can be distinguished.
     VcompError
         If matplotlib is not installed.
 
@@ -201,7 +201,7 @@ def _lines(
         raise PlanError(
             f"{len(combinations)} combinations of sizes of {', '.join(others)} and "
             f"{len(coefficients)} {'coefficient' if len(coefficients) == 1 else 'coefficients'} "
-            f"make {n} lines, and {_MOST_LINES} can be told apart: plan fewer sizes, take one "
+            f"make {n} lines, and {_MOST_LINES} can be distinguished: plan fewer sizes, take one "
             f"coefficient, or another x than {x!r}"
         )
     varying = [k for k in range(len(others)) if len({row[k] for row in combinations}) > 1]
@@ -318,7 +318,7 @@ def cut_scores(
     DataError
         If a column is missing.
     PlanError
-        If there are more curves than can be told apart.
+        If there are more curves than can be distinguished.
     VcompError
         If matplotlib is not installed.
 

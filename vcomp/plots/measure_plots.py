@@ -142,7 +142,7 @@ def measure_curves(
     DataError
         If a column is missing.
     PlanError
-        If there are more measures than lines that can be told apart.
+        If there are more measures than lines that can be distinguished.
     VcompError
         If matplotlib is not installed.
     """
@@ -152,7 +152,7 @@ def measure_curves(
     names = list(dict.fromkeys(table["measure"]))
     if len(names) > _MOST_LINES:
         raise PlanError(
-            f"{len(names)} measures make as many lines, and {_MOST_LINES} can be told apart: "
+            f"{len(names)} measures make as many lines, and {_MOST_LINES} can be distinguished: "
             "take kind='dots', or compare fewer"
         )
     ax = new_axes(ax, (6.5, 4.2))

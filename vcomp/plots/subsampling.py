@@ -69,7 +69,7 @@ def subsets(
     DataError
         If a column is missing.
     PlanError
-        If there are more lines than can be told apart.
+        If there are more lines than can be distinguished.
     VcompError
         If matplotlib is not installed.
 
@@ -89,7 +89,7 @@ def subsets(
     if len(groups) > _MOST_LINES:
         raise PlanError(
             f"{len(groups)} sizes of {', '.join(others)} make as many lines, and {_MOST_LINES} "
-            f"can be told apart: draw fewer sizes, or take another x than {x!r}"
+            f"can be distinguished: draw fewer sizes, or take another x than {x!r}"
         )
     ax = new_axes(ax)
     for place, (group, colour) in enumerate(zip(groups, colours(len(groups)), strict=True)):
