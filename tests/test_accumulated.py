@@ -8,9 +8,9 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, GRIDS, gridded, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from vcomp import AccumulatedStatistics, accumulate
 
 FORMULA = "score ~ (1|sys) + (1|topic)"

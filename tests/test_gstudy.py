@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from design_data import DESIGNS, balanced_data, small_designs
-from frames import by_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.reference_frames import by_name
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import design_effects, design_formula
 

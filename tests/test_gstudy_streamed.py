@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from design_data import DESIGNS, balanced_data, small_designs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
 from vcomp.cli.main import cli
 from vcomp.formula.brennan import parse_design
 from vcomp.statistics.batches import passes as gather
@@ -270,7 +270,7 @@ def test_fitted_values_are_of_the_facets_of_the_design(tmp_path, monkeypatch):
         warnings.simplefilter("ignore", vcomp.VcompWarning)
         kept = vcomp.gstudy(data, **options)
         found = vcomp.gstudy(data, **options, stream=True)
-    path = found.augment(to=tmp_path / "rows.parquet")
+    path = found.augment(path=tmp_path / "rows.parquet")
     written, expected = pd.read_parquet(path), kept.augment().reset_index(drop=True)
     assert list(written.columns) == list(expected.columns) == [
         "score", "p", "h", "i", "fitted", "resid",

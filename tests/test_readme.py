@@ -5,11 +5,11 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.command_line import run
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,13 +30,7 @@ def test_examples(page):
 def test_the_first_page():
     command = re.search(r"\$ vcomp (.*)", README)[1]
     page = re.search(r"```text\n(.*?)```", README, re.DOTALL)[1]
-    main = "from vcomp.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", main, *shlex.split(command)],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
+    done = run(*shlex.split(command), warnings_are="default")
     printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
     assert printed.strip() == page.strip()
     # The command that installs and runs it is the same one.

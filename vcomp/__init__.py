@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vcomp import ctt, datasets, io, ir, simulate
+    from vcomp import ctt, datasets, io, ir, presets, simulate
     from vcomp.accumulated import AccumulatedStatistics, accumulate
     from vcomp.api import compare, fit, gstudy
     from vcomp.components import VarianceComponents
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         reliability,
         spearman_brown,
         spearman_brown_factor,
-        split_half,
+        split_half_reliability,
     )
     from vcomp.dstudy import Cost, Counts, DStudy, from_components
     from vcomp.exceptions import (
@@ -73,10 +73,10 @@ _HOME = {
     "reliability": "vcomp.ctt",
     "spearman_brown": "vcomp.ctt",
     "spearman_brown_factor": "vcomp.ctt",
-    "split_half": "vcomp.ctt",
+    "split_half_reliability": "vcomp.ctt",
     "subsample_study": "vcomp.studies",
 }
-_SUBPACKAGES = ("ctt", "datasets", "io", "ir", "simulate")
+_SUBMODULES = ("ctt", "datasets", "io", "ir", "presets", "simulate")
 
 __all__ = [
     "AccumulatedStatistics",
@@ -109,11 +109,12 @@ __all__ = [
     "ir",
     "item_analysis",
     "per_document_study",
+    "presets",
     "reliability",
     "simulate",
     "spearman_brown",
     "spearman_brown_factor",
-    "split_half",
+    "split_half_reliability",
     "subsample_study",
 ]
 
@@ -121,7 +122,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
-    elif name in _SUBPACKAGES:
+    elif name in _SUBMODULES:
         value = import_module(f"vcomp.{name}")
     else:
         raise AttributeError(f"module 'vcomp' has no attribute {name!r}")

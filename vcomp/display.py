@@ -6,11 +6,14 @@ looks the same wherever it is shown. Values are never rounded before.
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from vcomp.exceptions import DataError
@@ -338,13 +341,43 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     <BLANKLINE>
     Eρ²: differences between systems.
     """
-    from statsmodels.iolib.summary import Summary
-
-    page = Summary()
+    page = _escaping_summary()()
     page.tables.extend(tables)
     if notes:
         page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in notes])
     return page
+
+
+@cache
+def _escaping_summary() -> Any:
+    """Return statsmodels' ``Summary`` with names escaped in HTML, which statsmodels does not do.
+
+    Names of columns and levels come from the data: a notebook must show them, not run them.
+    """
+    from statsmodels.iolib.summary import Summary
+
+    class EscapingSummary(Summary):  # type: ignore[misc]  # statsmodels has no types
+        def as_html(self) -> str:
+            page = Summary()
+            page.tables.extend(map(_escaped, self.tables))
+            page.extra_txt = None if self.extra_txt is None else _escape(self.extra_txt)
+            return str(page.as_html())
+
+    return EscapingSummary
+
+
+def _escaped(table: Any) -> Any:
+    """Return a copy of a table, with the marks of HTML escaped in its cells and its title."""
+    copied = deepcopy(table)
+    copied.title = None if table.title is None else _escape(table.title)
+    for row in copied:
+        for cell in row:
+            cell.data = _escape(cell.data)
+    return copied
+
+
+def _escape(text: Any) -> str:
+    return html.escape(str(text), quote=False)
 
 
 def _sizes(values: Iterable[float]) -> list[float]:

@@ -9,33 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from test_cli import run as run_process
 
 import vcomp
+from tests.helpers.command_line import output_of, run_process
+from tests.helpers.rank_scores import LONG, WIDE
 from vcomp.cli.main import cli
 from vcomp.exceptions import VcompError
-
-RNG = np.random.default_rng(5)
-WIDE = pd.DataFrame(
-    np.clip(0.5 + RNG.normal(0, 0.15, (16, 1)) + RNG.normal(0, 0.15, (16, 6)), 0, 1).round(4)
-    + np.arange(6) / 50,
-    index=pd.Index([f"t{k}" for k in range(16)], name="topic"),
-    columns=[f"run {k}" for k in range(6)],
-)
-LONG = WIDE.reset_index().melt("topic", var_name="system", value_name="score")
-
-
-def run(*arguments):
-    done = CliRunner().invoke(cli, [str(a) for a in arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-@pytest.fixture
-def wide(tmp_path):
-    path = tmp_path / "wide.csv"
-    WIDE.to_csv(path)
-    return path
 
 
 @pytest.fixture
@@ -47,14 +26,16 @@ def long(tmp_path):
 
 def test_it_prints_what_python_prints(wide):
     made = vcomp.ir.accuracy(WIDE, None, [10, 40], alpha=0.1, drop_worst=0.25)
-    printed = run("accuracy", wide, "--topics", "10,40", "--alpha", ".1", "--drop-worst", ".25")
+    printed = output_of(
+        "accuracy", wide, "--topics", "10,40", "--alpha", ".1", "--drop-worst", ".25"
+    )
     assert printed == f"{made}\n"
 
 
 def test_long_data_are_the_same(wide, long):
-    expected = run("accuracy", wide, "--topics", "25")
-    assert run("accuracy", long, "--topics", "25") == expected
-    assert run("tau", long, "--topics", "25") == run("tau", wide, "--topics", "25")
+    expected = output_of("accuracy", wide, "--topics", "25")
+    assert output_of("accuracy", long, "--topics", "25") == expected
+    assert output_of("tau", long, "--topics", "25") == output_of("tau", wide, "--topics", "25")
 
 
 def test_columns_of_any_name(long, tmp_path, wide):
@@ -62,28 +43,28 @@ def test_columns_of_any_name(long, tmp_path, wide):
     LONG.rename(columns={"system": "who", "topic": "what", "score": "AP"}).to_csv(path)
     named = ("--system", "who", "--topic", "what", "--score", "AP")
     for verb in ("accuracy", "tau"):
-        assert run(verb, path, *named) == run(verb, wide)
+        assert output_of(verb, path, *named) == output_of(verb, wide)
 
 
 def test_data_sets_and_formulas():
     data = vcomp.datasets.load("bodoff2007_alpha")
     matrix = data.pivot(index="topic", columns="sys", values="score")
-    printed = run("tau", "--dataset", "bodoff2007_alpha", "--topics", "5,9")
+    printed = output_of("tau", "--dataset", "bodoff2007_alpha", "--topics", "5,9")
     assert f"{vcomp.ir.rank.expected_tau(matrix, 5)['estimate'].item():.3f}" in printed
     formula = "score ~ (1|sys*topic)"
     res = vcomp.fit(formula, vcomp.datasets.load("docsearch"))
     made = res.accuracy(["tau", "Phi"], topic=[50])
     given = ("accuracy", "--dataset", "docsearch", "--formula", formula, "--measures", "tau,Phi")
-    assert run(*given, "--topics", "50") == f"{made}\n"
-    assert run(*given) == f"{res.accuracy(['tau', 'Phi'])}\n"
-    assert run(*given, "--facet", "sys") == f"{res.accuracy(['tau', 'Phi'], sys=44)}\n"
+    assert output_of(*given, "--topics", "50") == f"{made}\n"
+    assert output_of(*given) == f"{res.accuracy(['tau', 'Phi'])}\n"
+    assert output_of(*given, "--facet", "sys") == f"{res.accuracy(['tau', 'Phi'], sys=44)}\n"
 
 
 def test_measures_and_halves(wide):
     made = vcomp.ir.accuracy(
         WIDE, ["tau", "swap_rate"], 30, estimator="split_half", model="exp1", trials=9, rng=4
     )
-    printed = run(
+    printed = output_of(
         "accuracy", wide, "--topics", 30, "--measures", "tau", "--measures", "swap_rate",
         "--estimator", "split_half", "--model", "exp1", "--trials", 9, "--seed", 4,
     )  # fmt: skip
@@ -93,15 +74,15 @@ def test_measures_and_halves(wide):
 def test_tables(wide):
     expected = vcomp.ir.accuracy(WIDE, ["tau", "rmse"], [10, 40]).table
     given = ("accuracy", wide, "--measures", "tau,rmse", "--topics", "10,40", "--format")
-    read = pd.read_csv(io.StringIO(run(*given, "csv")))
+    read = pd.read_csv(io.StringIO(output_of(*given, "csv")))
     pd.testing.assert_frame_equal(read, expected, check_dtype=False)
-    records = json.loads(run(*given, "json"))
+    records = json.loads(output_of(*given, "json"))
     assert records[0]["measure"] == "tau"
     assert records[3]["high"] == pytest.approx(expected["high"].iloc[3], rel=1e-14)
 
 
 def test_tables_of_tau(wide):
-    read = pd.read_csv(io.StringIO(run("tau", wide, "--topics", "10,40", "--format", "csv")))
+    read = pd.read_csv(io.StringIO(output_of("tau", wide, "--topics", "10,40", "--format", "csv")))
     assert read["measure"].tolist() == ["tau", "tau", "tau_ap", "tau_ap"]
     assert read["n"].tolist() == [10, 40, 10, 40]
     for name, estimate in (
@@ -116,17 +97,17 @@ def test_tables_of_tau(wide):
 
 def test_pictures(wide, tmp_path):
     path = tmp_path / "accuracy.svg"
-    run("accuracy", wide, "--topics", "10,40", "--plot", path)
+    output_of("accuracy", wide, "--topics", "10,40", "--plot", path)
     text = path.read_text(encoding="utf-8")
     assert "<svg" in text
 
 
 def test_help_has_examples_and_every_measure():
-    text = run("accuracy", "--help")
+    text = output_of("accuracy", "--help")
     assert "vcomp accuracy matrix.csv --topics 25,50,100" in text
     for name in vcomp.ir.measures.available():
         assert name in text
-    assert "vcomp accuracy matrix.csv" in run("--help")
+    assert "vcomp accuracy matrix.csv" in output_of("--help")
 
 
 MISTAKES = {
@@ -139,7 +120,7 @@ MISTAKES = {
     ],
     "name that of the systems with --system": ["accuracy", "--dataset", "digits"],
     "name that of the scores with --score": ["tau", "WIDE", "--system", "run 1"],
-    "has several scores on topic": ["tau", "--dataset", "docsearch"],
+    "on topic 'argparse'; average them first": ["tau", "--dataset", "docsearch"],
     "there is no facet 'topics' (did you mean 'topic'?)": [
         *["accuracy", "LONG", "--formula", "score ~ (1|system) + (1|topic)"],
         *["--facet", "topics", "--topics", "5"],
@@ -148,7 +129,20 @@ MISTAKES = {
         *["accuracy", "LONG", "--formula", "score ~ (1|system) + (1|topic)", "--facet", "topik"],
     ],
     "drop_worst must be at least 0 and less than 1": ["tau", "WIDE", "--drop-worst", "2"],
-    "estimator is 'best', 'split_half', not 'own'": ["accuracy", "WIDE", "--estimator", "own"],
+    "estimator must be 'shrunken', 'urbano' or 'split_half', not 'own'": [
+        "accuracy",
+        "WIDE",
+        "--estimator",
+        "own",
+    ],
+    "estimator='urbano' is of τ and τ_AP": [
+        "accuracy",
+        "WIDE",
+        "--estimator",
+        "urbano",
+        "--measures",
+        "Phi",
+    ],
     "trials= is of measures that are extrapolated": ["accuracy", "WIDE", "--trials", "5"],
     "alpha lies between 0 and 1": ["accuracy", "WIDE", "--alpha", "2"],
     "cannot draw 'a.doc'": ["accuracy", "WIDE", "--plot", "a.doc"],

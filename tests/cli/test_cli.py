@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
-from designs import balanced
 
 import vcomp
+from tests.helpers.command_line import run, run_process
+from tests.helpers.designs import balanced
 
 FORMULA = "y ~ (1|a) + (1|b)"
-
-
-def run(*arguments, check=True, warnings_are="error"):
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            warnings_are,
-            "-c",
-            "from vcomp.cli.main import main; main()",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**__import__("os").environ, "PYTHONIOENCODING": "utf-8"},
-    )
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +23,7 @@ def scores(tmp_path_factory):
 
 
 def test_the_main_job():
-    done = run(
+    done = run_process(
         "fit", "score ~ (1|sys) + (1|topic)", "--dataset", "docsearch",
         "--dstudy", "topic=50,100,150", "--tau",
     )  # fmt: skip
@@ -109,8 +88,8 @@ def test_options_of_probes_and_of_minque(scores):
     res = vcomp.fit(FORMULA, scores, method="minque", iterated=True)
     assert str(res.summary()) in run(*minque, "--iterated").stdout
     weights = {name: k + 1.0 for k, name in enumerate(res.vcomp.index)}
-    given = [x for name, w in weights.items() for x in ("--weight", f"{name}={w}")]
-    res = vcomp.fit(FORMULA, scores, method="minque", weights=weights)
+    given = [x for name, w in weights.items() for x in ("--prior", f"{name}={w}")]
+    res = vcomp.fit(FORMULA, scores, method="minque", prior=weights)
     assert str(res.summary()) in run(*minque, *given).stdout
 
 
@@ -143,12 +122,12 @@ def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
 
 @pytest.mark.parametrize("method", ["mls", "log", "profile", "bootstrap", "satterthwaite"])
 def test_intervals_by_any_method(method, scores):
-    printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--intervals", method).stdout
+    printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--interval", method).stdout
     res = vcomp.fit(FORMULA, str(scores))
-    assert str(res.summary(method=method)) in printed
+    assert str(res.summary(interval=method)) in printed
     # Satterthwaite has none of coefficients.
     other = "auto" if method == "satterthwaite" else method
-    assert str(res.dstudy(b=5, method=other).summary()) in printed
+    assert str(res.dstudy(b=5, interval=other).summary()) in printed
 
 
 def test_json_on_the_screen_is_json_alone(scores):
@@ -204,7 +183,7 @@ MISTAKES = {
         "fit",
         FORMULA,
         "FILE",
-        "--intervals",
+        "--interval",
         "boot",
     ],
     "did you mean 'docsearch'?": ["fit", FORMULA, "--dataset", "docserch"],
@@ -245,7 +224,7 @@ def test_warnings_are_one_line(scores, tmp_path):
     data.loc[3, "y"] = None
     path = tmp_path / "missing.csv"
     data.to_csv(path, index=False)
-    done = run("fit", FORMULA, str(path), warnings_are="default")
+    done = run_process("fit", FORMULA, str(path), warnings_are="default")
     (line,) = done.stderr.splitlines()
     assert line.startswith("vcomp: warning: 1 of 63 rows have a missing value (y 1)")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from test_cli import run
 
 import vcomp
+from tests.helpers.command_line import run
 from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes
 from vcomp.exceptions import PlanError
 

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import vcomp
+from tests.helpers.command_line import output_of
 from vcomp.cli.main import cli
 from vcomp.exceptions import VcompError
 
@@ -16,12 +17,6 @@ SCORES = pd.DataFrame(
     index=pd.Index(range(401, 415), name="topic"),
     columns=[f"run {k}" for k in range(5)],
 )
-
-
-def run(*arguments):
-    done = CliRunner().invoke(cli, [str(a) for a in arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 @pytest.fixture
@@ -33,9 +28,11 @@ def matrix(tmp_path):
 
 def test_collections_of_a_seed(matrix, tmp_path):
     out = tmp_path / "new.parquet"
-    text = run("simulate", matrix, "--topics", 9, "--collections", 4, "--seed", 7, "--out", out)
+    text = output_of(
+        "simulate", matrix, "--topics", 9, "--collections", 4, "--seed", 7, "--out", out
+    )
     simulator = vcomp.ir.simulate.fit_collection(SCORES)
-    expected = simulator.simulate(9, size=4, rng=7)
+    expected = simulator.simulate(9, n=4, rng=7)
     found = pd.read_parquet(out)
     np.testing.assert_array_equal(found["score"], expected.scores.ravel())
     assert list(found.columns) == ["collection", "topic", "system", "score"]
@@ -48,8 +45,8 @@ def test_collections_of_a_seed(matrix, tmp_path):
 
 def test_long_scores_and_long_results_go_round(matrix, tmp_path):
     out, again = tmp_path / "new.csv", tmp_path / "again.csv"
-    run("simulate", matrix, "--topics", 12, "--out", out)
-    run("simulate", out, "--topics", 6, "--out", again)
+    output_of("simulate", matrix, "--topics", 12, "--out", out)
+    output_of("simulate", out, "--topics", 6, "--out", again)
     long = pd.read_csv(out)
     wide = long.pivot(index="topic", columns="system", values="score")[SCORES.columns]
     expected = vcomp.ir.simulate.fit_collection(wide).simulate(6, rng=0).to_long()
@@ -58,7 +55,7 @@ def test_long_scores_and_long_results_go_round(matrix, tmp_path):
 
 def test_assumptions(matrix, tmp_path):
     out = tmp_path / "new.csv"
-    text = run(
+    text = output_of(
         "simulate", matrix, "--topics", 8, "--collections", 3, "--margins", "normal",
         "--homoscedastic", "--uncorrelated", "--non-random-sampling", "--means", "fitted",
         "--drop-worst", ".25", "--workers", 2, "--out", out,
@@ -67,7 +64,7 @@ def test_assumptions(matrix, tmp_path):
         SCORES, drop_worst=0.25, margins="normal", homoscedastic=True, uncorrelated=True,
         random_sampling=False, means="fitted",
     )  # fmt: skip
-    expected = simulator.simulate(8, size=3, rng=0)
+    expected = simulator.simulate(8, n=3, rng=0)
     np.testing.assert_array_equal(pd.read_csv(out)["score"], expected.scores.ravel())
     assert str(simulator.summary()) in text
 
@@ -76,7 +73,7 @@ def test_assumptions(matrix, tmp_path):
 def test_the_other_copula(df, matrix, tmp_path):
     out = tmp_path / "new.csv"
     given = [] if df is None else ["--copula-df", df]
-    text = run("simulate", matrix, "--topics", 8, "--copula", "t", *given, "--out", out)
+    text = output_of("simulate", matrix, "--topics", 8, "--copula", "t", *given, "--out", out)
     simulator = vcomp.ir.simulate.fit_collection(SCORES, copula="t", df=df)
     expected = simulator.simulate(8, rng=0)
     np.testing.assert_array_equal(pd.read_csv(out)["score"], expected.scores.ravel())
@@ -89,7 +86,7 @@ def test_possible_scores(tmp_path, text, support):
     scores = pd.DataFrame(np.random.default_rng(2).choice(values, (20, 4)), columns=list("abcd"))
     path, out = tmp_path / "scores.csv", tmp_path / "new.csv"
     scores.to_csv(path, index=False)
-    run(
+    output_of(
         "simulate", path, "--margins", "discrete_kernel", "--support", text, "--means", "fitted",
         "--topics", 30, "--out", out,
     )  # fmt: skip
@@ -100,27 +97,27 @@ def test_how_like_the_original_they_are(matrix, tmp_path, monkeypatch):
     from vcomp.ir.simulate import write
 
     monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
-    text = run(
+    text = output_of(
         "simulate", matrix, "--topics", 10, "--collections", 5, "--diagnose", "--out",
         tmp_path / "new.csv",
     )  # fmt: skip
     simulator = vcomp.ir.simulate.fit_collection(SCORES)
-    diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, size=5, rng=0))
+    diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, n=5, rng=0))
     assert str(diagnosis.summary()) in text
 
 
 def test_true_means_elsewhere(matrix, tmp_path):
     out, means = tmp_path / "new.csv", tmp_path / "truth.csv"
-    run("simulate", matrix, "--topics", 5, "--out", out, "--true-means", means)
+    output_of("simulate", matrix, "--topics", 5, "--out", out, "--true-means", means)
     assert len(pd.read_csv(means)) == 5
     assert not (tmp_path / "new.means.csv").exists()
-    text = run("simulate", matrix, "--topics", 5, "--out", out, "--true-means", "-")
+    text = output_of("simulate", matrix, "--topics", 5, "--out", out, "--true-means", "-")
     assert text.startswith("system,mean\n")
 
 
 def test_accuracy_can_be_measured_with_what_was_written(matrix, tmp_path):
     out = tmp_path / "new.parquet"
-    run("simulate", matrix, "--topics", 400, "--collections", 2, "--out", out)
+    output_of("simulate", matrix, "--topics", 400, "--collections", 2, "--out", out)
     truth = pd.read_csv(tmp_path / "new.means.csv", index_col="system")["mean"]
     rows = pd.read_parquet(out).astype({"system": str})
     for _, one in rows.groupby("collection"):
@@ -129,7 +126,7 @@ def test_accuracy_can_be_measured_with_what_was_written(matrix, tmp_path):
 
 
 def test_help_has_examples():
-    text = run("simulate", "--help")
+    text = output_of("simulate", "--help")
     assert "vcomp simulate matrix.csv --topics 50 --collections 100 --seed 1" in text
     for family in ("beta_binomial", "truncated_kernel", "auto"):
         assert family in text

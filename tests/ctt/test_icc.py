@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from ctt.ctt_cases import QUESTIONS, SMALL_SCORES, WINES, holed, long_of
 from hypothesis import assume, given, settings
 from scipy import stats
 
 import vcomp
+from tests.helpers.ctt_scores import QUESTIONS, SMALL_SCORES, WINES, holed, long_of
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.internal_consistency import spearman_brown
 from vcomp.ctt.intraclass import icc

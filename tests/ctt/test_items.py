@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from ctt.ctt_cases import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
@@ -258,7 +258,7 @@ def test_left_out_and_refused():
 
 def test_long_data_and_labels():
     data = vcomp.datasets.load("bodoff2007_alpha")
-    names = {"object": "sys", "item": "topic", "response": "score"}
+    names = {"object": "sys", "item": "topic", "score": "score"}
     expected = given_order(FIGURE_2)
     for table in (data, pl.from_pandas(data), data.sample(frac=1, random_state=3)):
         found = given_order(table, **names)

@@ -7,13 +7,13 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 import pytest
-from ctt.ctt_cases import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 import vcomp
+from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from vcomp.ctt.coefficients import best_split, cronbach_alpha
 from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, PlanError

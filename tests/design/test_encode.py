@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from design_cases import design_of, rows_of, tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.learned_designs import design_of, rows_of, tables
 from vcomp.data.rows import Rows
 from vcomp.design import design as encode
 from vcomp.design.design import term_codes

@@ -10,11 +10,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from design_cases import design_of, rows_of, tables
-from designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
+from tests.helpers.learned_designs import design_of, rows_of, tables
 from vcomp.design import design as encode
 from vcomp.design.grid import find_combinations, find_grid
 from vcomp.design.nesting import describe_structure

@@ -5,11 +5,11 @@ import datetime
 import numpy as np
 import pandas as pd
 import pytest
-from design_cases import design_of, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.learned_designs import design_of, rows_of
 from vcomp.data.levels import united_levels
 from vcomp.design import design as encode
 from vcomp.design.design import facet_codes

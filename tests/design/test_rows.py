@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from design_cases import design_of, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.learned_designs import design_of, rows_of
 
 N = 20
 rng = np.random.default_rng(9)

@@ -5,11 +5,11 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from design_cases import tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.learned_designs import tables
 from vcomp.design.nesting import describe_structure
 from vcomp.formula import parser as parse
 from vcomp.formula.brennan import parse_design

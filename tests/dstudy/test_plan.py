@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components

@@ -4,10 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
 from vcomp.gtheory.conduct import dstudy

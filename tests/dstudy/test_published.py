@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from dstudy_cases import BODOFF_LI
 
+from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError, VcompError
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components

@@ -11,11 +11,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from dstudy_cases import BODOFF_LI, gstudy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.gstudies import BODOFF_LI, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
 from vcomp.gtheory.conduct import dstudy

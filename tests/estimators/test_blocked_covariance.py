@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import DESIGNS, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
 from vcomp.estimators.likelihood.engine import Columns
 

@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from designs import GRIDS, gridded
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded
+from tests.helpers.reference_frames import formula_of, frame_of
 from vcomp.statistics.statistics import Statistics
 
 WITH_STRATA = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dense import DenseLikelihood
-from designs import DESIGNS, GRIDS, drop_rows, gridded, unbalanced
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import DESIGNS, GRIDS, drop_rows, gridded, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood

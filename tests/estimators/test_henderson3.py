@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from closed_form_cases import (
+
+import vcomp
+from tests.helpers.dense_quadratic import (
     FIXED,
     NAMES,
     DenseReductions,
@@ -14,9 +16,7 @@ from closed_form_cases import (
     model_of,
     two_parts,
 )
-from designs import unbalanced
-
-import vcomp
+from tests.helpers.designs import unbalanced
 from vcomp.estimators.quadratic import reductions
 from vcomp.estimators.quadratic.closed_form import henderson3_table
 

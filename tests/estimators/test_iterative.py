@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory

@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, balanced, unbalanced
-from engines import AverageOnly, Flat, Probing, Saddle
 
 import vcomp
+from tests.helpers.altered_engines import AverageOnly, Flat, Probing, Saddle
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.likelihood import likelihood
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood

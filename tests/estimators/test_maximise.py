@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, balanced, unbalanced
-from engines import AverageOnly, Interrupted, Probing
 
 import vcomp
+from tests.helpers.altered_engines import AverageOnly, Interrupted, Probing
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.maximisation import maximise
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from closed_form_cases import assert_covariance
-from designs import DESIGNS, balanced, unbalanced
 
 import vcomp
+from tests.helpers.dense_quadratic import assert_covariance
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.quadratic import closed_form as henderson3
 from vcomp.estimators.quadratic import closed_form as type1
 from vcomp.estimators.quadratic.closed_form import orthogonal_table

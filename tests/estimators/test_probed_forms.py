@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import DESIGNS, GRIDS, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from vcomp.estimators.quadratic import quadratic_forms, sampling
 from vcomp.estimators.quadratic import sampling as probed_forms
 from vcomp.estimators.quadratic.anova import henderson1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dense import DenseLikelihood
-from designs import balanced, unbalanced
-from engines import AverageOnly
-from profile_cases import Z, component, engine_of, fitted, one_way, two_way
 from scipy.optimize import brentq
 
 import vcomp
+from tests.helpers.altered_engines import AverageOnly
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import balanced, unbalanced
+from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import PlanError
 from vcomp.inference.profile.profile import (

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from dense import DenseLikelihood
-from designs import DESIGNS, balanced, unbalanced
-from engines import Probing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profile_cases import Z, component, engine_of, fitted, one_way, two_way
 from scipy.optimize import brentq
 
 import vcomp
+from tests.helpers.altered_engines import Probing
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
+from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.profile.constrained import Surface, maximise_on, place_at

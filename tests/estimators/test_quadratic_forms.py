@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import DESIGNS, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.quadratic import quadratic_forms
 
 

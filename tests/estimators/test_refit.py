@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced, simulate
 
 import vcomp
+from tests.helpers.designs import balanced, simulate
 
 METHODS = ("anova", "type1", "henderson3", "minque")
 TERMS = ["(1|a)", "(1|b)", "(1|c)", "(1|a:b)", "(1|a:c)", "(1|b:c)"]

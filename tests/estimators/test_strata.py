@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dense import DenseLikelihood, hessian_of, score_of
-from designs import GRIDS, gridded
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of, score_of
+from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood

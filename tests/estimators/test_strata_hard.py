@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from dense import DenseLikelihood
-from designs import gridded
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import gridded
 from vcomp.estimators.likelihood import strata_likelihood as strata
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.likelihood.engine import Totals

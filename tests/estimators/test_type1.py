@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from closed_form_cases import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.dense_quadratic import (
     FIXED,
     NAMES,
     DenseReductions,
@@ -14,11 +18,7 @@ from closed_form_cases import (
     model_of,
     two_parts,
 )
-from designs import UNBALANCED, drop_rows, simulate, unbalanced
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import vcomp
+from tests.helpers.designs import UNBALANCED, drop_rows, simulate, unbalanced
 from vcomp.estimators.quadratic import reductions
 from vcomp.estimators.quadratic.closed_form import type1_table
 

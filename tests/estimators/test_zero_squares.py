@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import equations
 from vcomp.estimators.likelihood import equations as zero_squares
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations

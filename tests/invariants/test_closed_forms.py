@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from designs import DESIGNS, UNBALANCED, balanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, UNBALANCED, balanced
 
 CLOSED = [
     ("type1", {}),

@@ -10,10 +10,10 @@ from operator import add
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, balanced, unbalanced
 from patsy import EvalEnvironment
 
 import vcomp
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.data.rows import select_rows
 from vcomp.design import design as encode
 from vcomp.design import learning as learn

@@ -1,11 +1,11 @@
 """Each kernel against its twin in numpy: any sizes, empty rows, levels and columns included."""
 
 import numpy as np
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.helpers import kernel_twins as reference
 from vcomp.numerics.kernels.groups import group_counts, group_sums
 from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
 from vcomp.numerics.kernels.schur import weighted_gram

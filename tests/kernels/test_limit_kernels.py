@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import lower_limit
 from scipy.optimize import brentq
 
+from tests.helpers.kernel_twins import lower_limit
 from vcomp.inference.kernels.interval_ends import lower_limits, ratios_at_zero
 
 

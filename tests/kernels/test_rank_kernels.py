@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import above_in_both as above_by_signs
-from reference import mean_share_above as share_by_signs
-from reference import pair_agreement as agreement_by_signs
-from reference import smallest_safe_difference as smallest_by_search
 
+from tests.helpers.kernel_twins import above_in_both as above_by_signs
+from tests.helpers.kernel_twins import mean_share_above as share_by_signs
+from tests.helpers.kernel_twins import pair_agreement as agreement_by_signs
+from tests.helpers.kernel_twins import smallest_safe_difference as smallest_by_search
 from vcomp.ir.kernels.rank_agreement import (
     above_in_both,
     mean_share_above,

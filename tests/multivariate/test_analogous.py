@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from multivariate_cases import (
+
+from tests.helpers.multivariate_scores import (
     alone_of,
     dense_parts,
     layout_of,
@@ -8,7 +9,6 @@ from multivariate_cases import (
     unit_matrices,
     vector,
 )
-
 from vcomp.multivariate.analogous import analogous_components, analogous_covariance, find_axis
 from vcomp.multivariate.covariance_components import elements
 

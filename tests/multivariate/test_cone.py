@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
-from multivariate_cases import (
+from scipy.optimize import minimize
+
+from tests.helpers.multivariate_scores import (
     crossed,
     layout_of,
     positive,
@@ -8,8 +10,6 @@ from multivariate_cases import (
     unit_matrices,
     vector,
 )
-from scipy.optimize import minimize
-
 from vcomp.multivariate.cone import maximise_in_cone
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood

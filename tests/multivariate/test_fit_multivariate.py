@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from multivariate_cases import alone_of, crossed, long_of, specification
 
 import vcomp
+from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import DataError, DesignError, EstimationError, FormulaError, VcompWarning
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"

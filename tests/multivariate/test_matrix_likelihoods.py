@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from multivariate_cases import (
+
+from tests.helpers.multivariate_scores import (
     crossed,
     dense_parts,
     layout_of,
@@ -12,7 +13,6 @@ from multivariate_cases import (
     unit_matrices,
     vector,
 )
-
 from vcomp.multivariate.analogous import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood

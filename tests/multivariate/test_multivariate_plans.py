@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from multivariate_cases import alone_of, crossed, long_of, specification
 
 import vcomp
+from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import PlanError
 from vcomp.multivariate.dstudies import COMPOSITE
 

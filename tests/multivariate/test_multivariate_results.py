@@ -4,9 +4,9 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from multivariate_cases import crossed, specification
 
 import vcomp
+from tests.helpers.multivariate_scores import crossed, specification
 from vcomp import DataError, MultivariateResults, PlanError
 from vcomp.multivariate.summary import correlations_of
 

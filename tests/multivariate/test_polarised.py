@@ -3,9 +3,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from multivariate_cases import SMALL, alone_of, crossed, layout_of, unit_matrices
 
 import vcomp
+from tests.helpers.multivariate_scores import SMALL, alone_of, crossed, layout_of, unit_matrices
 from vcomp.multivariate.analogous import analogous_components, analogous_covariance
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.polarised import polarised_components, polarised_covariance

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from multivariate_cases import crossed, layout_of, positive, specification
 
 import vcomp
+from tests.helpers.multivariate_scores import crossed, layout_of, positive, specification
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.fit_covariances import element_map, uncorrelated
 

@@ -1,8 +1,8 @@
 import pytest
-from design_data import DESIGNS, small_designs
 from hypothesis import given
 
 import vcomp
+from tests.helpers.brennan_designs import DESIGNS, small_designs
 from vcomp.formula import parser as parse
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import as_written, design_effects, design_formula

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from design_data import DESIGNS, small_designs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.brennan_designs import DESIGNS, small_designs
 from vcomp.design.structure import drawn
 from vcomp.formula.brennan import Design, parse_design
 

@@ -4,11 +4,11 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from design_data import DESIGNS, balanced_data, small_designs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
 from vcomp.formula.brennan import Design, parse_design
 from vcomp.formula.effects import design_effects, design_formula, expected_mean_squares
 

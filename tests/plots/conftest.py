@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pytest
-from designs import balanced
 
 import vcomp
+from tests.helpers.designs import balanced
 
 plt.switch_backend("Agg")
 

@@ -6,9 +6,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import bands, legend, segments
 
 import vcomp
+from tests.helpers.drawn_axes import bands, legend, segments
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError, VcompWarning
 

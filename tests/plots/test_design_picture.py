@@ -7,10 +7,10 @@ from itertools import combinations
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from design_data import DESIGNS, balanced_data, small_designs
 from hypothesis import given, settings
 
 import vcomp
+from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import design_effects, design_formula
 from vcomp.plots.designs import KINDS, Node, areas, ellipses, grid, lattice

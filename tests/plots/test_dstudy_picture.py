@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import balanced
-from drawn import (
+
+import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.drawn_axes import (
     INF,
     bands,
     colour_of,
@@ -13,8 +15,6 @@ from drawn import (
     legend,
     segments,
 )
-
-import vcomp
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
 from vcomp.gtheory import projection as project

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import bands
 
+from tests.helpers.drawn_axes import bands
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.splitting import split_half

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import legend, segments
 
 import vcomp
+from tests.helpers.drawn_axes import legend, segments
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
 

@@ -9,8 +9,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced
-from drawn import (
+
+import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.drawn_axes import (
     INF,
     NAN,
     drawn_text,
@@ -19,8 +21,6 @@ from drawn import (
     segments,
     zeta,
 )
-
-import vcomp
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError, VcompError
 from vcomp.inference.resampling.replicates import Replicates
@@ -91,7 +91,7 @@ def test_what_cannot_be_drawn_is_refused(crossed):
         with pytest.raises(VcompError, match=message):
             crossed.plot(kind, term=term)
     with pytest.raises(VcompError, match="leave out method="):
-        crossed.plot("effects", term="a", method="wald")
+        crossed.plot("effects", term="a", interval="wald")
     for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
         with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
             alpha_of(alpha=5)

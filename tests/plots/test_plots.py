@@ -10,7 +10,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.drawn_axes import (
     INF,
     NAN,
     drawn_text,
@@ -19,10 +23,6 @@ from drawn import (
     table,
     zeta,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import vcomp
 from vcomp import plots
 from vcomp.exceptions import VcompError
 
@@ -45,8 +45,8 @@ def test_components_are_dots_and_whiskers_of_the_table(crossed):
 
 
 def test_intervals_by_another_method_are_drawn(crossed):
-    frame = crossed.gstudy(method="wald")
-    drawn = [list(segment[:, 0]) for segment in segments(crossed.plot(method="wald"))]
+    frame = crossed.gstudy(interval="wald")
+    drawn = [list(segment[:, 0]) for segment in segments(crossed.plot(interval="wald"))]
     assert drawn == frame[["ci_low", "ci_high"]].to_numpy().tolist()
 
 

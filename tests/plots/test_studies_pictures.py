@@ -6,10 +6,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced
-from drawn import INF, NAN, bands, drawn_text, legend, segments
 
 import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.drawn_axes import INF, NAN, bands, drawn_text, legend, segments
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from frames import by_name, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import by_name, frame_of
 
 NAMES = [
     "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "MLrepro", "adhoc3",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import formula_of, frame_of
 
 RULES = {
     "universe_var": "tau", "rel_err_var": "sigma2_delta", "abs_err_var": "sigma2_Delta",

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from frames import by_name, formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import by_name, formula_of, frame_of
 
 # Sets with an interior maximum, of one to three terms, crossed and nested, balanced and not.
 INTERIOR = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import formula_of, frame_of
 
 SETS = ["sleepstudy_ri", "orthodont_ri"]
 # The contrasts of R's type III table: the slope for age is the mean of both sexes'.

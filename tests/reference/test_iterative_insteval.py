@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import by_name, formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import by_name, formula_of, frame_of
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.likelihood import ML, REML, estimate_by_likelihood
 from vcomp.statistics import cross_products as accumulate

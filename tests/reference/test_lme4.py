@@ -1,6 +1,6 @@
 """REML and ML against lme4, refined to about 1e-10 by Newton steps on the analytic likelihood.
 
-The values were computed in R and in independent code (reference/README.md); dataEP05A2_1 has a
+The values are of R and of independent code (tests/reference/values/README.md); dataEP05A2_1 has a
 component so near zero that its last digits there are uncertain at 1.4e-10.
 """
 
@@ -10,27 +10,17 @@ from functools import cache
 
 import numpy as np
 import pytest
-from frames import by_name, formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import LME4, by_name, formula_of, frame_of
 
-NAMES = [
-    "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "MLrepro", "adhoc3",
-    "adhoc3_drop25", "adhoc3_unbal", "brennan_missing_pxi", "brennan_synthetic1",
-    "brennan_synthetic1_unbal", "brennan_synthetic2", "brennan_synthetic2_unbal",
-    "brennan_synthetic3", "brennan_synthetic4", "brennan_synthetic4_missing", "dataEP05A2_1",
-    "dataEP05A2_1_unbal", "dataEP05A2_2", "dataEP05A2_2_unbal", "dataEP05A3_MS_1",
-    "dataEP05A3_MS_1_unbal", "dyestuff", "dyestuff2", "enterprise2006", "genomics2004", "insteval",
-    "insteval_service", "narayanan2010", "novelty_small", "novelty_small_missing", "orthodont_ri",
-    "pastes", "penicillin", "penicillin_unbal", "sleepstudy_ri", "web2010ap", "web2010p20",
-]  # fmt: skip
 RTOL = 1e-9
 _cached_model = cache(lambda text, key: vcomp.VarianceComponentsModel(text, _FRAMES[key]))
 _FRAMES: dict[str, object] = {}
 
 
 @pytest.fixture(
-    params=[(name, method) for name in NAMES for method in ("REML", "ML")], ids="-".join
+    params=[(name, method) for name in LME4 for method in ("REML", "ML")], ids="-".join
 )
 def case(request, reference, shared_data):
     name, method = request.param

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import by_name, formula_of, frame_of
-from test_lme4 import NAMES
 
 import vcomp
+from tests.helpers.reference_frames import LME4, by_name, formula_of, frame_of
 
 LARGE = ("HugeData", "insteval", "insteval_service")
 
@@ -28,15 +27,15 @@ def models(reference, shared_data):
 
 
 @pytest.mark.parametrize(("key", "weights"), [("mivque0", 0), ("minque1", 1)])
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in LARGE])
+@pytest.mark.parametrize("name", [n for n in LME4 if n not in LARGE])
 def test_given_weights(name, key, weights, models):
     values, model = models(name)
-    res = model.fit("minque", weights=weights)
+    res = model.fit("minque", prior=weights)
     np.testing.assert_allclose(res.vcomp, by_name(values[key], list(res.vcomp.index)), rtol=1e-10)
     assert (res.bse_vcomp > 0.0).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LME4)
 def test_iterated_is_reml_without_its_bound(name, models):
     values, model = models(name)
     res = model.fit("minque", iterated=True)

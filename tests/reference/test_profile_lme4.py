@@ -1,7 +1,7 @@
 """Profile intervals against those of an independent R program, exact to about 1e-12.
 
 The reference maximised the likelihood on each surface by Newton steps and found the ends by root
-finding (reference/README.md); ends at zero are zero there.
+finding (tests/reference/values/README.md); ends at zero are zero there.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from frames import formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import formula_of, frame_of
 
 NAMES = [
     "Glucose", "adhoc3", "brennan_synthetic1", "brennan_synthetic1_unbal", "brennan_synthetic2",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frames import by_name, formula_of, frame_of
 
 import vcomp
+from tests.helpers.reference_frames import by_name, formula_of, frame_of
 from vcomp.estimators.quadratic.closed_form import henderson3_table, type1_table
 
 TYPE1 = [

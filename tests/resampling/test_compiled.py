@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import GRIDS, gridded
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.kernels.nested_strata import nested_derivatives

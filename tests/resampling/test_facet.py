@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from fits_again import fit_again, table
 
 import vcomp
+from tests.helpers.refits import fit_again, table
 from vcomp.gtheory.published import from_components
 from vcomp.inference.resampling import facet as facet_module
 from vcomp.inference.resampling.facet import (

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from designs import balanced, drop_rows, gridded
-from moments import agree_in_mean
 
 import vcomp
+from tests.helpers.designs import balanced, drop_rows, gridded
+from tests.helpers.moments import agree_in_mean
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.inference.resampling import parametric
 from vcomp.inference.resampling.draws import draws_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import gridded
-from moments import agree_in_mean
 
 import vcomp
+from tests.helpers.designs import gridded
+from tests.helpers.moments import agree_in_mean
 from vcomp.exceptions import EstimationError
 from vcomp.inference.resampling import draws as responses
 

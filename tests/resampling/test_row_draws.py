@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import GRIDS, UNBALANCED, balanced, drop_rows, gridded, unbalanced
 from hypothesis import assume, given, settings
-from moments import agree_in_mean, score_agrees
 
 import vcomp
+from tests.helpers.designs import GRIDS, UNBALANCED, balanced, drop_rows, gridded, unbalanced
+from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import DataError, DesignError
 from vcomp.inference.resampling import draws as row_draws

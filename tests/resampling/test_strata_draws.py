@@ -7,10 +7,10 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 import pytest
-from designs import GRIDS, gridded
-from moments import agree_in_mean, score_agrees
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded
+from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.resampling.draws import StrataDraws, _helmert, _in_contrasts
 from vcomp.numerics.randomness import stream

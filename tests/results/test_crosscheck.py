@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced, unbalanced
 
 import vcomp
+from tests.helpers.designs import balanced, unbalanced
 from vcomp.estimators.registry import METHODS
 
 COLUMNS = ["method", "estimate", "difference", "expected", "std_error", "z", "differs"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from designs import GRIDS, UNBALANCED, balanced, gridded, unbalanced
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import GRIDS, UNBALANCED, balanced, gridded, unbalanced
 from vcomp.estimators.likelihood import choose, prediction_errors
 from vcomp.estimators.likelihood.prediction_errors import prediction_variances
 from vcomp.exceptions import EstimationError

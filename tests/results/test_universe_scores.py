@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced, drop_rows, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import balanced, drop_rows, unbalanced
 
 
 def two_way(n_p, n_i, seed):

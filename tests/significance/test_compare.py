@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from dense import DenseLikelihood
-from designs import unbalanced
 from scipy import stats
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import unbalanced
 from vcomp.inference.hypotheses.model_comparison import mixture_tail
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from dense import DenseLikelihood, hessian_of
-from designs import DESIGNS, unbalanced
 from scipy import stats
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of
+from tests.helpers.designs import DESIGNS, unbalanced
 
 DDF = ["satterthwaite", "kenward-roger"]
 STEP = 1e-30

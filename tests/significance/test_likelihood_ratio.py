@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from dense import DenseLikelihood
-from designs import gridded, unbalanced
-from engines import AverageOnly
 from scipy import stats
 
 import vcomp
+from tests.helpers.altered_engines import AverageOnly
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import gridded, unbalanced
 from vcomp.inference.hypotheses import component as score_test
 from vcomp.inference.hypotheses.likelihood_ratio import simulated_tail
 from vcomp.inference.resampling.parametric import likelihoods_under
@@ -161,7 +161,7 @@ def test_other_components_at_their_bound_are_named():
     note = " ".join(res.test(positive, "lrt").notes)
     for name in zero:
         assert f"σ²({name})" in note
-    assert "method='simulated'" in note
+    assert "test='simulated'" in note
 
 
 def test_random_probes_leave_an_error_that_is_said():

@@ -6,11 +6,11 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from designs import UNBALANCED, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import UNBALANCED, unbalanced
 from vcomp import AccumulatedStatistics, accumulate
 
 FORMULA = "score ~ (1|sys) + (1|topic)"

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from designs import DESIGNS, GRIDS, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from vcomp.statistics.batches import passes as module
 
 FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)"]

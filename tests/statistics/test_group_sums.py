@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import DESIGNS, GRIDS, gridded, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from vcomp.statistics.groupings import group_sums, stratum_group_sums
 
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from designs import GRIDS, gridded, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded, unbalanced
 from vcomp.formula import parser as parse
 from vcomp.statistics.batches import collapsed as sealed
 from vcomp.statistics.batches import on_dask as module

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from designs import GRIDS, gridded
 from patsy import EvalEnvironment
 from vcomp.io import open_source
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded
 from vcomp.data.rows import complete_rows
 from vcomp.formula import parser as parse
 from vcomp.statistics.batches import passes as module

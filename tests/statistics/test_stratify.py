@@ -7,9 +7,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from designs import GRIDS, gridded
 
 import vcomp
+from tests.helpers.designs import GRIDS, gridded
 from vcomp.statistics import cross_products as accumulate
 from vcomp.statistics import stratification as module
 from vcomp.statistics import stratification as split

@@ -6,11 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from designs import DESIGNS, balanced, unbalanced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.model.row_access import fitted_again
 from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed, stratum_squares
 

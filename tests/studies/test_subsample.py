@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from designs import balanced, unbalanced
 from scipy.stats import f
 
 import vcomp
+from tests.helpers.designs import balanced, unbalanced
 from vcomp.model.row_access import fitted_again
 from vcomp.studies.subsample import Subsets
 from vcomp.studies.subsample_result import quantile, span_of

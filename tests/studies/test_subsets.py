@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from designs import balanced, unbalanced
 
 import vcomp
+from tests.helpers.designs import balanced, unbalanced
 from vcomp.inference.resampling.resampled_levels import check_facets
 from vcomp.model.row_access import fitted_again
 from vcomp.studies.subsample import Subsets, draw_levels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import glob
@@ -524,6 +525,9 @@ def _parse(ir_measures: Any, measure: Any) -> Any:
             f"a measure is its name, such as 'nDCG@10', or one of ir_measures, not {measure!r}"
         )
     try:
-        return ir_measures.parse_measure(measure)
+        with warnings.catch_warnings():
+            # From Python 3.12 on, names of ast that ir_measures 0.4 uses are deprecated.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return ir_measures.parse_measure(measure)
     except (NameError, ValueError) as error:
         raise DataError(f"ir_measures does not know the measure {measure!r}: {error}") from error

@@ -16,7 +16,7 @@ from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import Weights, weights
 from vcomp.inference.components import VarianceComponents
 from vcomp.inference.intervals.limits import wald_interval
-from vcomp.inference.quantities import check_policy
+from vcomp.inference.quantities import Projected, check_policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,7 @@ def universe_scores(
     object_: str | Sequence[str] | None,
     n: Mapping[str, Any],
     alpha: float,
-    negative: str,
+    negative: Projected,
 ) -> pd.DataFrame:
     """Return a row a level of the object of measurement.
 
@@ -227,7 +227,7 @@ class _Errors:
     components: VarianceComponents
     plan: DStudyPlan
     weights: Weights
-    negative: str
+    negative: Projected
 
     @property
     def own_term(self) -> int:

@@ -14,6 +14,8 @@ from vcomp.exceptions import EstimationError, PlanError, check_alpha, did_you_me
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.study import DStudy
 from vcomp.inference.components import VarianceComponents
+from vcomp.inference.intervals.limits import IntervalName, IntervalSource
+from vcomp.inference.quantities import Projected
 from vcomp.multivariate.cone import positive_part
 from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of, is_alike
 from vcomp.multivariate.variable_layout import Layout
@@ -154,8 +156,8 @@ def plan_studies(
     object_: str | None,
     sizes: Mapping[str, Any],
     alpha: float,
-    negative: str,
-    method: str,
+    negative: Projected,
+    interval: IntervalName | IntervalSource,
 ) -> MultivariateDStudy:
     """Return the D-studies of all variables and of their composite.
 
@@ -168,7 +170,7 @@ def plan_studies(
     object_ : of measurement, whose levels the variables share; the first facet without a size if
         None
     sizes : of the other facets; of independent ones also a mapping by variable
-    alpha, negative, method : as for :func:`~vcomp.gtheory.dstudy`
+    alpha, negative, interval : as for :func:`~vcomp.gtheory.dstudy`
 
     Raises
     ------
@@ -193,7 +195,7 @@ def plan_studies(
     options: dict[str, Any] = {
         "alpha": alpha,
         "negative": negative,
-        "method": method,
+        "interval": interval,
         "object": object_,
     }
     studies, matrices = [], []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcomp.exceptions import EstimationError
+from vcomp.gtheory.projection import CoefficientName
 from vcomp.gtheory.requirement import check_requirement
 from vcomp.gtheory.study import DStudy
 from vcomp.inference.components import REPLICATE
@@ -17,7 +18,7 @@ __all__ = [
 ]
 
 
-COEFFICIENTS = ("Erho2", "Phi")
+COEFFICIENTS: tuple[CoefficientName, ...] = ("Erho2", "Phi")
 
 
 def required_facet(study: DStudy, target: float, facet: str | None) -> str | None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.published import from_components
 

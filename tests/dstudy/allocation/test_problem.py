@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI, PER_DOCUMENT, REPLICATED, gstudy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.gtheory import projection as project
 from vcomp.gtheory.allocation.cost import Cost, read_cost

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import make_problem

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dstudy_cases import BODOFF_LI, TREC3
 
 import vcomp
+from tests.helpers.gstudies import BODOFF_LI, TREC3
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.allocation.alternative import shown
 from vcomp.gtheory.allocation.stability import draw_components
@@ -157,7 +157,7 @@ def test_replicates_of_a_fit(docsearch):
     told = found.stability(replicates)
     assert told.how == "parametric bootstrap draws"
     assert len(told.frame) == 30
-    by_source = docsearch.dstudy(object="sys", method=replicates)
+    by_source = docsearch.dstudy(object="sys", interval=replicates)
     again = by_source.optimize("20*topic + topic*query", budget=500).stability()
     np.testing.assert_array_equal(again.frame["topic"], told.frame["topic"])
     assert told.summary().as_text() == again.summary().as_text()

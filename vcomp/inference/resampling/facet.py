@@ -31,7 +31,7 @@ from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.inference.components import VarianceComponents, closure
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.refits import Refitted, refit_of
-from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
 from vcomp.numerics.dense import solve
 from vcomp.numerics.parallel import check_time_limit, run
@@ -423,7 +423,7 @@ def continued_from(
     if path is None or not Path(path).exists():
         return None
     known = Replicates.load(path)
-    known.check_same(kind, fingerprint, path)
+    check_same(known, kind, fingerprint, path)
     if known.seed != seed and not drawn:
         raise DataError(
             f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "

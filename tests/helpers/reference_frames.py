@@ -1,4 +1,4 @@
-"""Which table and formula a reference file belongs to."""
+"""Which table and formula a reference file belongs to, and which files there are of lme4."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ CODED_AS_IN_R = {
     "distance~Sex*age+(1|Subject)": "distance ~ C(Sex, Treatment('Male'))*age + (1|Subject)",
     "y~service+(1|s)+(1|d)+(1|dept:service)": "y ~ C(service)+(1|s)+(1|d)+(1|dept:service)",
 }
+
+LME4 = [
+    "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "MLrepro", "adhoc3",
+    "adhoc3_drop25", "adhoc3_unbal", "brennan_missing_pxi", "brennan_synthetic1",
+    "brennan_synthetic1_unbal", "brennan_synthetic2", "brennan_synthetic2_unbal",
+    "brennan_synthetic3", "brennan_synthetic4", "brennan_synthetic4_missing", "dataEP05A2_1",
+    "dataEP05A2_1_unbal", "dataEP05A2_2", "dataEP05A2_2_unbal", "dataEP05A3_MS_1",
+    "dataEP05A3_MS_1_unbal", "dyestuff", "dyestuff2", "enterprise2006", "genomics2004", "insteval",
+    "insteval_service", "narayanan2010", "novelty_small", "novelty_small_missing", "orthodont_ri",
+    "pastes", "penicillin", "penicillin_unbal", "sleepstudy_ri", "web2010ap", "web2010p20",
+]  # fmt: skip
+"""Data that lme4 fitted: there is a file ``lme4_<name>`` of each."""
 
 
 def formula_of(stored: dict[str, Any]) -> str:

@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from designs import balanced, unbalanced
 from scipy.special import ndtri
 
 import vcomp
+from tests.helpers.designs import balanced, unbalanced
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.inference.profile.profile import LinearConstraint
 

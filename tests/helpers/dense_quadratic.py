@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from designs import DESIGNS, unbalanced
 
 import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
 
 FIXED = ("1", "x + C(g)", "0 + C(g)", "0")
 NAMES = sorted(DESIGNS)

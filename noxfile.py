@@ -1,0 +1,49 @@
+"""The five commands of a contributor: test, lint, format, bench, ci (CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+import nox
+
+LINT = ("ruff format --check .", "ruff check .", "mypy", "lint-imports")
+"""The same commands, in the same order, as in .ci/run; a test compares them."""
+
+nox.options.sessions = ["lint", "test"]
+nox.options.reuse_venv = "yes"
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """Run the tests, or some: nox -s test -- tests/formula."""
+    session.install("-e", ".[test]")
+    # Test workers with several BLAS threads each would fight for the cores.
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto"]), env=threads)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, style, types and layers; nothing is changed."""
+    session.install("-e", ".[lint,test]")
+    for command in LINT:
+        session.run(*command.split())
+
+
+@nox.session
+def format(session: nox.Session) -> None:  # noqa: A001 -- the name of the command
+    """Format the code, and fix what ruff can fix."""
+    session.install("-e", ".[lint]")
+    session.run("ruff", "format", ".")
+    session.run("ruff", "check", "--fix", ".")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Time the stages of a fit: nox -s bench -- --quick shows that the benchmarks run."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def ci(session: nox.Session) -> None:
+    """Run everything that has to hold, as the CI machine does; Linux only."""
+    session.run("bash", ".ci/run")

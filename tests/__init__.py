@@ -1,0 +1,1 @@
+"""Tests of vcomp, a folder for each of its packages."""

@@ -1,0 +1,61 @@
+"""What the workflows, the hooks and the commands of contributors run is what .ci/run runs."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+WORKFLOW = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+HOOKS = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+CLASSIFIER = "Programming Language :: Python :: 3."
+
+
+def nox_tree():
+    return ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+
+
+def lint_commands():
+    """Return the commands of ``nox -s lint``."""
+    for node in nox_tree().body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LINT":
+            return ast.literal_eval(node.value)
+    raise AssertionError("noxfile.py has no LINT")
+
+
+def test_nox_lints_as_ci_does():
+    step = CI.split('step "linters, types, layers"')[1].split("\nstep ")[0]
+    ours = re.findall(r"^\.venv-test/bin/(?!pip)(.+)$", step, re.MULTILINE)
+    assert list(lint_commands()) == ours
+
+
+def test_hooks_use_the_pinned_tools():
+    assert "entry: ruff format\n" in HOOKS
+    assert "entry: ruff check --fix\n" in HOOKS
+    assert "entry: nox -s lint\n" in HOOKS
+    assert "additional_dependencies: [ruff" not in HOOKS
+    for extra in PROJECT["optional-dependencies"]["lint"]:
+        assert re.fullmatch(r"[\w-]+==[\w.]+", extra)
+
+
+def test_there_are_five_commands_and_the_guide_names_them():
+    sessions = [node.name for node in nox_tree().body if isinstance(node, ast.FunctionDef)]
+    assert sessions == ["test", "lint", "format", "bench", "ci"]
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `nox -s (\w+)", guide, re.MULTILINE) == sessions
+
+
+def test_the_workflow_runs_ci_and_the_oldest_and_newest_python():
+    minors = [int(c.rsplit(".", 1)[1]) for c in PROJECT["classifiers"] if CLASSIFIER in c]
+    assert PROJECT["requires-python"] == f">=3.{min(minors)}"
+    assert f'python: ["3.{min(minors)}", "3.{max(minors)}"]' in WORKFLOW
+    assert "os: [ubuntu-latest, macos-latest, windows-latest]" in WORKFLOW
+    assert re.search(r"^      - run: \.ci/run$", WORKFLOW, re.MULTILINE)
+
+
+def test_no_address_is_stated_for_the_project():
+    assert "urls" not in PROJECT
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert not re.search(r"^(url|repository\S*):", citation, re.MULTILINE)
