@@ -338,19 +338,14 @@ def test_figures_are_drawn_of_what_there_is(run, tmp_path):
         assert start == b"\x89PNG\r\n\x1a\n"
 
 
-def test_published_tables_are_quoted_as_they_are(shared_data):
-    folder = shared_data("SOURCES.md").parents[1] / "reference" / "irj2015_published"
+def test_published_tables_are_quoted_as_they_are(reference):
+    printed = reference("urbano2016_tables")["values"]
     for table in TABLES:
-        path = folder / f"table{table.number}.txt"
         if table.number not in (2, 3, 6):
             continue
-        lines = [line.split(" & ")[1:] for line in path.read_text().splitlines()[1:]]
-        shares = [
-            tuple(int(c.replace("$<\\!1$", "0").rstrip("\\%")) for c in cells)
-            for cells in lines[:-1]
-        ]
-        assert shares == list(table.shares), table.number
-        assert tuple(map(float, lines[-1])) == table.totals
+        expected = printed[f"table{table.number}"]
+        assert list(map(list, table.shares)) == list(expected["shares"].values()), table.number
+        assert list(table.totals) == expected["total"]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: str(t.number))

@@ -70,7 +70,7 @@ def test_intervals_are_those_of_a_fit(name):
     for name_ in ("rel_err_var", "abs_err_var", "Erho2", "Phi"):
         theirs = study[[f"{name_}_low", f"{name_}_high"]].to_numpy()[0]
         np.testing.assert_allclose(ends[:, places[name_]], theirs, rtol=1e-6)
-    share = res.estimate("share(Residual)")
+    share = res.quantity("share(Residual)")
     np.testing.assert_allclose(
         ends[:, places["share(Residual)"]], (share.low, share.high), rtol=1e-6
     )

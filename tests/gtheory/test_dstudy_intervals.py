@@ -141,8 +141,8 @@ def test_replicates_as_in_the_table():
     )
     assert mixed.table["Erho2_low"][1] == same.table["Erho2_low"][0]
     assert mixed.table["Erho2_low"][0] == dstudy(g, topic=20, replicate=1).table["Erho2_low"][0]
-    assert same.required(0.9, facet="topic").method == FELDT
-    assert same.required(0.9, facet="replicate").method in ("", MODIFIED_LARGE_SAMPLE)
+    assert same.required(0.9, facet="topic").interval_method == FELDT
+    assert same.required(0.9, facet="replicate").interval_method in ("", MODIFIED_LARGE_SAMPLE)
 
 
 def test_f_intervals_need_no_covariance_matrix():

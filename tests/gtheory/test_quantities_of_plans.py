@@ -20,7 +20,7 @@ def test_every_quantity_is_what_estimate_says(name):
     table = study.quantity(name)
     assert list(table.columns) == ["topic", "estimate", "se", "low", "high"]
     for row in table.itertuples():
-        alone = RES.estimate(name, topic=row.topic)
+        alone = RES.quantity(name, topic=row.topic)
         expected = [alone.estimate, alone.se, alone.low, alone.high]
         found = [row.estimate, row.se, row.low, row.high]
         np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -73,7 +73,7 @@ def test_phi_lambda_by_brennan_and_kanes_formula():
 
 
 def test_phi_lambda_is_what_estimate_says():
-    alone = RES.estimate("Phi_lambda", cut=0.6, topic=5)
+    alone = RES.quantity("Phi_lambda", cut=0.6, topic=5)
     row = RES.dstudy(topic=5).phi_lambda(0.6).iloc[0]
     found = [row["estimate"], row["se"], row["low"], row["high"]]
     expected = [alone.estimate, alone.se, alone.low, alone.high]
@@ -86,9 +86,9 @@ def test_phi_lambda_of_published_components():
     published = from_components(table_of, sizes={"sys": 5, "topic": 3}, mean=mean)
     row = published.dstudy("sys x topic", topic=5).phi_lambda(0.6).iloc[0]
     assert row["estimate"] == pytest.approx(
-        RES.estimate("Phi_lambda", cut=0.6, topic=5).estimate, rel=1e-9
+        RES.quantity("Phi_lambda", cut=0.6, topic=5).estimate, rel=1e-9
     )
-    assert published.estimate("Phi_lambda", cut=0.6, topic=5).estimate == row["estimate"]
+    assert published.quantity("Phi_lambda", cut=0.6, topic=5).estimate == row["estimate"]
 
 
 def test_phi_lambda_of_layouts_has_their_names():
@@ -177,17 +177,17 @@ def test_standard_errors_of_the_normal_procedure(method):
         "abs_err_var": [[0, 1 / 3, 1 / 3], [0, 1 / 12, 1 / 12]],
     }
     for name, w in weights.items():
-        se = study.quantity(name, kind="unbiased")["se"]
+        se = study.quantity(name, se="unbiased")["se"]
         expected = np.sqrt(np.diag(np.array(w) @ cov @ np.array(w).T))
         np.testing.assert_allclose(se, expected, rtol=1e-8)
     plain = study.quantity("abs_err_var")
     np.testing.assert_array_equal(
-        plain["low"], study.quantity("abs_err_var", kind="unbiased")["low"]
+        plain["low"], study.quantity("abs_err_var", se="unbiased")["low"]
     )
 
 
 def test_kinds_of_standard_errors_that_are_none():
-    with pytest.raises(PlanError, match="the kind of standard errors is None or 'unbiased'"):
-        RES.dstudy(topic=3).quantity("Phi", kind="normal")
+    with pytest.raises(PlanError, match="se is 'delta' or 'unbiased', not 'normal'"):
+        RES.dstudy(topic=3).quantity("Phi", se="normal")
     with pytest.raises(PlanError, match="the covariance matrix of the components, which is not"):
-        from_components(BODOFF_LI).dstudy(i=5, a=1).quantity("Phi", kind="unbiased")
+        from_components(BODOFF_LI).dstudy(i=5, a=1).quantity("Phi", se="unbiased")

@@ -81,8 +81,8 @@ def test_one_level_is_enough():
 
 def test_delta_method_on_the_log_scale():
     g = replace(TREC3, mean_squares=None)
-    found = dstudy(g, method="log").required(0.95)
-    assert found.method == LOG_SCALE
+    found = dstudy(g, interval="log").required(0.95)
+    assert found.interval_method == LOG_SCALE
     assert found.low < found.n == 69 < found.high
     s, e = g.values[[0, 2]]
     v = g.cov[0, 0] / s**2 + g.cov[2, 2] / e**2 - 2 * g.cov[0, 2] / (s * e)

@@ -148,8 +148,8 @@ def test_quantities_have_names(name):
 
 def test_what_gives_no_intervals_is_refused():
     g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
-    with pytest.raises(EstimationError, match="method=3 gives no intervals"):
-        g.dstudy(i=10, method=3)
+    with pytest.raises(EstimationError, match="interval=3 gives no intervals"):
+        g.dstudy(i=10, interval=3)
 
 
 def test_an_object_of_all_facets_leaves_nothing_to_generalize_over():

@@ -54,15 +54,15 @@ def test_it_is_that_of_the_matrix(res, scores):
 
 
 def test_options_go_to_the_dstudy(res):
-    wald = res.accuracy("Phi", method="wald", alpha=0.2, topic=60).table.iloc[0]
-    study = res.dstudy(topic=60, method="wald", alpha=0.2).table.iloc[0]
+    wald = res.accuracy("Phi", interval="wald", alpha=0.2, topic=60).table.iloc[0]
+    study = res.dstudy(topic=60, interval="wald", alpha=0.2).table.iloc[0]
     assert (wald["low"], wald["high"]) == (study["Phi_low"], study["Phi_high"])
 
 
 def test_replicates_give_intervals_too(res):
     replicates = res.bootstrap(60, rng=1)
-    made = res.accuracy(["Erho2", "rmse"], method=replicates, topic=60)
-    study = res.dstudy(topic=60, method=replicates)
+    made = res.accuracy(["Erho2", "rmse"], interval=replicates, topic=60)
+    study = res.dstudy(topic=60, interval=replicates)
     assert of(made, "Erho2")["low"].item() == study.table["Erho2_low"].item()
     assert np.isfinite(made.table[["low", "high"]].to_numpy()).all()
 
@@ -120,7 +120,7 @@ def test_more_facets_have_what_dstudies_have():
 
 
 def test_profiles_are_not_drawn_between_the_sizes(res):
-    made = res.accuracy(["tau", "Erho2"], method="profile", topic=[50, 100])
+    made = res.accuracy(["tau", "Erho2"], interval="profile", topic=[50, 100])
     (ax,) = made.plot()
     drawn = [len(line.get_xdata()) for line in ax.lines if line.get_linestyle() in ("-", "--")]
     # A line of τ, and a straight one of Eρ², each with the two edges of its band.
@@ -146,8 +146,8 @@ def test_empty_cells(scores):
         ({"topic": []}, "no number of topics is given"),
         ({"topic": 5, "measures": "tua"}, r"no measure 'tua' \(did you mean 'tau'\?\)"),
         ({"topic": 5, "measures": "tau", "trials": 7}, "trials= is of measures that are"),
-        ({"topic": 5, "estimator": "own"}, "estimator is 'best', 'split_half', not 'own'"),
-        ({"topic": 5, "measures": "tau", "method": "wald"}, "method= is of what comes from a D-"),
+        ({"topic": 5, "estimator": "own"}, "'shrunken', 'urbano' or 'split_half', not 'own'"),
+        ({"topic": 5, "measures": "tau", "interval": "wald"}, "interval= is of what comes from"),
         ({"topic": 5, "alpha": 0}, "alpha lies between 0 and 1"),
         ({"topic": 5, "sizes": {"topic": 5}}, "topic"),
     ],

@@ -31,7 +31,7 @@ def case(name):
 
 
 def written(res, folder, **options):
-    path = res.augment(to=folder / "rows.parquet", **options)
+    path = res.augment(path=folder / "rows.parquet", **options)
     assert path == folder / "rows.parquet"
     return pd.read_parquet(path)
 
@@ -70,7 +70,7 @@ def test_effects_of_cells_that_were_put_away(monkeypatch):
     monkeypatch.setattr(summed, "available_bytes", lambda: 100.0)
     words = r"effects of 10 single cells, each with 8 combinations .* need .* are free"
     with pytest.raises(EstimationError, match=words):
-        streamed.augment(to="never.parquet")
+        streamed.augment(path="never.parquet")
     assert not os.path.exists("never.parquet")
 
 
@@ -99,7 +99,7 @@ def test_files_dates_and_text(tmp_path):
     same_rows(found, vcomp.fit(FORMULA, data))
     assert found["topic"].dtype.kind == "M"
     with pytest.raises(DataError, match="a file of the data; give another"):
-        res.augment(to=folder / "b.parquet")
+        res.augment(path=folder / "b.parquet")
 
 
 def test_a_response_that_is_an_expression(tmp_path):
@@ -112,7 +112,7 @@ def test_rows_that_cannot_be_read_again(tmp_path):
     data = vcomp.datasets.load("bodoff2007_alpha")
     res = vcomp.accumulate(FORMULA, data).fit()
     with pytest.raises(DataError, match="there are no rows to read again"):
-        res.augment(to=tmp_path / "rows.parquet")
+        res.augment(path=tmp_path / "rows.parquet")
     streamed = vcomp.fit(FORMULA, data, stream=True)
     for what in (streamed.augment, lambda: streamed.resid, lambda: streamed.fittedvalues):
         with pytest.raises(DataError, match=r"res\.augment\(to='out\.parquet'\) reads them again"):
@@ -133,7 +133,7 @@ def test_rows_that_changed_since(tmp_path, change):
     changed.to_csv(path, index=False)
     words = "they have to stay as they were"
     with pytest.raises(DataError, match=words):
-        res.augment(to=tmp_path / "rows.parquet")
+        res.augment(path=tmp_path / "rows.parquet")
     assert os.listdir(tmp_path) == ["scores.csv"]
 
 
@@ -150,7 +150,7 @@ def test_paths_that_are_none(to, words, tmp_path, monkeypatch):
     data = vcomp.datasets.load("bodoff2007_alpha")
     for stream in (True, False):
         with pytest.raises(DataError, match=words):
-            vcomp.fit(FORMULA, data, stream=stream).augment(to=to)
+            vcomp.fit(FORMULA, data, stream=stream).augment(path=to)
     assert os.listdir(tmp_path) == []
 
 
@@ -159,7 +159,7 @@ def test_a_bar_if_asked_for(tmp_path, capsys):
     written(res, tmp_path, progress=True)
     assert "pass 1: 100%" in capsys.readouterr().err
     with pytest.raises(DataError, match="progress='no' is not known"):
-        res.augment(to=tmp_path / "rows.parquet", progress="no")
+        res.augment(path=tmp_path / "rows.parquet", progress="no")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -168,7 +168,7 @@ def test_columns_with_the_names_of_those_that_are_added(tmp_path, name, stream):
     data = vcomp.datasets.load("bodoff2007_alpha").rename(columns={"sys": name})
     res = vcomp.fit(f"score ~ (1|{name}) + (1|topic)", data, stream=stream)
     with pytest.raises(DataError, match=f"'{name}' of the data has the name of one that is added"):
-        res.augment(to=tmp_path / "rows.parquet")
+        res.augment(path=tmp_path / "rows.parquet")
     assert not os.listdir(tmp_path)
 
 
@@ -177,7 +177,7 @@ def test_a_folder_is_no_file(tmp_path, stream):
     (tmp_path / "a.parquet").mkdir()
     res = vcomp.fit(FORMULA, vcomp.datasets.load("bodoff2007_alpha"), stream=stream)
     with pytest.raises(DataError, match=r"a\.parquet' is a folder; give the path of a file in it"):
-        res.augment(to=tmp_path / "a.parquet")
+        res.augment(path=tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -195,6 +195,6 @@ def test_the_data_are_not_written_over(stream, study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for target in (path, "scores.parquet", tmp_path / ".." / tmp_path.name / "scores.parquet"):
         with pytest.raises(vcomp.DataError, match="is a file of the data; give another"):
-            res.augment(to=target)
+            res.augment(path=target)
     assert path.read_bytes() == before
-    res.augment(to=tmp_path / "other.parquet")
+    res.augment(path=tmp_path / "other.parquet")

@@ -83,12 +83,12 @@ def test_variances_are_those_of_the_exact_mean_squares():
         "reproducibility": operator, "operator": operator, "part:operator": 0,
         "part-to-part": part, "total variation": operator + part + M["Residual"],
     }  # fmt: skip
-    table = fitted().gauge_rr("part", "operator").table
+    table = vcomp.presets.gauge_rr(fitted(), "part", "operator").table
     assert list(table.index) == list(expected)
     np.testing.assert_allclose(
         table["variance"], [float(x) for x in expected.values()], rtol=1e-12
     )
-    kept = fitted().gauge_rr("part", "operator", negative="keep").table["variance"]
+    kept = vcomp.presets.gauge_rr(fitted(), "part", "operator", negative="keep").table["variance"]
     assert kept["part:operator"] == pytest.approx(float(interaction), rel=1e-11)
     assert kept["reproducibility"] == pytest.approx(float(operator + interaction), rel=1e-11)
     total = expected["total variation"] + interaction
@@ -97,7 +97,7 @@ def test_variances_are_those_of_the_exact_mean_squares():
 
 def test_published_output_without_the_interaction():
     """The analysis that Minitab prints of these data, with a tolerance of 8."""
-    study = fitted(POOLED).gauge_rr("part", "operator", tolerance=8)
+    study = vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator", tolerance=8)
     rows = ["total gauge R&R", "repeatability", "reproducibility", "part-to-part"]
     printed = {
         "variance": [0.09143, 0.03997, 0.05146, 1.08645, 1.17788],
@@ -119,25 +119,27 @@ def test_published_output_without_the_interaction():
 
 def test_numbers_are_those_of_the_one_mechanism():
     res = fitted(POOLED, method="reml")
-    study = res.gauge_rr("part", "operator", tolerance=8.0, process_sd=1.2, k=5.15)
+    study = vcomp.presets.gauge_rr(
+        res, "part", "operator", tolerance=8.0, process_sd=1.2, multiplier=5.15
+    )
     table = study.table
     for row, text in {
         "total gauge R&R": "operator + Residual", "repeatability": "Residual",
         "part-to-part": "part", "total variation": "total",
     }.items():  # fmt: skip
-        one = res.estimate(text)
+        one = res.quantity(text)
         np.testing.assert_allclose(
             table.loc[row, ["variance", "se", "low", "high"]].astype(float),
             [one.estimate, one.se, one.low, one.high], rtol=1e-12,
         )  # fmt: skip
-        share = res.estimate(f"({text}) / total")
+        share = res.quantity(f"({text}) / total")
         assert table.loc[row, "percent_contribution"] == pytest.approx(100 * share.estimate)
         ends = table.loc[row, ["percent_study_low", "percent_study_high"]].astype(float)
         np.testing.assert_allclose((ends / 100) ** 2, [share.low, share.high], rtol=1e-9)
         low = np.sqrt(one.low)
         assert table.loc[row, "percent_tolerance_low"] == pytest.approx(100 * 5.15 * low / 8)
         assert table.loc[row, "percent_process_low"] == pytest.approx(100 * low / 1.2)
-    ratio = res.estimate("part / (operator + Residual)")
+    ratio = res.quantity("part / (operator + Residual)")
     found = [study.categories, study.categories_low, study.categories_high]
     expected = [ratio.estimate, ratio.low, ratio.high]
     assert found == [max(1, int(1.41 * x**0.5)) for x in expected]
@@ -145,7 +147,7 @@ def test_numbers_are_those_of_the_one_mechanism():
 
 def test_repeatability_has_its_exact_interval():
     sums, df, _ = exact_mean_squares(aiag())
-    table = fitted().gauge_rr("part", "operator", alpha=0.1).table
+    table = vcomp.presets.gauge_rr(fitted(), "part", "operator", alpha=0.1).table
     expected = float(sums["Residual"]) / stats.chi2.isf([0.05, 0.95], df["Residual"])
     found = table.loc["repeatability", ["low", "high"]].astype(float)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -162,13 +164,13 @@ def test_shares_add_up_in_any_units(n_p, n_o, n_r, seed, unit):
     effects = rng.normal(size=n_p)[rows[:, 0]] + 0.5 * rng.normal(size=n_o)[rows[:, 1]]
     y = effects + 0.3 * rng.normal(size=len(rows))
     data = {"part": rows[:, 0], "operator": rows[:, 1], "y": y}
-    table = fitted(data=data).gauge_rr("part", "operator").table
+    table = vcomp.presets.gauge_rr(fitted(data=data), "part", "operator").table
     contribution = table["percent_contribution"]
     assert contribution["total variation"] == pytest.approx(100.0, rel=1e-12)
     parts = contribution["total gauge R&R"] + contribution["part-to-part"]
     assert parts == pytest.approx(100.0, rel=1e-12)
     assert (table["percent_study_variation"] ** 2 / 100).to_numpy() == pytest.approx(contribution)
-    other = fitted(data={**data, "y": unit * y}).gauge_rr("part", "operator").table
+    other = vcomp.presets.gauge_rr(fitted(data={**data, "y": unit * y}), "part", "operator").table
     pd.testing.assert_series_equal(
         other["percent_study_variation"], table["percent_study_variation"], rtol=1e-9, atol=1e-9
     )
@@ -192,7 +194,7 @@ def grid(**levels):
 def test_parts_that_measuring_destroys_are_nested_in_operators():
     data = grid(operator=4, part=5, piece=2)
     res = fitted("y ~ (1|operator/part)", data)
-    study = res.gauge_rr("part", "operator")
+    study = vcomp.presets.gauge_rr(res, "part", "operator")
     assert study.sources["part-to-part"] == ("operator:part",)
     assert study.sources["reproducibility"] == ("operator",)
     assert study.sources["total gauge R&R"] == ("operator", "Residual")
@@ -202,7 +204,7 @@ def test_parts_that_measuring_destroys_are_nested_in_operators():
 def test_what_parts_are_nested_in_is_part_variation_and_what_else_there_is_reproducibility():
     data = grid(batch=3, part=4, lab=3, operator=2, trial=2)
     formula = "y ~ (1|batch/part) + (1|lab/operator) + (1|batch:lab) + (1|batch:part:lab:operator)"
-    study = fitted(formula, data, method="reml").gauge_rr("part", "operator")
+    study = vcomp.presets.gauge_rr(fitted(formula, data, method="reml"), "part", "operator")
     assert study.sources["part-to-part"] == ("batch", "batch:part")
     assert study.sources["reproducibility"] == (
         "lab", "lab:operator", "batch:lab", "batch:part:lab:operator",
@@ -215,8 +217,8 @@ def test_what_parts_are_nested_in_is_part_variation_and_what_else_there_is_repro
 
 
 def test_operators_of_their_own_parts_are_reproducibility():
-    study = fitted("y ~ (1|part/operator)", grid(part=5, operator=3, trial=2)).gauge_rr(
-        "part", "operator"
+    study = vcomp.presets.gauge_rr(
+        fitted("y ~ (1|part/operator)", grid(part=5, operator=3, trial=2)), "part", "operator"
     )
     assert study.sources["part-to-part"] == ("part",)
     assert study.sources["reproducibility"] == ("part:operator",)
@@ -227,12 +229,12 @@ def test_operators_of_their_own_parts_are_reproducibility():
 
 def test_what_is_confounded_is_said():
     once = grid(part=6, operator=3)
-    text = " ".join(str(fitted(POOLED, once).gauge_rr("part", "operator")).split())
+    text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED, once), "part", "operator")).split())
     assert "Repeatability holds part:operator, which a single score" in text
     assert "measure more than once" in text
-    text = " ".join(str(fitted(POOLED).gauge_rr("part", "operator")).split())
+    text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator")).split())
     assert "holds part:operator, for which the formula has no term (1|part:operator)" in text
-    assert "holds" not in str(fitted().gauge_rr("part", "operator"))
+    assert "holds" not in str(vcomp.presets.gauge_rr(fitted(), "part", "operator"))
 
 
 def test_pooling_is_told_and_not_done():
@@ -240,39 +242,43 @@ def test_pooling_is_told_and_not_done():
     F = float(sums["part:operator"] / df["part:operator"] / (sums["Residual"] / df["Residual"]))
     p = stats.f.sf(F, df["part:operator"], df["Residual"])
     assert p > 0.25
-    text = " ".join(str(fitted().gauge_rr("part", "operator")).split())
+    text = " ".join(str(vcomp.presets.gauge_rr(fitted(), "part", "operator")).split())
     assert f"part:operator: F = {F:.3g}, p = {p:.3g}" in text
     assert "fit without (1|part:operator)" in text
     strong = grid(part=6, operator=3, trial=2)
     strong["y"] += 9.0 * np.random.default_rng(2).normal(size=18).repeat(2)
-    assert "AIAG pools" not in str(fitted(data=strong).gauge_rr("part", "operator"))
+    assert "AIAG pools" not in str(vcomp.presets.gauge_rr(fitted(data=strong), "part", "operator"))
 
 
 def test_the_verdict_follows_the_criteria_and_its_interval():
-    study = fitted(POOLED).gauge_rr("part", "operator", tolerance=8)
+    study = vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator", tolerance=8)
     text = " ".join(str(study).split())
     assert "Total gauge R&R is 27.9 % of study variation" in text
     assert "may be acceptable; the interval goes from may be acceptable to not acceptable" in text
     assert "Total gauge R&R is 22.7 % of the tolerance" in text
     assert "Distinct categories of part: 4 (95 % interval 1 to 9)" in text
     good = aiag().drop(columns="exact").assign(y=lambda d: 100.0 * d["part"] + d["y"])
-    text = " ".join(str(fitted(POOLED, good).gauge_rr("part", "operator")).split())
+    text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED, good), "part", "operator")).split())
     assert ": acceptable" in text
     assert "may be" not in text.split("AIAG:")[0]
     bad = aiag().assign(y=np.random.default_rng(3).normal(size=90)).drop(columns="exact")
-    assert "not acceptable" in str(fitted(POOLED, bad).gauge_rr("part", "operator"))
+    assert "not acceptable" in str(vcomp.presets.gauge_rr(fitted(POOLED, bad), "part", "operator"))
 
 
 def test_a_gauge_with_next_to_no_variance_tells_any_number_of_categories_apart():
     data = grid(part=5, operator=2, trial=2)
     noise = np.random.default_rng(4).normal(size=len(data))
-    study = fitted(POOLED, data.assign(y=data["part"] + 1e-7 * noise)).gauge_rr("part", "operator")
+    study = vcomp.presets.gauge_rr(
+        fitted(POOLED, data.assign(y=data["part"] + 1e-7 * noise)), "part", "operator"
+    )
     assert study.table.loc["total gauge R&R", "percent_study_variation"] < 1e-3
     assert study.categories > 1e6
-    nothing = fitted(POOLED, data.assign(y=1.0 * data["part"])).gauge_rr("part", "operator")
+    nothing = vcomp.presets.gauge_rr(
+        fitted(POOLED, data.assign(y=1.0 * data["part"])), "part", "operator"
+    )
     assert nothing.categories == np.inf
     assert "Without a standard error of what it rests on" in " ".join(str(nothing).split())
-    constant = fitted(POOLED, data.assign(y=1.0)).gauge_rr("part", "operator")
+    constant = vcomp.presets.gauge_rr(fitted(POOLED, data.assign(y=1.0)), "part", "operator")
     assert np.isnan(constant.categories)
     assert "All components are estimated at zero" in str(constant)
 
@@ -281,8 +287,10 @@ def test_it_travels_and_is_drawn():
     from matplotlib.figure import Figure
 
     res = fitted()
-    study = res.gauge_rr("part", "operator", tolerance=8)
-    loaded = type(res).from_json(res.to_json()).gauge_rr("part", "operator", tolerance=8)
+    study = vcomp.presets.gauge_rr(res, "part", "operator", tolerance=8)
+    loaded = vcomp.presets.gauge_rr(
+        type(res).from_json(res.to_json()), "part", "operator", tolerance=8
+    )
     pd.testing.assert_frame_equal(loaded.table, study.table)
     assert "28.8" in repr(study)
     assert study._repr_html_().count("<table") == 2
@@ -295,15 +303,17 @@ def test_it_travels_and_is_drawn():
 def test_other_intervals():
     res = fitted(POOLED, method="reml")
     replicates = res.bootstrap(200, rng=1)
-    table = res.gauge_rr("part", "operator", method=replicates).table
+    table = vcomp.presets.gauge_rr(res, "part", "operator", interval=replicates).table
     assert (table["low"] <= table["variance"]).all()
     assert (table["variance"] <= table["high"]).all()
     with pytest.raises(EstimationError, match="not of a ratio"):
-        res.gauge_rr("part", "operator", method="satterthwaite")
+        vcomp.presets.gauge_rr(res, "part", "operator", interval="satterthwaite")
 
 
 def test_held_components_have_no_error():
-    study = fitted(POOLED, method="reml", hold={"operator": 0.05}).gauge_rr("part", "operator")
+    study = vcomp.presets.gauge_rr(
+        fitted(POOLED, method="reml", hold={"operator": 0.05}), "part", "operator"
+    )
     row = study.table.loc["reproducibility"]
     assert row["variance"] == 0.05
     assert np.isnan([row["se"], row["low"], row["high"]]).all()
@@ -322,29 +332,29 @@ def test_held_components_have_no_error():
         (("part", "operator"), {"tolerance": "8"}, "not '8'"),
         (("part", "operator"), {"tolerance": True}, "not True"),
         (("part", "operator"), {"process_sd": np.nan}, "process_sd is a standard deviation"),
-        (("part", "operator"), {"k": -6}, "6 or 5.15"),
-        (("part", "operator"), {"k": np.inf}, "above 0; not inf"),
+        (("part", "operator"), {"multiplier": -6}, "6 or 5.15"),
+        (("part", "operator"), {"multiplier": np.inf}, "above 0; not inf"),
         (("part", "operator"), {"alpha": 2}, "alpha lies between 0 and 1"),
         (("part", "operator"), {"negative": "drop"}, "negative is 'zero' or 'keep'"),
     ],
 )
 def test_errors(arguments, options, said):
     with pytest.raises(PlanError, match=said):
-        fitted().gauge_rr(*arguments, **options)
+        vcomp.presets.gauge_rr(fitted(), *arguments, **options)
 
 
 def test_errors_of_formulas():
     data = grid(part=4, operator=3, day=2, trial=2)
     only_cells = fitted("y ~ (1|operator) + (1|day) + (1|part:operator) + (1|part:day)", data)
     with pytest.raises(PlanError, match=r"no component is of 'part' alone.*add \(1\|part\)"):
-        only_cells.gauge_rr("part", "operator")
+        vcomp.presets.gauge_rr(only_cells, "part", "operator")
     own_parts = aiag().drop(columns="exact")
     own_parts["part"] = own_parts["operator"] + own_parts["part"].astype(str)
     no_operator = fitted("y ~ (1|operator:part)", own_parts)
     with pytest.raises(PlanError, match=r"no component is of 'operator'.*add \(1\|operator\)"):
-        no_operator.gauge_rr("part", "operator")
+        vcomp.presets.gauge_rr(no_operator, "part", "operator")
     with pytest.raises(EstimationError, match="is not known"):
-        fitted().gauge_rr("part", "operator", method="exact")
+        vcomp.presets.gauge_rr(fitted(), "part", "operator", interval="exact")
 
 
 def test_categories_have_an_interval_where_ratios_reach_below_zero():
@@ -352,6 +362,8 @@ def test_categories_have_an_interval_where_ratios_reach_below_zero():
     draw = np.random.default_rng(2)
     data["y"] = draw.normal(size=10)[data["part"]] + 0.3 * draw.normal(size=3)[data["operator"]]
     data["y"] += 0.2 * draw.normal(size=60)
-    study = vcomp.fit(CROSSED, data, method="anova").gauge_rr("part", "operator", method="wald")
+    study = vcomp.presets.gauge_rr(
+        vcomp.fit(CROSSED, data, method="anova"), "part", "operator", interval="wald"
+    )
     assert study.categories_low == 1.0
     assert study.categories_high > study.categories

@@ -270,7 +270,7 @@ def test_fitted_values_are_of_the_facets_of_the_design(tmp_path, monkeypatch):
         warnings.simplefilter("ignore", vcomp.VcompWarning)
         kept = vcomp.gstudy(data, **options)
         found = vcomp.gstudy(data, **options, stream=True)
-    path = found.augment(to=tmp_path / "rows.parquet")
+    path = found.augment(path=tmp_path / "rows.parquet")
     written, expected = pd.read_parquet(path), kept.augment().reset_index(drop=True)
     assert list(written.columns) == list(expected.columns) == [
         "score", "p", "h", "i", "fitted", "resid",

@@ -35,14 +35,14 @@ def test_the_method_and_its_options_are_those_of_the_fit():
     found = res.resample(["a", "b"], 10, adjust=False)
     assert (found.values[:, 0] == 0.5).all()
     assert np.isfinite(found.llf).all()
-    assert (res.jackknife("b").replicates.values[:, 0] == 0.5).all()
+    assert (res.jackknife("b").values[:, 0] == 0.5).all()
 
 
 def test_intervals_of_components_from_both(res):
     left_out = res.jackknife("a")
     assert isinstance(left_out, Jackknife)
     ends = res.conf_int(0.1, left_out)
-    one = left_out.of(lambda v: v[:, 0], alpha=0.1, scale="log")
+    one = left_out.of(lambda v: v[:, 0], alpha=0.1, transform="log")
     assert tuple(ends.loc["var(a)"]) == pytest.approx((one.low, one.high), rel=1e-12)
     drawn = res.resample("a", 200, rng=3)
     ends = res.conf_int(0.1, drawn).loc["var(a)"]

@@ -60,7 +60,7 @@ def test_params_bse_and_covariance_go_together(two_way):
 
 def test_intervals(two_way):
     _, res = two_way
-    interval = res.conf_int(0.1, method="satterthwaite")
+    interval = res.conf_int(0.1, interval="satterthwaite")
     assert list(interval.columns) == [0, 1]
     estimate, se = res.vcomp["a"], res.bse_vcomp["a"]
     df = 2 * (estimate / se) ** 2
@@ -73,11 +73,11 @@ def test_intervals(two_way):
     t = stats.t.ppf(0.95, df)
     mean, se_mean = res.fe_params["Intercept"], res.bse_fe["Intercept"]
     np.testing.assert_allclose(interval.loc["Intercept"], [mean - t * se_mean, mean + t * se_mean])
-    wald = res.conf_int(0.1, method="wald").loc["var(a)"]
+    wald = res.conf_int(0.1, interval="wald").loc["var(a)"]
     half = stats.norm.ppf(0.95) * se
     np.testing.assert_allclose(wald, [estimate - half, estimate + half])
     with pytest.raises(vcomp.EstimationError, match="'bootstrapp' is not known"):
-        res.conf_int(method="bootstrapp")
+        res.conf_int(interval="bootstrapp")
     with pytest.raises(vcomp.VcompError, match="between 0 and 1, not at 5"):
         res.conf_int(5)
 
@@ -133,7 +133,7 @@ def test_covariance_kinds(two_way):
     pd.testing.assert_frame_equal(res.cov_vcomp(), res.cov_vcomp("observed"))
     np.testing.assert_allclose(
         np.linalg.inv(res.cov_vcomp("expected")),
-        res.model.information(res.vcomp, kind="expected"),
+        res.model.information(res.vcomp, information="expected"),
         rtol=1e-8,
         atol=1e-15,
     )

@@ -4,11 +4,13 @@ from .conduct import dstudy as dstudy
 from .exact_limits import two_way_plans as two_way_plans
 from .exact_limits import two_way_table as two_way_table
 from .layout import joined as joined
+from .phi_lambda import MeanOfScores as MeanOfScores
 from .plan import DStudyPlan as DStudyPlan
 from .plan import make_plans as make_plans
-from .planned_quantity import Asked as Asked
-from .planned_quantity import MeanOfScores as MeanOfScores
-from .planned_quantity import estimate_quantity as estimate_quantity
+from .planned_quantity import HasDStudies as HasDStudies
+from .projection import CoefficientName as CoefficientName
+from .projection import GoalName as GoalName
+from .projection import PlannedName as PlannedName
 from .projection import Weights as Weights
 from .projection import quantities as quantities
 from .projection import weights as weights

@@ -13,14 +13,15 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.exact_limits import planned_limits
+from vcomp.gtheory.phi_lambda import NO_MEAN, phi_lambda, read_cuts
 from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.planned_quantity import NO_MEAN, phi_lambda, read_cuts
 from vcomp.gtheory.projection import PLANNED, QUANTITIES, planned_quantity, quantities, weights
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes
-from vcomp.inference import Taken, VarianceComponents
+from vcomp.inference import Projected, Taken, VarianceComponents
 from vcomp.inference.intervals import (
     FromComponents,
+    IntervalName,
     IntervalSource,
     check_source,
     unbiased_covariance,
@@ -166,8 +167,8 @@ def dstudy(
     layout: Any = None,
     sizes: Mapping[str, Any] | None = None,
     alpha: float = 0.05,
-    negative: str = "zero",
-    method: str | IntervalSource = "auto",
+    negative: Projected = "zero",
+    interval: IntervalName | IntervalSource = "auto",
     **n: Any,
 ) -> DStudy:
     """Return what planned measurements would be worth.
@@ -190,11 +191,11 @@ def dstudy(
         having met other levels
     sizes : like `n`, for facets whose names are no Python names or those of other parameters
     alpha : intervals have confidence 1 − alpha
-    negative : ``"zero"`` takes negative components as zero and says so, ``"keep"`` as estimated
-    method : of the intervals. ``"mls"``: modified large sample; ``"f"``: F quantiles of a complete
-        two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method on the log
-        or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F where it can be, else
-        modified large sample. Or what else gives intervals, such as bootstrap replicates
+    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+    interval : how intervals are made. ``"mls"``: modified large sample; ``"f"``: F quantiles of a
+        complete two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method
+        on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F if the table is
+        complete and two-way, else modified large sample. Or another source of intervals
     **n : one size or several for each facet; of a nested facet within those it is nested in, or
         :class:`~vcomp.gtheory.Counts` where these differ. All combinations are planned. A facet
         without a size takes the G-study's
@@ -240,10 +241,10 @@ def dstudy(
         layout=layout,
     )
     source: IntervalSource
-    if isinstance(method, str):
-        source = FromComponents(components, method, negative)
+    if isinstance(interval, str):
+        source = FromComponents(components, interval, negative)
     else:
-        source = check_source(method)
+        source = check_source(interval)
     return project(components, plan, alpha=alpha, negative=negative, source=source)
 
 
@@ -252,7 +253,7 @@ def project(
     plan: DStudyPlan,
     *,
     alpha: float = 0.05,
-    negative: str = "zero",
+    negative: Projected = "zero",
     source: IntervalSource | None = None,
 ) -> DStudy:
     """Divide each component by the sizes of its facets, sort it, and say how well all is known.
@@ -295,36 +296,36 @@ def project(
             f"{name}_low": found.low,
             f"{name}_high": found.high,
         }
-        if found.method:
-            methods[name] = found.method
+        if found.interval_method:
+            methods[name] = found.interval_method
         said += [note for note in found.notes if note not in said]
     notes = study_notes(components, local.taken, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)
     return DStudy(plan, components, alpha, negative, columns, methods, notes, source)
 
 
-def quantity_table(study: DStudy, name: str, kind: str | None) -> pd.DataFrame:
+def quantity_table(study: DStudy, what: str, se: str) -> pd.DataFrame:
     """Return one quantity of every plan; see :meth:`DStudy.quantity`.
 
     Parameters
     ----------
     study : the D-study
-    name : of the quantity
-    kind : of the standard errors, ``"unbiased"`` or None
+    what : name of the quantity
+    se : ``"delta"`` or ``"unbiased"``
     """
-    if not isinstance(name, str) or name not in PLANNED:
+    if not isinstance(what, str) or what not in PLANNED:
         raise PlanError(
-            f"unknown quantity {name!r}{did_you_mean(str(name), PLANNED)}; a D-study has "
+            f"unknown quantity {what!r}{did_you_mean(str(what), PLANNED)}; a D-study has "
             f"{', '.join(PLANNED)}"
         )
-    q = planned_quantity(weights(study.components, study.plan), name)
-    if kind not in (None, "unbiased"):
-        raise PlanError(f"the kind of standard errors is None or 'unbiased', not {kind!r}")
+    q = planned_quantity(weights(study.components, study.plan), what)
+    if se not in ("delta", "unbiased"):
+        raise PlanError(f"se is 'delta' or 'unbiased', not {se!r}")
     components = study.components
-    if kind == "unbiased":
+    if se == "unbiased":
         components = replace(components, cov=_unbiased(components), without_bounds=None)
     local = FromComponents(components, negative=study.negative)
-    found = planned_limits(name, q, study.components, study.plan, study.source, study.alpha)
+    found = planned_limits(what, q, study.components, study.plan, study.source, study.alpha)
     estimates = {
         "estimate": local.values(q),
         "se": local.standard_errors(q),

@@ -95,7 +95,7 @@ class FLimits:
 
     low: FloatArray
     high: FloatArray
-    method: str
+    interval_method: str
     spoken: BoolArray
     n_replicates: int
 
@@ -119,14 +119,14 @@ def planned_limits(
     source : of all other intervals
     alpha : intervals have confidence 1 − alpha
     """
-    by_f = f_interval(name, components, plan, alpha, source.method)
+    by_f = f_interval(name, components, plan, alpha, source.interval)
     if by_f is not None and by_f.spoken.all():
-        return Limits(by_f.low, by_f.high, by_f.method)
+        return Limits(by_f.low, by_f.high, by_f.interval_method)
     return combined_limits(source.limits(q, alpha), by_f)
 
 
 def f_interval(
-    name: str, components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
+    name: str, components: VarianceComponents, plan: DStudyPlan, alpha: float, interval: str
 ) -> FLimits | None:
     """Return the intervals of Eρ² or Φ that a complete two-way table gives from F quantiles.
 
@@ -136,17 +136,17 @@ def f_interval(
     components : of the G-study
     plan : of the D-study
     alpha : intervals have confidence 1 − alpha
-    method : that was asked for; none but ``"auto"`` and ``"f"`` takes these
+    interval : that was requested; only ``"auto"`` and ``"f"`` use these
     """
-    asked = name in _F_INTERVALS and method in ("auto", "f")
+    asked = name in _F_INTERVALS and interval in ("auto", "f")
     table = two_way_table(components, plan) if asked else None
     spoken = two_way_plans(table, plan)
     # Below zero both limits may be; other intervals go on from there.
     if table is None or not spoken.any() or table.ms_rows <= table.ms_residual:
         return None
-    interval, of, words = _F_INTERVALS[name]
+    limits_of, of, words = _F_INTERVALS[name]
     n = plan.sizes[:, plan.facets.index(table.columns)]
-    low, high = (of(end, n) for end in interval(table, alpha))
+    low, high = (of(end, n) for end in limits_of(table, alpha))
     return FLimits(low, high, words, spoken, table.n_replicates)
 
 
@@ -170,5 +170,7 @@ def combined_limits(other: Limits, by_f: FLimits | None) -> Limits:
     low = np.where(spoken, by_f.low, other.low)
     high = np.where(spoken, by_f.high, other.high)
     mixed = bool((~spoken & np.isfinite(other.low)).any())
-    where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
-    return Limits(low, high, by_f.method + where, other.notes)
+    where = (
+        f" where {REPLICATE} = {by_f.n_replicates}, else {other.interval_method}" if mixed else ""
+    )
+    return Limits(low, high, by_f.interval_method + where, other.notes)

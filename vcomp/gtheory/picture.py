@@ -14,7 +14,7 @@ from vcomp import plots
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.planned_quantity import check_mean
+from vcomp.gtheory.phi_lambda import check_mean
 from vcomp.gtheory.requirement import SYMBOLS
 from vcomp.plots import Required
 
@@ -148,7 +148,7 @@ def _curves(study: DStudy, facet: str, required: Mapping[Any, Required]) -> Any:
     sizes = np.repeat(plan.sizes, fine.size, axis=0)
     sizes[:, column] = np.tile(fine, len(plan))
     dense = replace(plan, sizes=np.unique(sizes, axis=0))
-    if study.source.method != "profile":
+    if study.source.interval != "profile":
         return _again(study, dense, study.source).table
     # A profile takes many maximisations: there are intervals at the planned sizes alone.
     table = _again(study, dense, None).table

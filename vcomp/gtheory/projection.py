@@ -7,7 +7,7 @@ component 1/n' where it is part of the variance, else 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "PLANNED",
     "QUANTITIES",
+    "CoefficientName",
     "Composition",
+    "GoalName",
+    "PlannedName",
     "Weights",
     "composition",
     "effects_table",
@@ -34,9 +37,19 @@ __all__ = [
 ]
 
 
+CoefficientName: TypeAlias = Literal["Erho2", "Phi"]
+"""Eρ² and Φ."""
+
+GoalName: TypeAlias = Literal["Erho2", "Phi", "rel_err_var", "abs_err_var"]
+"""What a design is chosen for."""
+
 QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")
 """What a D-study estimates with a standard error and an interval."""
 
+PlannedName: TypeAlias = Literal[
+    "universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi", "rel_sem", "abs_sem",
+    "rel_signal_noise", "abs_signal_noise",
+]  # fmt: skip
 
 PLANNED: dict[str, tuple[str, Form]] = {
     "universe_var": ("universe_var", "linear"),

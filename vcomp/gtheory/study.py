@@ -13,11 +13,12 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
+from vcomp.gtheory.phi_lambda import MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.planned_quantity import MeanOfScores
+from vcomp.gtheory.projection import CoefficientName, GoalName, PlannedName
 from vcomp.gtheory.requirement import Requirement, required_size
 from vcomp.gtheory.universe import check_columns
-from vcomp.inference import VarianceComponents
+from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import IntervalSource
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class DStudy(display.Printed):
     plan: DStudyPlan
     components: VarianceComponents
     alpha: float
-    negative: str
+    negative: Projected
     columns: Mapping[str, FloatArray]
     interval_methods: Mapping[str, str]
     notes: tuple[str, ...]
@@ -95,16 +96,18 @@ class DStudy(display.Printed):
         sized = zip(self.plan.facets, self.plan.sizes.T, strict=True)
         return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
 
-    def quantity(self, name: str, kind: Literal["unbiased"] | None = None) -> pd.DataFrame:
+    def quantity(
+        self, what: PlannedName, *, se: Literal["delta", "unbiased"] = "delta"
+    ) -> pd.DataFrame:
         """Return one quantity of every plan with its standard error and interval.
 
         Parameters
         ----------
-        name : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
+        what : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
             ``"rel_sem"`` √σ²(δ), ``"abs_sem"`` √σ²(Δ) (standard errors of measurement),
             ``"rel_signal_noise"`` σ²(τ)/σ²(δ) or ``"abs_signal_noise"`` σ²(τ)/σ²(Δ)
-        kind : of the standard errors: ``"unbiased"`` for those of Brennan's normal procedure, from
-            2 MS²/(df + 2), which GENOVA prints; None for those of the table
+        se : standard errors: ``"delta"``, those of :attr:`table`; or ``"unbiased"``, those of
+            Brennan's normal procedure, from 2 MS²/(df + 2), which GENOVA prints
 
         Returns
         -------
@@ -115,10 +118,10 @@ class DStudy(display.Printed):
         Raises
         ------
         PlanError
-            If the name or kind is not one of these, or there is no covariance matrix to take the
-            unbiased one from.
+            If the quantity or ``se`` is not one of these, or there is no covariance matrix for the
+            unbiased ones.
         EstimationError
-            If the method of the intervals has none for it.
+            If the interval of the D-study has none for it.
 
         References
         ----------
@@ -136,7 +139,7 @@ class DStudy(display.Printed):
         """
         from vcomp.gtheory.conduct import quantity_table
 
-        return quantity_table(self, name, kind)
+        return quantity_table(self, what, se)
 
     def phi_lambda(self, cut: Any) -> pd.DataFrame:
         """Return Φ(λ), the index of dependability of decisions by a cut score.
@@ -242,7 +245,10 @@ class DStudy(display.Printed):
         return effects_table(self.components, self.plan, self.negative, plan)
 
     def required(
-        self, target: float = 0.95, coefficient: str = "Erho2", facet: str | None = None
+        self,
+        target: float = 0.95,
+        coefficient: CoefficientName = "Erho2",
+        facet: str | None = None,
     ) -> Requirement:
         """Return how many levels of `facet` reach `target`, with an interval.
 
@@ -288,7 +294,7 @@ class DStudy(display.Printed):
         *,
         budget: float | None = None,
         target: float | None = None,
-        coefficient: str = "Erho2",
+        coefficient: GoalName = "Erho2",
         designs: str | Sequence[str] | None = None,
         bounds: Mapping[str, Any] | None = None,
         n_objects: Any = None,
@@ -298,6 +304,19 @@ class DStudy(display.Printed):
 
         The sizes of all facets that are not fixed are chosen anew; the parameters are those of
         :func:`vcomp.gtheory.allocation.optimize`.
+
+        Parameters
+        ----------
+        cost : of a measurement: prices per level of a facet and per combination of levels,
+            ``{"topic": 50, "topic:judge": 2}``; text; :class:`vcomp.Cost`; or a function of sizes
+        budget : the most that a measurement may cost
+        target : instead of a budget, the value that the coefficient has to reach (an error
+            variance: not to exceed)
+        coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+        designs : alternatives in Brennan's notation; the study's own design if None
+        bounds : facet → the size at which it is held, or (least, largest)
+        n_objects : number of objects of measurement, where the cost has a price for them
+        top : number of designs near the best that are listed
 
         Raises
         ------
@@ -339,7 +358,7 @@ class DStudy(display.Printed):
     def plot(
         self,
         x: str | None = None,
-        coefficient: str | Sequence[str] = ("Erho2", "Phi"),
+        coefficient: CoefficientName | Sequence[CoefficientName] = ("Erho2", "Phi"),
         ax: Any | None = None,
         target: float | None = None,
     ) -> Any:

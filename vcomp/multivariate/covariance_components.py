@@ -105,7 +105,12 @@ class CovarianceComponents:
         return found
 
     def place(self, name: str) -> int:
-        """Return the position of a term."""
+        """Return the position of a term.
+
+        Parameters
+        ----------
+        name : of the term
+        """
         return self.names.index(name)
 
     def combined(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

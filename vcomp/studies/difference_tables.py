@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.gtheory import DStudy, Requirement
+from vcomp.gtheory import CoefficientName, DStudy, Requirement
 from vcomp.studies.planned import COEFFICIENTS, required_facet
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vcomp.studies.comparison import MeasureComparison
 
 __all__ = [
+    "DifferenceInterval",
     "Known",
     "MeasureDifferences",
     "components_table",
@@ -42,6 +43,9 @@ __all__ = [
     "requirements",
     "side_by_side",
 ]
+
+
+DifferenceInterval: TypeAlias = Literal["mover", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,14 +68,14 @@ class MeasureDifferences(display.Printed):
         level; nan where it is not known, and taken as 0)
     what : that is compared, in words
     alpha : intervals have confidence 1 − alpha, each for itself
-    method : how the intervals were made
+    interval_method : how the intervals were made
     notes : what a reader should know of them
     """
 
     table: pd.DataFrame
     what: str
     alpha: float
-    method: str
+    interval_method: str
     notes: tuple[str, ...] = ()
 
     def summary(self) -> Any:
@@ -100,7 +104,7 @@ class MeasureDifferences(display.Printed):
             title=self.what,
             align="l" + "r" * (len(cells) - 1),
         )
-        return display.summary([page], [f"Intervals: {self.method}.", *self.notes])
+        return display.summary([page], [f"Intervals: {self.interval_method}.", *self.notes])
 
     def __repr__(self) -> str:
         return f"<MeasureDifferences: {self.what}, {len(self.table)} rows>"
@@ -226,7 +230,9 @@ def components_table(compared: MeasureComparison) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def requirements(study: DStudy, target: float, facet: str, coefficient: str) -> list[Requirement]:
+def requirements(
+    study: DStudy, target: float, facet: str, coefficient: CoefficientName
+) -> list[Requirement]:
     """Return the required size of a facet with the other sizes of every plan.
 
     Parameters

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -27,7 +27,12 @@ from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
 from vcomp.numerics import check_count, seed_from
-from vcomp.studies.difference_tables import Known, MeasureDifferences, pairs_table
+from vcomp.studies.difference_tables import (
+    DifferenceInterval,
+    Known,
+    MeasureDifferences,
+    pairs_table,
+)
 from vcomp.studies.planned import required_facet
 from vcomp.studies.subsample import Subsets
 
@@ -119,13 +124,13 @@ def left_out(
         except EstimationError as error:
             notes.append(f"levels of {facet} cannot be left out in turn ({error})")
             continue
-        usable = made.replicates.converged
+        usable = made.converged
         if not usable.all():
             notes.append(
                 f"without some levels of {facet} ({int((~usable).sum())}) there is no estimate"
             )
             continue
-        found[facet] = LeftOut(made.levels, made.groups, made.replicates.values)
+        found[facet] = LeftOut(made.levels, made.groups, made.values)
     return found, notes
 
 
@@ -202,7 +207,7 @@ _NOT_ALIKE = (
 def differences(
     compared: MeasureComparison,
     coefficient: str,
-    method: str,
+    interval: DifferenceInterval,
     shared: str | Sequence[str],
     n: int,
     rng: int | np.random.Generator | None,
@@ -211,13 +216,13 @@ def differences(
 ) -> MeasureDifferences:
     """Return the differences of a coefficient; see :meth:`MeasureComparison.differences`."""
     _check_coefficient(coefficient)
-    if method not in ("mover", "bootstrap"):
-        raise PlanError(f"method is 'mover' or 'bootstrap', not {method!r}")
+    if interval not in get_args(DifferenceInterval):
+        raise PlanError(f"interval is 'mover' or 'bootstrap', not {interval!r}")
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
     made = {name: _coefficients(study, coefficient) for name, study in studies.items()}
-    if method == "bootstrap":
+    if interval == "bootstrap":
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
         )
@@ -312,7 +317,7 @@ def _logarithms(
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
     table = two_way_table(study.components, study.plan)
-    if study.source.method not in ("auto", "f") or not two_way_plans(table, study.plan)[0]:
+    if study.source.interval not in ("auto", "f") or not two_way_plans(table, study.plan)[0]:
         table = None
     if table is not None and table.columns == facet:
         low, high = _f_ends(table, target, coefficient, study.alpha)
@@ -430,8 +435,8 @@ def check_same_levels(compared: MeasureComparison, facets: Sequence[str]) -> Non
             if not reference[facet].equals(levels[facet]):
                 raise EstimationError(
                     f"measures {first!r} and {name!r} do not have the same levels of {facet!r}, "
-                    "which a joint bootstrap draws; method='mover' does without, and shared= says "
-                    "which facets are the same"
+                    "which a joint bootstrap draws; interval='mover' does without, and shared= "
+                    "says which facets are the same"
                 )
 
 
@@ -502,7 +507,7 @@ def _drawn(compared: MeasureComparison, shared: str | Sequence[str]) -> list[str
             raise EstimationError(
                 f"in measure {other!r} {' and '.join(partly[0])} are not fully crossed, so that "
                 "levels of several facets cannot be drawn alike in all measures; "
-                "method='mover' does without"
+                "interval='mover' does without"
             )
     return facets
 

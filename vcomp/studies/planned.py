@@ -7,7 +7,7 @@ from typing import Any
 
 from vcomp.exceptions import EstimationError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import DStudy, check_requirement
+from vcomp.gtheory import CoefficientName, DStudy, check_requirement
 
 __all__ = [
     "COEFFICIENTS",
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-COEFFICIENTS = ("Erho2", "Phi")
+COEFFICIENTS: tuple[CoefficientName, ...] = ("Erho2", "Phi")
 
 
 def required_facet(study: DStudy, target: float, facet: str | None) -> str | None:

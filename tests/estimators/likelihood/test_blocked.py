@@ -149,8 +149,8 @@ def test_components_that_are_none(components, message):
 def test_unknown_information():
     formula, data = unbalanced("crossed")
     model = vcomp.VarianceComponentsModel(formula, data)
-    with pytest.raises(vcomp.EstimationError, match="kind='fisher' is not known"):
-        model.information([1, 1, 1], kind="fisher")
+    with pytest.raises(vcomp.EstimationError, match="information='fisher' is not known"):
+        model.information([1, 1, 1], information="fisher")
 
 
 def test_a_factor_that_does_not_fit_is_refused(monkeypatch):

@@ -265,6 +265,6 @@ def test_reasons_in_words(monkeypatch):
     tight = BlockedLikelihood(model.stats, reml=True, names=names)
     assert tight.kinds == ("average",)
     assert "average information only" in tight.reason
-    with pytest.raises(vcomp.EstimationError, match="kind='average' needs no more"):
+    with pytest.raises(vcomp.EstimationError, match="information='average' needs no more"):
         tight.information(np.ones(4), "observed")
     assert np.isfinite(tight.derivatives(np.ones(4)).score).all()

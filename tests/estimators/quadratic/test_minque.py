@@ -58,7 +58,7 @@ def test_against_dense_equations(name, fixed, kind):
     model = model_of(name, fixed)
     w = weights_of(model, kind)
     dense = Dense(model, w)
-    res = model.fit("minque", weights=w if kind == "given" else kind)
+    res = model.fit("minque", prior=w if kind == "given" else kind)
     scale = np.abs(dense.estimates).max()
     np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-8, atol=1e-8 * scale)
     assert_covariance(res.cov_vcomp(), dense.covariance, 1e-8)
@@ -73,9 +73,9 @@ def test_against_dense_equations(name, fixed, kind):
 def test_many_groups_are_solved_through_an_engine(name, kind, monkeypatch):
     model = model_of(name, "x + C(g)")
     w = weights_of(model, kind)
-    dense = model.fit("minque", weights=w)
+    dense = model.fit("minque", prior=w)
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque", weights=w)
+    res = model.fit("minque", prior=w)
     scale = np.abs(dense.vcomp).max()
     np.testing.assert_allclose(res.vcomp, dense.vcomp, rtol=1e-8, atol=1e-9 * scale)
     assert res.bse_vcomp.isna().all()
@@ -107,31 +107,31 @@ def test_scale_of_weights_and_scores_does_not_matter(scale, monkeypatch):
     for limit in (minque._DENSE_BELOW, 0):
         monkeypatch.setattr(minque, "_DENSE_BELOW", limit)
         _, data = unbalanced("crossed", seed=6)
-        first = vcomp.fit("y ~ (1|a) + (1|b)", data, method="minque", weights=[1, 2, 3])
+        first = vcomp.fit("y ~ (1|a) + (1|b)", data, method="minque", prior=[1, 2, 3])
         weights = {"Residual": 3 * scale, "a": scale, "b": 2 * scale}
         other = data.assign(y=data["y"] / scale)
-        second = vcomp.fit("y ~ (1|a) + (1|b)", other, method="minque", weights=weights)
+        second = vcomp.fit("y ~ (1|a) + (1|b)", other, method="minque", prior=weights)
         np.testing.assert_allclose(second.vcomp * scale**2, first.vcomp, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mivque0_of_many_groups(name, monkeypatch):
     model = model_of(name)
-    dense = model.fit("minque", weights=0).vcomp
+    dense = model.fit("minque", prior=0).vcomp
     np.testing.assert_allclose(
         dense, mivque0(model.stats), rtol=1e-8, atol=1e-9 * dense.abs().max()
     )
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque", weights=0)
+    res = model.fit("minque", prior=0)
     np.testing.assert_allclose(res.vcomp, mivque0(model.stats), rtol=1e-12)
     assert "No standard errors" in res.status
 
 
 def test_rounds_from_mivque0_of_many_groups(monkeypatch):
     model = model_of("crossed", seed=1)
-    expected = model.fit("minque", weights=0, iterated=3)
+    expected = model.fit("minque", prior=0, iterated=3)
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque", weights=0, iterated=3)
+    res = model.fit("minque", prior=0, iterated=3)
     np.testing.assert_allclose(res.vcomp, expected.vcomp, rtol=1e-9)
     assert res.status.startswith("3 rounds, as asked")
 
@@ -143,7 +143,7 @@ def test_rounds_are_estimates_at_the_last_estimates(many, monkeypatch):
         monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     res = model.fit("minque")
     for rounds in (2, 3):
-        res = model.fit("minque", weights=res.vcomp)
+        res = model.fit("minque", prior=res.vcomp)
         at_once = model.fit("minque", iterated=rounds)
         np.testing.assert_allclose(at_once.vcomp, res.vcomp, rtol=1e-9)
         assert at_once.converged
@@ -157,7 +157,7 @@ def test_iterated_is_reml_where_that_is_interior(case, power):
     by_reml = vcomp.fit(formula, data)
     if (by_reml.vcomp == 0.0).any():
         return
-    res = vcomp.fit(formula, data, method="minque", weights=10.0**power, iterated=True)
+    res = vcomp.fit(formula, data, method="minque", prior=10.0**power, iterated=True)
     assert res.status == "Converged."
     np.testing.assert_allclose(res.vcomp, by_reml.vcomp, rtol=1e-7)
     np.testing.assert_allclose(res.fe_params, by_reml.fe_params, rtol=1e-7)
@@ -174,9 +174,9 @@ def test_iterated_of_many_groups(name, weights, monkeypatch):
     if (by_reml.vcomp == 0.0).any():
         # Without a bound it goes on below zero, which the engines cannot.
         with pytest.raises(vcomp.EstimationError, match="method='reml'"):
-            model.fit("minque", iterated=True, weights=weights)
+            model.fit("minque", iterated=True, prior=weights)
         return
-    res = model.fit("minque", iterated=True, weights=weights)
+    res = model.fit("minque", iterated=True, prior=weights)
     assert res.status == "Converged."
     np.testing.assert_allclose(res.vcomp, by_reml.vcomp, rtol=1e-8)
     assert_covariance(res.cov_vcomp(), by_reml.cov_vcomp("expected").to_numpy(), 1e-8)
@@ -214,11 +214,11 @@ def test_equal_means_have_no_solution():
 
 def test_a_number_for_every_term():
     formula, data = balanced("three facets")
-    by_number = vcomp.fit(formula, data, method="minque", weights=0.5)
+    by_number = vcomp.fit(formula, data, method="minque", prior=0.5)
     k = len(by_number.vcomp)
-    by_sequence = vcomp.fit(formula, data, method="minque", weights=[0.5] * (k - 1) + [1.0])
+    by_sequence = vcomp.fit(formula, data, method="minque", prior=[0.5] * (k - 1) + [1.0])
     by_series = vcomp.fit(
-        formula, data, method="minque", weights=pd.Series(0.5, by_number.vcomp.index).mask(
+        formula, data, method="minque", prior=pd.Series(0.5, by_number.vcomp.index).mask(
             by_number.vcomp.index == "Residual", 1.0)
     )  # fmt: skip
     np.testing.assert_array_equal(by_sequence.vcomp, by_number.vcomp)
@@ -229,22 +229,22 @@ def test_a_number_for_every_term():
     ("options", "message"),
     [
         (
-            {"weights": [1.0, 1.0]},
+            {"prior": [1.0, 1.0]},
             r"shape \(2,\); there are 3 components, in the order a, b, Resid",
         ),
-        ({"weights": {"a": 1.0, "b": 1.0}}, r"no 'Residual'; give one for each of a, b, Residual"),
+        ({"prior": {"a": 1.0, "b": 1.0}}, r"no 'Residual'; give one for each of a, b, Residual"),
         (
-            {"weights": {"a": 1, "c": 1}},
-            r"weights have 'c', and the components are a, b, Residual",
+            {"prior": {"a": 1, "c": 1}},
+            r"prior has 'c', and the components are a, b, Residual",
         ),
-        ({"weights": [1.0, -1.0, 1.0]}, r"the weight of b is -1.0: .* not negative"),
-        ({"weights": np.nan}, r"the weight of a is nan: weights are finite"),
-        ({"weights": [1.0, 1.0, 0.0]}, r"the weight of Residual is 0: .* singular"),
-        ({"weights": "one"}, r"weights are a number, a mapping .* not 'one'"),
-        ({"weights": None}, r"weights are a number, a mapping .* not None"),
+        ({"prior": [1.0, -1.0, 1.0]}, r"the prior component of b is -1.0: .* not negative"),
+        ({"prior": np.nan}, r"the prior component of a is nan: it must be finite"),
+        ({"prior": [1.0, 1.0, 0.0]}, r"the prior component of Residual is 0: .* singular"),
+        ({"prior": "one"}, r"prior is a number, a mapping .* not 'one'"),
+        ({"prior": None}, r"prior is a number, a mapping .* not None"),
         ({"iterated": 0}, r"iterated is True, False or a number of rounds from 1 on, not 0"),
         ({"iterated": 2.5}, r"iterated is True, False or a number of rounds from 1 on, not 2.5"),
-        ({"tol": 1e-3}, r"method 'minque' takes weights, iterated, not 'tol'"),
+        ({"tol": 1e-3}, r"method 'minque' takes prior, iterated, not 'tol'"),
     ],
 )
 def test_options_are_checked(options, message):

@@ -232,7 +232,7 @@ def test_the_ratio_has_an_interval_where_components_have():
         vcomp.datasets.load("docsearch"),
     )
     found = res.dstudy(object="sys").optimize("topic*query", budget=500).ratio
-    direct = res.estimate("sys:topic / sys:query")
+    direct = res.quantity("sys:topic / sys:query")
     assert found.estimate == pytest.approx(direct.estimate, rel=1e-12)
     assert found.se == pytest.approx(direct.se, rel=1e-10)
     assert (found.low, found.high) == pytest.approx((direct.low, direct.high), rel=1e-10)

@@ -157,7 +157,7 @@ def test_replicates_of_a_fit(docsearch):
     told = found.stability(replicates)
     assert told.how == "parametric bootstrap draws"
     assert len(told.frame) == 30
-    by_source = docsearch.dstudy(object="sys", method=replicates)
+    by_source = docsearch.dstudy(object="sys", interval=replicates)
     again = by_source.optimize("20*topic + topic*query", budget=500).stability()
     np.testing.assert_array_equal(again.frame["topic"], told.frame["topic"])
     assert told.summary().as_text() == again.summary().as_text()

@@ -34,7 +34,7 @@ def documents():
 def test_an_exact_test_is_chosen_where_there_is_one(crossed):
     found = crossed.test("a")
     assert found.exact
-    assert (found.term, found.symbol, found.method) == ("a", "F", "exact F-test")
+    assert (found.term, found.symbol, found.test) == ("a", "F", "exact F-test")
     text = str(found).splitlines()
     assert re.fullmatch(r"a: F = \S+, p = \S+; exact F-test, F\(6, 48\)\.", text[0])
     assert text[-1] == "Chosen as it is exact."
@@ -42,7 +42,7 @@ def test_an_exact_test_is_chosen_where_there_is_one(crossed):
 
 def test_else_a_simulated_one_where_that_is_cheap(documents):
     found = documents.test("i", n=40, rng=3)
-    assert found.method == "simulated restricted likelihood ratio test"
+    assert found.test == "simulated restricted likelihood ratio test"
     assert found.distribution == "40 data sets drawn at the fit without it"
     assert "the design gives no exact F-test, and simulating is cheap" in found.notes[-1]
     assert found.p_value * 41.0 == pytest.approx(round(found.p_value * 41.0))
@@ -56,7 +56,7 @@ def test_else_the_limiting_mixture(monkeypatch):
     with pytest.raises(vcomp.EstimationError):
         res.test("a", "f")
     found = res.test("a")
-    assert found.method == "restricted likelihood ratio test"
+    assert found.test == "restricted likelihood ratio test"
     assert "simulating would take long here" in found.notes[-1]
     expected = 0.5 * stats.chi2.sf(found.statistic, 1) if found.statistic else 1.0
     assert found.p_value == pytest.approx(expected)
@@ -66,7 +66,7 @@ def test_many_effects_are_not_adjusted_unasked(monkeypatch):
     monkeypatch.setattr(component_test, "_FEW_EFFECTS", 3)
     res = vcomp.fit(*unbalanced("crossed", seed=2))
     found = res.test("a", n=20)
-    assert found.method.startswith("simulated")
+    assert found.test.startswith("simulated")
     assert "too many effects" in found.notes[-1]
     assert res.test("a", "f").exact
 
@@ -74,7 +74,7 @@ def test_many_effects_are_not_adjusted_unasked(monkeypatch):
 def test_closed_forms_have_f_tests_only():
     res = vcomp.fit(*balanced("three facets", seed=1), method="anova")
     found = res.test("a")
-    assert found.method == "F-test with synthesised mean squares"
+    assert found.test == "F-test with synthesised mean squares"
     assert not found.exact
     assert res.test("a:b").exact
     with pytest.raises(vcomp.EstimationError, match="'anova' has none; fit by method='reml'"):
@@ -123,8 +123,8 @@ def test_terms_that_are_not_orthogonal_have_no_classical_table():
         ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); they are a, b"),
         ("topic", "auto", "there is no component 'topic' to test; they are a, b"),
         (3, "f", "there is no component 3 to test"),
-        ("a", "wald", "method='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),
-        ("a", None, "method=None is not known"),
+        ("a", "wald", "test='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),
+        ("a", None, "test=None is not known"),
     ],
 )
 def test_what_cannot_be_tested(crossed, term, method, message):

@@ -189,7 +189,7 @@ def test_groups_of_unequal_numbers_but_equal_replicates():
 def test_documents_of_unequal_numbers_have_no_exact_test_for_topics():
     formula, data = gridded("per document")
     res = vcomp.fit(formula, data)
-    with pytest.raises(vcomp.EstimationError, match="use method='simulated' or 'lrt'"):
+    with pytest.raises(vcomp.EstimationError, match="use test='simulated' or 'lrt'"):
         res.test("i", "f")
     # A term without a finer one has.
     assert res.test("p:i:d", "f").exact

@@ -161,7 +161,7 @@ def test_other_components_at_their_bound_are_named():
     note = " ".join(res.test(positive, "lrt").notes)
     for name in zero:
         assert f"σ²({name})" in note
-    assert "method='simulated'" in note
+    assert "test='simulated'" in note
 
 
 def test_random_probes_leave_an_error_that_is_said():

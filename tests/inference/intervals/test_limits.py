@@ -57,7 +57,7 @@ def test_f_is_strict():
     two = Quantities("ratio", np.array([[1.0, 0, 0]]), np.array([[0, 0, 1.0]]))
     three = Quantities("ratio", np.array([[1.0, 0, 0]]), np.array([[0, 1.0, 1.0]]))
     exact, mls = limits(two, "f", g), limits(two, "mls", g)
-    assert exact.method == EXACT_F != mls.method
+    assert exact.interval_method == EXACT_F != mls.interval_method
     np.testing.assert_array_equal([exact.low, exact.high], [mls.low, mls.high])
     with pytest.raises(EstimationError, match="two independent mean squares of a balanced"):
         limits(three, "f", g)
@@ -134,7 +134,7 @@ def test_nothing_is_known_without_a_covariance_matrix():
     q = Quantities("linear", np.eye(2))
     found = FromComponents(g).limits(q, 0.05)
     assert np.isnan([found.low, found.high]).all()
-    assert found.method == ""
+    assert found.interval_method == ""
     with pytest.raises(EstimationError, match="needs the covariance matrix"):
         limits(q, "mls", g)
 
@@ -216,7 +216,7 @@ def test_upper_limits_grow_with_confidence_whatever_the_sign_of_the_estimate(met
         res = vcomp.fit("y ~ (1|a)", data, method=method)
         signs.add(float(np.sign(res.vcomp["a"])))
         for what in ("a", "share(a)", "a / Residual"):
-            ends = [res.estimate(what, alpha=x) for x in (0.5, 0.2, 0.1, 0.05, 0.01, 1e-4)]
+            ends = [res.quantity(what, alpha=x) for x in (0.5, 0.2, 0.1, 0.05, 0.01, 1e-4)]
             for inner, outer in pairwise(ends):
                 assert outer.low <= inner.low <= inner.high <= outer.high
                 assert inner.high > 0.0

@@ -133,6 +133,6 @@ def test_profiles_and_functions_need_no_rows():
     kept, streamed = (model.fit() for model in both("no grid"))
     first = streamed.vcomp.index[0]
     boot = streamed.bootstrap(60, rng=1)
-    assert np.isfinite(streamed.conf_int(method=boot).loc[f"var({first})"].to_numpy()).all()
-    a, b = (res.conf_int(method="profile") for res in (kept, streamed))
+    assert np.isfinite(streamed.conf_int(interval=boot).loc[f"var({first})"].to_numpy()).all()
+    a, b = (res.conf_int(interval="profile") for res in (kept, streamed))
     np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-8)  # ends are searched to 1e-6

@@ -39,9 +39,9 @@ def test_two_crossed_facets_by_mean_squares(crossed, facet, axis):
     found = jackknife(fit, design, facet)
     left = np.array([mean_square_components(np.delete(Y, j, axis)) for j in range(n)])
     whole = mean_square_components(Y)
-    np.testing.assert_allclose(found.replicates.values, left, rtol=1e-11)
+    np.testing.assert_allclose(found.values, left, rtol=1e-11)
     pseudo = n * whole - (n - 1) * left
-    np.testing.assert_allclose(found.replicates.adjusted, pseudo, rtol=1e-10)
+    np.testing.assert_allclose(found.adjusted, pseudo, rtol=1e-10)
     one = found.of(lambda v: v[:, 0], alpha=0.1)
     np.testing.assert_allclose(one.pseudo_values, pseudo[:, 0], rtol=1e-10)
     assert one.value == pytest.approx(res.vcomp["p"], rel=1e-12)
@@ -82,7 +82,7 @@ def test_other_scales(crossed, scale):
     def generalizability(v):
         return v[:, 0] / (v[:, 0] + v[:, 2] / 6.0)
 
-    found = jackknife(fit, design, "p").of(generalizability, scale=scale)
+    found = jackknife(fit, design, "p").of(generalizability, transform=scale)
     left = [mean_square_components(np.delete(Y, j, 0)) for j in range(n)]
     natural = generalizability(np.array(left))
     whole = generalizability(mean_square_components(Y)[None])[0]
@@ -110,7 +110,7 @@ def test_a_nested_facet_by_the_groups_that_it_is_in():
         fewer = frame[~((frame.h == h) & (frame.i == i))]
         left.append(vcomp.fit(formula, fewer, method="anova").vcomp.to_numpy())
     left, whole = np.array(left), res.vcomp.to_numpy()
-    np.testing.assert_allclose(found.replicates.values, left, rtol=0, atol=1e-11 * whole.max())
+    np.testing.assert_allclose(found.values, left, rtol=0, atol=1e-11 * whole.max())
     one = found.of(lambda v: v[:, 1])
     first, second = left[:2, 1], left[2:, 1]
     expected = whole[1] + (whole[1] - first.mean()) + 2.0 * (whole[1] - second.mean())
@@ -125,13 +125,13 @@ def test_facets_within_those_left_out_go_with_them():
     formula, frame = table("(p:c) x i")
     fit, design, _, _ = fit_again(formula, frame, "reml")
     found = jackknife(fit, design, "c", workers=2)
-    assert found.replicates.kind == "jackknife"
+    assert found.kind == "jackknife"
     for row, c in enumerate(found.levels):
         res = vcomp.fit(formula, frame[frame.c != int(c)])
-        assert found.replicates.llf[row] == pytest.approx(res.llf, abs=1e-7)
+        assert found.llf[row] == pytest.approx(res.llf, abs=1e-7)
         # REML stops where the decrement is 1e-8 standard errors.
         atol = 1e-6 * res.vcomp.max()
-        np.testing.assert_allclose(found.replicates.values[row], res.vcomp, rtol=0, atol=atol)
+        np.testing.assert_allclose(found.values[row], res.vcomp, rtol=0, atol=atol)
 
 
 def test_limits_of_several_quantities(crossed):
@@ -139,14 +139,14 @@ def test_limits_of_several_quantities(crossed):
     found = jackknife(fit, design, "p")
     variances = found.limits(Quantities("linear", np.eye(3)), 0.05)
     for place in range(3):
-        one = found.of(lambda v, c=place: v[:, c], scale="log")
+        one = found.of(lambda v, c=place: v[:, c], transform="log")
         ends = variances.low[place], variances.high[place]
         assert ends == pytest.approx((one.low, one.high), rel=1e-12)
     shares = Quantities("share", np.array([[1.0, 0, 0]]), np.array([[0, 0, 0.1]]))
     limits = found.limits(shares, 0.2)
-    one = found.of(lambda v: v[:, 0] / (v[:, 0] + 0.1 * v[:, 2]), alpha=0.2, scale="logit")
+    one = found.of(lambda v: v[:, 0] / (v[:, 0] + 0.1 * v[:, 2]), alpha=0.2, transform="logit")
     assert (limits.low[0], limits.high[0]) == pytest.approx((one.low, one.high), rel=1e-12)
-    assert limits.method == "jackknife over p, t with 8 df on the logit scale"
+    assert limits.interval_method == "jackknife over p, t with 8 df on the logit scale"
     below = found.limits(Quantities("linear", np.array([[-1.0, 0, 0], [1.0, 0, 0]])), 0.05)
     assert any("natural scale" in note for note in below.notes)
     assert variances.notes == ()
@@ -173,10 +173,10 @@ def test_limits_of_a_function_of_fixed_effects_too(crossed):
     ("function", "options", "words"),
     [
         (lambda v: v, {}, r"shape \(10, 3\) for 10 rows"),
-        (lambda v: -v[:, 0], {"scale": "log"}, "10 of 10 values are not above 0"),
-        (lambda v: 5.0 + v[:, 0], {"scale": "logit"}, "are not between 0 and 1"),
+        (lambda v: -v[:, 0], {"transform": "log"}, "10 of 10 values are not above 0"),
+        (lambda v: 5.0 + v[:, 0], {"transform": "logit"}, "are not between 0 and 1"),
         (lambda v: v[:, 0] * np.nan, {}, "are not finite"),
-        (lambda v: v[:, 0], {"scale": "sqrt"}, "scale='sqrt' is not known; it is one of"),
+        (lambda v: v[:, 0], {"transform": "sqrt"}, "transform='sqrt' is not known; it is one of"),
         (lambda v: v[:, 0], {"alpha": 2.0}, "alpha lies between 0 and 1"),
     ],
 )

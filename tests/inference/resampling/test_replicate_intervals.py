@@ -44,7 +44,7 @@ def test_percentiles():
     found = source().limits(COMPONENTS, 0.1)
     expected = np.quantile(VALUES, [0.05, 0.95], axis=0)
     np.testing.assert_allclose([found.low, found.high], expected, rtol=1e-14)
-    assert found.method == "percentile of 4,000 parametric replicates"
+    assert found.interval_method == "percentile of 4,000 parametric replicates"
     assert found.notes == ()
     # They go with any monotone function.
     share = source().limits(SHARE, 0.1)
@@ -106,7 +106,7 @@ def test_few_replicates_are_said():
 
 
 def test_errors():
-    with pytest.raises(EstimationError, match="kind='bca' is not known"):
+    with pytest.raises(EstimationError, match="bootstrap_type='bca' is not known"):
         source("bca")
     with pytest.raises(EstimationError, match="no interval from 1 replicates"):
         source(values=VALUES[:1])
@@ -129,5 +129,5 @@ def test_negative_components_of_replicates_are_taken_as_those_of_the_fit():
     expected = np.quantile(values[:, 0] / (values[:, 0] + 0.2 * values[:, 2]), [0.025, 0.975])
     found = zeroed.limits(share, 0.05)
     np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
-    row = res.dstudy(b=5, method=made).table.iloc[0]
+    row = res.dstudy(b=5, interval=made).table.iloc[0]
     np.testing.assert_allclose([row["Erho2_low"], row["Erho2_high"]], expected, rtol=1e-12)

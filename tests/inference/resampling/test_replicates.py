@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import DataError
-from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.numerics.parallel import run
 from vcomp.numerics.randomness import stream
 
@@ -48,7 +48,7 @@ def test_a_file_gives_back_every_digit(tmp_path, adjusted):
         np.testing.assert_array_equal(two.adjusted, adjusted)
     for name in ("kind", "names", "fixed_names", "seed", "asked"):
         assert getattr(two, name) == getattr(one, name)
-    two.check_same("parametric", one.fingerprint, "it")
+    check_same(two, "parametric", one.fingerprint, "it")
     assert [p.name for p in tmp_path.iterdir()] == ["file.with.any.ending"]
 
 
@@ -98,11 +98,11 @@ def test_no_file(tmp_path):
 )
 def test_what_differs_is_named(kind, changed, named):
     with pytest.raises(DataError, match=named):
-        made().check_same(kind, {**made().fingerprint, **changed}, "it")
+        check_same(made(), kind, {**made().fingerprint, **changed}, "it")
 
 
 def test_rounding_is_not_another_fit():
-    made().check_same("parametric", {"estimates": [1.0 + 1e-12, float("nan")]}, "it")
+    check_same(made(), "parametric", {"estimates": [1.0 + 1e-12, float("nan")]}, "it")
 
 
 def test_streams_differ_by_seed_and_number():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from math import comb, inf, sqrt
 from statistics import NormalDist, mean, variance
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from vcomp.exceptions import DataError, PlanError, VcompError
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_tau, expected_tau_ap
+from vcomp.ir.rank.rank_accuracy import expected_tau
 
+expected_tau_ap = partial(expected_tau, ap=True)
 BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])
 PHI = NormalDist().cdf
 
@@ -50,7 +52,7 @@ def slow(columns, n):
 
 
 def fast(pairs, n):
-    tau, tau_ap = (f(pairs, n, method="urbano") for f in (expected_tau, expected_tau_ap))
+    tau, tau_ap = (f(pairs, n, estimator="urbano") for f in (expected_tau, expected_tau_ap))
     columns = ["estimate", "variance"]
     return (*tau[columns].to_numpy()[0], *tau_ap[columns].to_numpy()[0])
 
@@ -118,10 +120,10 @@ def test_scale_and_origin_do_not_matter(columns, n, scale, shift):
     np.testing.assert_allclose(fast(moved, n), fast(pair_up(columns), n), atol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["shrunken", "urbano"])
+@pytest.mark.parametrize("estimator", ["shrunken", "urbano"])
 @pytest.mark.parametrize("share_missing", [0.0, 0.1])
 @BOTH
-def test_far_origin_costs_no_digits(measure, share_missing, method):
+def test_far_origin_costs_no_digits(measure, share_missing, estimator):
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(200, 20)) + rng.normal(size=20) / 5 + 3 * rng.normal(size=(200, 1))
     scores[rng.random(scores.shape) < share_missing] = np.nan
@@ -129,7 +131,7 @@ def test_far_origin_costs_no_digits(measure, share_missing, method):
         measure(
             PairedDifferences.from_scores(y, list("abcdefghijklmnopqrst")),
             [5, 50, 500],
-            method=method,
+            estimator=estimator,
             draws=10,
         )
         for y in (scores, scores + 1e7 * np.nanstd(scores))
@@ -188,8 +190,8 @@ class TestZeroVariance:
             np.repeat(self.scores[:, :1], 60, axis=1), [f"s{k}" for k in range(60)]
         )
         assert pairs.n_zero_variance == comb(60, 2)
-        for method in ("shrunken", "urbano"):
-            table = expected_tau(pairs, 5, method=method)
+        for estimator in ("shrunken", "urbano"):
+            table = expected_tau(pairs, 5, estimator=estimator)
             assert table["estimate"].item() == pytest.approx(0, abs=1e-15)
             assert table["low"].item() <= 0 <= table["high"].item()
 
@@ -216,13 +218,14 @@ class TestTable:
 
     def test_columns_and_rows(self, measure):
         table = measure(self.pairs, [10, 100])
-        assert list(table) == ["n", "estimate", "variance", "low", "high"]
+        assert list(table) == ["n", "estimate", "variance", "low", "high", "estimator"]
+        assert set(table["estimator"]) == {"shrunken"}
         assert table["n"].tolist() == [10, 100]
         assert table["n"].dtype.kind == "i"
         assert table["estimate"].is_monotonic_increasing
 
     def test_interval_is_normal_and_cut(self, measure):
-        table = measure(self.pairs, [1, 40, 1000], method="urbano", alpha=0.1)
+        table = measure(self.pairs, [1, 40, 1000], estimator="urbano", alpha=0.1)
         half = NormalDist().inv_cdf(0.95) * np.sqrt(table["variance"])
         np.testing.assert_allclose(table["low"], np.maximum(table["estimate"] - half, -1))
         np.testing.assert_allclose(table["high"], np.minimum(table["estimate"] + half, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,11 +15,21 @@ from scipy.stats import t as student
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
+from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau
 from vcomp.ir.rank.rank_draws import RankDraws, error_share
 
+expected_tau_ap = partial(expected_tau, ap=True)
 BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])
-ALL_INTERVALS = pytest.mark.parametrize("interval", ["prediction", "confidence", "independent"])
+KINDS = {
+    "test": {"interval": "draws"},
+    "expectation": {"target": "expectation"},
+    "independent": {"interval": "independent"},
+}
+ALL_INTERVALS = pytest.mark.parametrize("interval", KINDS.values(), ids=KINDS)
+
+
+def numbers(table):
+    return table.drop(columns="estimator")
 
 
 def scores_of(n, k, seed=0, spread=0.4):
@@ -33,7 +45,7 @@ def pair_up(X):
 PAIRS = pair_up(scores_of(12, 8))
 
 
-def slow(pairs, n, threshold, ties, cdf, reliability, signed):
+def slow(pairs, n, threshold, variant, cdf, reliability, signed):
     """Return Eτ, its variance and Eτ_AP by the formulae as they are documented."""
     k = pairs.n_systems
     agreement = spread = agreement_ap = unequal = apart = 0.0
@@ -51,37 +63,37 @@ def slow(pairs, n, threshold, ties, cdf, reliability, signed):
             apart += a + b
             at += 1
     half = k * (k - 1) / 2
-    divisor = half if ties == "a" else np.sqrt(unequal * apart)
+    divisor = half if variant == "a" else np.sqrt(unequal * apart)
     return agreement / divisor, spread / divisor**2, agreement_ap / (k - 1)
 
 
-@pytest.mark.parametrize("ties", ["a", "b"])
+@pytest.mark.parametrize("variant", ["a", "b"])
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.4])
-@pytest.mark.parametrize("method", ["shrunken", "urbano"])
+@pytest.mark.parametrize("estimator", ["shrunken", "urbano"])
 @pytest.mark.parametrize(("missing", "n"), [(False, 20), (True, 20), (True, None)])
-def test_estimates_equal_a_double_loop(method, threshold, ties, missing, n):
+def test_estimates_equal_a_double_loop(estimator, threshold, variant, missing, n):
     X = scores_of(12, 8)
     if missing:
         X[[0, 1, 5, 7, 8, 2], [2, 2, 6, 4, 4, 1]] = np.nan
     pairs = pair_up(X)
     assert not missing or (pairs.differences < 0).any()
-    reliability = 1.0 - error_share(pairs).mean if method == "shrunken" else 1.0
+    reliability = 1.0 - error_share(pairs).mean if estimator == "shrunken" else 1.0
     df = iter(np.repeat(pairs.n_common - 1, 2))
 
     def cdf(x):
-        return norm.cdf(x) if method == "urbano" else student.cdf(x, next(df))
+        return norm.cdf(x) if estimator == "urbano" else student.cdf(x, next(df))
 
-    signed = method == "urbano" or n is None
-    tau, variance, tau_ap = slow(pairs, n or 12, threshold, ties, cdf, reliability, signed)
-    options = {"method": method, "threshold": threshold, "draws": 5}
-    found = expected_tau(pairs, n, ties=ties, **options)
+    signed = estimator == "urbano" or n is None
+    tau, variance, tau_ap = slow(pairs, n or 12, threshold, variant, cdf, reliability, signed)
+    options = {"estimator": estimator, "threshold": threshold, "draws": 5}
+    found = expected_tau(pairs, n, variant=variant, **options)
     assert found["estimate"].item() == pytest.approx(tau, abs=1e-12)
     assert found["variance"].item() == pytest.approx(variance, abs=1e-12)
     found = expected_tau_ap(pairs, n, **options)
     assert found["estimate"].item() == pytest.approx(tau_ap, abs=1e-12)
     if threshold == 0.0 and n is not None:
         for ap, value in ((False, tau), (True, tau_ap)):
-            alone = estimated_tau(pairs, [20], ap=ap, method=method)
+            alone = estimated_tau(pairs, [20], ap=ap, estimator=estimator)
             assert alone[0] == pytest.approx(value, abs=1e-12)
 
 
@@ -95,10 +107,10 @@ def test_thresholds_against_simulated_tests(threshold):
     eps = np.full(m, threshold)
     counts = pair_agreement(means, np.tile(pairs.effects, (m, 1)), eps, eps).astype(float)
     mean, error = counts.mean(axis=0), counts.std(axis=0) / np.sqrt(m)
-    options = {"method": "urbano", "threshold": threshold}
+    options = {"estimator": "urbano", "threshold": threshold}
     tau_a = expected_tau(pairs, n, **options)["estimate"].item()
     assert tau_a == pytest.approx(mean[0] / 28, abs=4 * error[0] / 28)  # four standard errors
-    tau_b = expected_tau(pairs, n, ties="b", **options)["estimate"].item()
+    tau_b = expected_tau(pairs, n, variant="b", **options)["estimate"].item()
     about = np.sqrt(mean[1] * mean[2])
     assert tau_b == pytest.approx(mean[0] / about, abs=4 * (error[0] + error[1]) / about)
 
@@ -109,7 +121,7 @@ def test_variance_of_one_pair_with_a_threshold():
     rng = np.random.default_rng(5)
     D = pairs.differences[0] + rng.normal(size=100_000) * np.sqrt(pairs.variances[0] / 4)
     tau = np.sign(D) * (np.abs(D) > 0.2)
-    found = expected_tau(pairs, 4, method="urbano", threshold=0.2)
+    found = expected_tau(pairs, 4, estimator="urbano", threshold=0.2)
     assert found["estimate"].item() == pytest.approx(tau.mean(), abs=0.01)  # 1/√100,000 × 3
     assert found["variance"].item() == pytest.approx(tau.var(), abs=0.02)
 
@@ -121,8 +133,8 @@ def test_all_systems_may_be_equal():
         .eq(0)
         .all(axis=None)
     )
-    with pytest.warns(VcompWarning, match=r"with threshold=50 all systems are equal; ties='a'"):
-        found = expected_tau(PAIRS, 5, ties="b", **options)
+    with pytest.warns(VcompWarning, match=r"with threshold=50 all systems are equal; variant='a'"):
+        found = expected_tau(PAIRS, 5, variant="b", **options)
     assert found[["estimate", "low", "high"]].isna().all(axis=None)
 
 
@@ -171,20 +183,18 @@ class TestDraws:
 @ALL_INTERVALS
 class TestIntervals:
     def test_draws_are_the_same_for_the_same_seed(self, measure, interval):
-        one, other = (measure(PAIRS, [5, 50], interval=interval, rng=3) for _ in range(2))
+        one, other = (measure(PAIRS, [5, 50], **interval, rng=3) for _ in range(2))
         pd.testing.assert_frame_equal(one, other)
         rng = np.random.default_rng(3)
-        measure(PAIRS, [5, 50], interval=interval, rng=rng)
+        measure(PAIRS, [5, 50], **interval, rng=rng)
 
     def test_sizes_do_not_depend_on_each_other(self, measure, interval):
-        many = measure(PAIRS, [5, 50], interval=interval)
-        one = measure(PAIRS, 50, interval=interval)
+        many = measure(PAIRS, [5, 50], **interval)
+        one = measure(PAIRS, 50, **interval)
         np.testing.assert_array_equal(many.iloc[1], one.iloc[0])
 
     def test_wider_with_more_confidence_and_higher_with_more_topics(self, measure, interval):
-        wide, narrow = (
-            measure(PAIRS, [5, 50, 500], interval=interval, alpha=a) for a in (0.05, 0.5)
-        )
+        wide, narrow = (measure(PAIRS, [5, 50, 500], **interval, alpha=a) for a in (0.05, 0.5))
         assert (wide["low"] <= narrow["low"]).all()
         assert (wide["high"] >= narrow["high"]).all()
         assert (wide["low"] < wide["high"]).all()
@@ -197,31 +207,31 @@ class TestIntervals:
     @settings(max_examples=5, deadline=None)
     def test_scale_and_origin_do_not_matter(self, measure, interval, scale, shift):
         X = scores_of(12, 8)
-        moved = measure(pair_up(scale * (X + shift)), 20, interval=interval, draws=200)
-        here = measure(pair_up(X), 20, interval=interval, draws=200)
-        np.testing.assert_allclose(moved, here, rtol=0, atol=1e-9)
+        moved = measure(pair_up(scale * (X + shift)), 20, **interval, draws=200)
+        here = measure(pair_up(X), 20, **interval, draws=200)
+        np.testing.assert_allclose(numbers(moved), numbers(here), rtol=0, atol=1e-9)
 
     def test_order_of_systems_does_not_matter(self, measure, interval):
         X = scores_of(12, 8)
-        shuffled = measure(pair_up(X[:, ::-1]), 20, interval=interval)
-        np.testing.assert_allclose(shuffled, measure(pair_up(X), 20, interval=interval), atol=1e-9)
+        shuffled, plain = (measure(pair_up(Y), 20, **interval) for Y in (X[:, ::-1], X))
+        np.testing.assert_allclose(numbers(shuffled), numbers(plain), atol=1e-9)
 
     def test_missing_cells_change_little(self, measure, interval):
         X = scores_of(80, 12, seed=2)
-        whole = measure(pair_up(X), [40, 160], interval=interval)
+        whole = measure(pair_up(X), [40, 160], **interval)
         holes = np.random.default_rng(6).random(X.shape) < 0.03
-        part = measure(pair_up(np.where(holes, np.nan, X)), [40, 160], interval=interval)
+        part = measure(pair_up(np.where(holes, np.nan, X)), [40, 160], **interval)
         # Means that rest on 3 % fewer topics move by a sixth of their standard errors.
-        np.testing.assert_allclose(part, whole, rtol=0, atol=0.06)
+        np.testing.assert_allclose(numbers(part), numbers(whole), rtol=0, atol=0.06)
 
 
 @BOTH
-def test_the_interval_does_not_depend_on_the_method_but_its_usual_kind_does(measure):
+def test_the_interval_does_not_depend_on_the_estimator_but_its_default_does(measure):
     ends = ["low", "high"]
-    shrunken, published = (measure(PAIRS, 9, method=m) for m in ("shrunken", "urbano"))
-    asked = measure(PAIRS, 9, method="urbano", interval="prediction")
+    shrunken, published = (measure(PAIRS, 9, estimator=e) for e in ("shrunken", "urbano"))
+    asked = measure(PAIRS, 9, estimator="urbano", interval="draws")
     np.testing.assert_array_equal(asked[ends], shrunken[ends])
-    independent = measure(PAIRS, 9, method="urbano", interval="independent")
+    independent = measure(PAIRS, 9, estimator="urbano", interval="independent")
     pd.testing.assert_frame_equal(independent, published)
 
 
@@ -230,7 +240,7 @@ def test_the_test_at_hand_is_no_new_one(measure):
     at_hand, new = measure(PAIRS), measure(PAIRS, PAIRS.n_topics)
     assert at_hand["estimate"].item() == new["estimate"].item()
     assert at_hand["low"].item() != new["low"].item()
-    expected = (measure(PAIRS, n, interval="confidence") for n in (None, PAIRS.n_topics))
+    expected = (measure(PAIRS, n, target="expectation") for n in (None, PAIRS.n_topics))
     pd.testing.assert_frame_equal(*expected)
 
 
@@ -246,7 +256,7 @@ def test_covers_where_the_published_interval_does_not():
         one = np.zeros(1)
         tau = pair_agreement(pair_means(X), mu[np.newaxis], one, one)[0, 0] / 105
         ours = expected_tau(pairs, draws=400)
-        theirs = expected_tau(pairs, method="urbano")
+        theirs = expected_tau(pairs, estimator="urbano")
         covered += ours["low"].item() <= tau <= ours["high"].item()
         published += theirs["low"].item() <= tau <= theirs["high"].item()
         error += ours["estimate"].item() - tau
@@ -265,13 +275,16 @@ def pair_means(X):
     ("options", "message"),
     [
         (
-            {"method": "shrunk"},
-            r"method must be 'shrunken' or 'urbano', not 'shrunk' \(did you mean",
+            {"estimator": "shrunk"},
+            r"estimator must be 'shrunken' or 'urbano', not 'shrunk' \(did you mean",
         ),
-        ({"method": None}, "method must be 'shrunken' or 'urbano', not None"),
+        ({"estimator": None}, "estimator must be 'shrunken' or 'urbano', not None"),
+        ({"estimator": "split_half"}, "not 'split_half'; vcomp.ir.split_half and .* from halves"),
+        ({"interval": "predict"}, "interval must be 'auto', 'draws' or 'independent', not 'predi"),
+        ({"target": "tests"}, "target must be 'test' or 'expectation', not 'tests'"),
         (
-            {"interval": "predict"},
-            "interval must be 'prediction', 'confidence' or 'independent', ",
+            {"target": "expectation", "interval": "independent"},
+            "interval='independent' covers τ of one test; .* use interval='draws'",
         ),
         ({"threshold": -0.1}, "threshold is the largest difference of equal systems, .* not -0.1"),
         ({"threshold": np.nan}, "threshold is the largest difference"),
@@ -291,9 +304,22 @@ def test_other_options_are_refused_by_name(measure, options, message):
         measure(PAIRS, 5, **options)
 
 
-def test_ties_are_a_or_b():
-    with pytest.raises(PlanError, match="ties must be 'a' or 'b', not 'c'"):
-        expected_tau(PAIRS, 5, ties="c")
+def test_variants_are_a_or_b():
+    with pytest.raises(PlanError, match="variant must be 'a' or 'b', not 'c'"):
+        expected_tau(PAIRS, 5, variant="c")
+    with pytest.raises(PlanError, match="variant='b' is of τ; the expectation of τ_AP"):
+        expected_tau_ap(PAIRS, 5, variant="b")
+
+
+@BOTH
+def test_the_default_interval_goes_with_estimator_and_target(measure):
+    """The published interval is of one test: the expectation has draws by any estimator."""
+    ends = ["low", "high"]
+    ours, theirs = (
+        measure(PAIRS, 9, estimator=e, target="expectation") for e in ("shrunken", "urbano")
+    )
+    pd.testing.assert_frame_equal(ours[ends], theirs[ends])
+    assert theirs["estimator"].item() == "urbano"
 
 
 @BOTH
@@ -312,7 +338,7 @@ def test_numpy_scalars_are_numbers():
 def test_two_systems_on_two_topics(measure, interval):
     """The least there can be: one degree of freedom, and nothing to shrink by."""
     pairs = pair_up(np.array([[0.1, 0.3], [0.2, 0.9]]))
-    found = measure(pairs, interval=interval)
+    found = measure(pairs, **interval)
     w = student.cdf(-np.sqrt(2) * pairs.differences[0] / np.sqrt(pairs.variances[0]), 1)
     assert found["estimate"].item() == pytest.approx(1 - 2 * w, abs=1e-12)
     assert -1 <= found["low"].item() <= found["high"].item() <= 1
@@ -327,7 +353,7 @@ def test_endless_tests_find_the_truth_in_spite_of_missing_cells():
     found = expected_tau(pairs, [40, 10**9])
     assert found["estimate"][1] == pytest.approx(1.0, abs=1e-3)
     assert found["low"][0] < found["estimate"][0] < found["high"][0]
-    assert expected_tau(pairs, 10**9, method="urbano")["estimate"].item() < 0.95
+    assert expected_tau(pairs, 10**9, estimator="urbano")["estimate"].item() < 0.95
     at_hand = expected_tau(pairs)
     assert at_hand["estimate"].item() < found["estimate"][0]
     assert at_hand["low"].item() < at_hand["estimate"].item() < at_hand["high"].item()

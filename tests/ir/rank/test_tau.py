@@ -25,7 +25,7 @@ def collection(request, reference, shared_data):
 )
 def test_trec_collections(collection, measure, key):
     scores, drop_worst, values = collection
-    table = measure(scores, values["n_prime"], drop_worst=drop_worst, method="urbano")
+    table = measure(scores, values["n_prime"], drop_worst=drop_worst, estimator="urbano")
     handled = values["extra_not_in_code"][f"{key}_zero_variance_handled"]
     np.testing.assert_allclose(table["estimate"], handled, rtol=1e-10)
     if None not in values[key]:

@@ -152,7 +152,7 @@ def test_effects_line_by_line(X, random):
 
 def test_parts_and_words(X):
     simulator = fit_collection(X, copula="t", df=3)
-    whole = simulator.simulate(20, size=3, rng=2)
+    whole = simulator.simulate(20, n=3, rng=2)
     np.testing.assert_array_equal(simulator.simulate(20, rng=2, first=2)[0], whole[2])
     assert repr(simulator.copula) == "<t copula with 3 degrees of freedom>"
     assert "t with 3 degrees of freedom" in str(simulator.summary())

@@ -31,7 +31,7 @@ def trec(request, shared_data):
 @pytest.mark.parametrize("means", ["observed", "fitted"])
 def test_true_means_are_those_of_very_many_topics(scores, margins, means):
     simulator = fit_collection(scores, margins=margins, means=means)
-    simulated = simulator.simulate(4_000, size=10, rng=6)
+    simulated = simulator.simulate(4_000, n=10, rng=6)
     Y = simulated.scores.mean(axis=1)
     se = Y.std(axis=0, ddof=1) / np.sqrt(10)
     assert (np.abs(Y.mean(axis=0) - simulator.means) < 6 * se).all()

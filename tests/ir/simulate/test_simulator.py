@@ -88,7 +88,7 @@ def test_algorithm_1(scores, margins, homoscedastic, uncorrelated, random):
         random_sampling=random,
         means="fitted",
     )
-    found = simulator.simulate(60, size=3, rng=5, first=2)
+    found = simulator.simulate(60, n=3, rng=5, first=2)
     for number, Y in enumerate(found, start=2):
         rng = stream(5, number)
         expected = algorithm_1(scores, 60, rng, margins, homoscedastic, uncorrelated, random)
@@ -242,7 +242,7 @@ def test_numbers_of_topics_are_checked(scores, n_topics):
 
 def test_other_numbers_are_checked(scores):
     simulator = fit_collection(scores)
-    for name, value in (("size", 0), ("first", -1), ("workers", 0)):
+    for name, value in (("n", 0), ("first", -1), ("workers", 0)):
         with pytest.raises(PlanError, match=f"{name} is a whole number"):
             simulator.simulate(10, **{name: value})
     with pytest.raises(EstimationError, match="rng is a seed"):

@@ -26,8 +26,8 @@ def read(path):
 def test_rows_are_those_of_a_simulation(simulator, tmp_path, ending, monkeypatch):
     monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)  # two collections at a time
     path = tmp_path / f"new{ending}"
-    n_rows = write_collections(simulator, path, 10, size=7, rng=4)
-    expected = simulator.simulate(10, size=7, rng=4).to_long()
+    n_rows = write_collections(simulator, path, 10, n=7, rng=4)
+    expected = simulator.simulate(10, n=7, rng=4).to_long()
     found = read(path)
     assert n_rows == len(found) == 350
     assert list(found.columns) == list(expected.columns)
@@ -39,18 +39,18 @@ def test_rows_are_those_of_a_simulation(simulator, tmp_path, ending, monkeypatch
 def test_workers_change_nothing(simulator, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "_ROWS_AT_ONCE", 160)
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    write_collections(simulator, one, 10, size=9, rng=4)
-    write_collections(simulator, two, 10, size=9, rng=4, workers=2)
+    write_collections(simulator, one, 10, n=9, rng=4)
+    write_collections(simulator, two, 10, n=9, rng=4, workers=2)
     assert one.read_bytes() == two.read_bytes()
 
 
 def test_each_part_is_seen_as_it_is_written(simulator, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
     parts = []
-    write_collections(simulator, tmp_path / "a.csv", 10, size=5, rng=1, each=parts.append)
+    write_collections(simulator, tmp_path / "a.csv", 10, n=5, rng=1, each=parts.append)
     assert [len(part) for part in parts] == [2, 2, 1]
     seen = np.concatenate([part.scores for part in parts])
-    np.testing.assert_array_equal(seen, simulator.simulate(10, size=5, rng=1).scores)
+    np.testing.assert_array_equal(seen, simulator.simulate(10, n=5, rng=1).scores)
 
 
 def test_an_interruption_leaves_what_was_there(simulator, tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_an_interruption_leaves_what_was_there(simulator, tmp_path, monkeypatch)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_collections(simulator, path, 10, size=9, each=interrupt)
+        write_collections(simulator, path, 10, n=9, each=interrupt)
     assert path.read_text() == "what was there"
     assert [p.name for p in tmp_path.iterdir()] == ["new.parquet"]
 
@@ -97,8 +97,8 @@ def test_numbers_that_cannot_be(simulator, tmp_path):
     path = tmp_path / "new.csv"
     with pytest.raises(PlanError, match="n_topics is a whole number from 1 on, not 0"):
         write_collections(simulator, path, 0)
-    with pytest.raises(PlanError, match=r"size is a whole number from 1 on, not 2\.5"):
-        write_collections(simulator, path, 5, size=2.5)
+    with pytest.raises(PlanError, match=r"n is a whole number from 1 on, not 2\.5"):
+        write_collections(simulator, path, 5, n=2.5)
     with pytest.raises(PlanError, match="workers is a whole number"):
         write_collections(simulator, path, 5, workers=True)
     with pytest.raises(EstimationError, match="rng"):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from vcomp.gtheory.allocation.frontier import Frontiers
     from vcomp.gtheory.allocation.stability import Stability
+    from vcomp.gtheory.projection import CoefficientName
     from vcomp.gtheory.study import DStudy
     from vcomp.inference.resampling import Replicates
 
@@ -127,7 +128,7 @@ class Allocation(display.Printed):
         frames = []
         for number, alternative in enumerate(self.alternatives):
             rows = alternative.solution.sizes
-            source = self.study.source if self.study.source.method != "profile" else None
+            source = self.study.source if self.study.source.interval != "profile" else None
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
             made = project(
                 self.study.components,
@@ -220,7 +221,9 @@ class Allocation(display.Printed):
         found = self.study.source.limits(q, alpha)
         se = float(local.standard_errors(q)[0])
         low, high = float(found.low[0]), float(found.high[0])
-        return EstimatedQuantity(name, value, se, low, high, alpha, found.method, found.notes)
+        return EstimatedQuantity(
+            name, value, se, low, high, alpha, found.interval_method, found.notes
+        )
 
     @property
     def required(self) -> Requirement | None:
@@ -234,7 +237,7 @@ class Allocation(display.Printed):
             self.best.study.plan,
             negative=self.study.negative,
             target=self.aim.target,
-            coefficient=self.aim.coefficient,
+            coefficient=cast("CoefficientName", self.aim.coefficient),
             facet=problem.facets[0],
             alpha=self.study.alpha,
         )

@@ -166,6 +166,10 @@ class DocumentUniverse:
         """Return a row a system, assessor and topic, with measures of the retrieved set.
 
         See :func:`vcomp.ir.set_measures`.
+
+        Parameters
+        ----------
+        beta, scores : as for :func:`vcomp.ir.set_measures`
         """
         from vcomp.ir.documents.perdoc import set_measures
 
@@ -173,6 +177,10 @@ class DocumentUniverse:
 
     def topic_number(self, topic: object) -> int:
         """Return the number of a topic.
+
+        Parameters
+        ----------
+        topic : its label
 
         Raises
         ------
