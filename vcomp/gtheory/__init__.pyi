@@ -1,8 +1,6 @@
-from .allocation.allocate import optimize as optimize
-from .allocation.cost import Cost as Cost
+from .allocation import Cost as Cost
+from .allocation import optimize as optimize
 from .conduct import dstudy as dstudy
-from .exact_limits import two_way_plans as two_way_plans
-from .exact_limits import two_way_table as two_way_table
 from .layout import joined as joined
 from .plan import DStudyPlan as DStudyPlan
 from .plan import make_plans as make_plans
@@ -11,6 +9,8 @@ from .planned_quantity import MeanOfScores as MeanOfScores
 from .planned_quantity import estimate_quantity as estimate_quantity
 from .projection import Weights as Weights
 from .projection import quantities as quantities
+from .projection import two_way_plans as two_way_plans
+from .projection import two_way_table as two_way_table
 from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
 from .published import from_components as from_components

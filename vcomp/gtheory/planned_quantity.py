@@ -16,9 +16,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
-from vcomp.gtheory.exact_limits import planned_limits
 from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import PLANNED, planned_quantity, weights
+from vcomp.gtheory.projection import PLANNED, planned_limits, planned_quantity, weights
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
 from vcomp.inference import (
     EstimatedQuantity,

@@ -13,9 +13,14 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.projection import composition, sampling_fractions, weights
+from vcomp.gtheory.projection import (
+    composition,
+    sampling_fractions,
+    two_way_plans,
+    two_way_table,
+    weights,
+)
 from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, take_components
 from vcomp.inference.intervals import (
     ARTEAGA,

@@ -1,4 +1,4 @@
-"""Several measures side by side."""
+"""Several measures side by side, as users have them: tables, differences, summary and pictures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import SYMBOLS, DStudy, quantities, weights
 from vcomp.inference import take_components
-from vcomp.model import VarianceComponentsResults
 from vcomp.plots import escaped
 from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
+from vcomp.studies.pairs import differences, required_ratios
+from vcomp.studies.planned import ComparisonRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureComparison:
+class MeasureComparison(ComparisonRecord):
     """The same G-study and D-study of several measures.
 
     Attributes
@@ -60,14 +61,6 @@ class MeasureComparison:
     0  keywords     50  0.613     0.50     0.729
     1  sentence     50  0.752     0.66     0.836
     """
-
-    results: Mapping[str, VarianceComponentsResults]
-    studies: Mapping[str, DStudy]
-    labels: Mapping[str, Mapping[str, Any]]
-    failures: Mapping[str, str]
-    target: float
-    facet: str | None
-    alpha: float
 
     @property
     def table(self) -> pd.DataFrame:
@@ -169,8 +162,6 @@ class MeasureComparison:
            first  second  topic  difference  correlation
         0  score  square      3       -0.04        0.996
         """
-        from vcomp.studies.pairs import differences
-
         return differences(self, coefficient, method, shared, n, rng, workers, progress)
 
     def required_ratios(
@@ -194,8 +185,6 @@ class MeasureComparison:
         PlanError
             If the coefficient is not known, or not whose size is required.
         """
-        from vcomp.studies.pairs import required_ratios
-
         return required_ratios(self, coefficient, shared, workers, progress)
 
     def best(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +28,8 @@ from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
 from vcomp.numerics import check_count, seed_from
 from vcomp.studies.difference_tables import Known, MeasureDifferences, pairs_table
-from vcomp.studies.planned import required_facet
+from vcomp.studies.planned import ComparisonRecord, required_facet
 from vcomp.studies.subsample import Subsets
-
-if TYPE_CHECKING:
-    from vcomp.studies.comparison import MeasureComparison
 
 __all__ = [
     "Influences",
@@ -200,7 +197,7 @@ _NOT_ALIKE = (
 
 
 def differences(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     coefficient: str,
     method: str,
     shared: str | Sequence[str],
@@ -232,7 +229,7 @@ def differences(
 
 
 def required_ratios(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     coefficient: str,
     shared: str | Sequence[str],
     workers: int,
@@ -286,7 +283,7 @@ def _coefficients(study: DStudy, coefficient: str) -> Quantities:
     return quantities(weights(study.components, study.plan))[coefficient]
 
 
-def _same_plans(compared: MeasureComparison) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Return the sizes that all measures are planned with, and a note where they differ."""
     plans = {name: study.plan for name, study in compared.studies.items()}
     (first, plan), *others = plans.items()
@@ -338,7 +335,7 @@ def _f_ends(
 # How estimates vary together --------------------------------------------------------------------
 
 
-def shared_facets(compared: MeasureComparison, shared: str | Sequence[str]) -> list[str] | None:
+def shared_facets(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str] | None:
     """Return the facets whose names of levels mean the same in all measures, None for all.
 
     Raises
@@ -356,7 +353,7 @@ def shared_facets(compared: MeasureComparison, shared: str | Sequence[str]) -> l
 
 
 def _correlations(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     made: dict[str, Quantities],
     shared: str | Sequence[str],
     workers: int,
@@ -397,7 +394,7 @@ def _correlations(
     return found, how, tuple(doubts)
 
 
-def _common(compared: MeasureComparison, a: str, b: str, given: list[str] | None) -> list[str]:
+def _common(compared: ComparisonRecord, a: str, b: str, given: list[str] | None) -> list[str]:
     """Return the facets of which two measures share levels."""
     designs = [fitted_again(compared.results[name])[1] for name in (a, b)]
     levels = [{f.name: set(f.levels.astype(str)) for f in d.facets} for d in designs]
@@ -414,7 +411,7 @@ def _common(compared: MeasureComparison, a: str, b: str, given: list[str] | None
     ]
 
 
-def check_same_levels(compared: MeasureComparison, facets: Sequence[str]) -> None:
+def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None:
     """Refuse measures whose facets do not have the same levels.
 
     Raises
@@ -436,7 +433,7 @@ def check_same_levels(compared: MeasureComparison, facets: Sequence[str]) -> Non
 
 
 def bootstrap_differences(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     made: dict[str, Quantities],
     what: str,
     sizes: dict[str, FloatArray],
@@ -480,7 +477,7 @@ def bootstrap_differences(
     return MeasureDifferences(table, what, compared.alpha, words, notes)
 
 
-def _drawn(compared: MeasureComparison, shared: str | Sequence[str]) -> list[str]:
+def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]:
     """Return the facets that are drawn: all that are a sample, and nested in no other."""
     given = shared_facets(compared, shared)
     name, res = next(iter(compared.results.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_p
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import QUANTITIES
+from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import take_components
-
-if TYPE_CHECKING:
-    from vcomp.gtheory.study import DStudy
 
 __all__ = [
     "optimize",
@@ -36,7 +34,7 @@ MOST_LISTED = 10_000
 
 
 def optimize(
-    study: DStudy,
+    study: S,
     cost: Any,
     budget: float | None = None,
     target: float | None = None,
@@ -45,7 +43,7 @@ def optimize(
     bounds: Mapping[str, Any] | None = None,
     n_objects: Any = None,
     top: int = 10,
-) -> Allocation:
+) -> Allocation[S]:
     """Return the best design for a budget, or the cheapest design that reaches a target.
 
     The sizes of all facets that are not fixed are chosen anew, as whole numbers; those that were
@@ -57,8 +55,9 @@ def optimize(
     ----------
     study : says what is measured, to what scores are generalized, and how sure the components are
     cost : of a measurement: prices per level of a facet and per combination of levels,
-        ``{"topic": 50, "topic:judge": 2}``; a :class:`~vcomp.gtheory.allocation.Cost`, with a set-up cost; a
-        text, ``"50*topic + 2*topic:judge + 1000"``; or a function of the sizes (as keywords, or of
+        ``{"topic": 50, "topic:judge": 2}``; a :class:`~vcomp.gtheory.allocation.Cost`, with a
+        set-up cost; a text, ``"50*topic + 2*topic:judge + 1000"``; or a function of the sizes
+        (as keywords, or of
         one mapping ``sizes``) that does not fall when one grows. A facet that is nested in others
         is paid in each of their levels
     budget : the most that a measurement may cost
@@ -170,7 +169,7 @@ def _positive(what: str, value: Any) -> float:
     raise PlanError(f"{what} is a positive number, not {value!r}")
 
 
-def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPlan]:
+def _plans(study: StudyRecord, designs: str | Sequence[str] | None) -> list[DStudyPlan]:
     """Return one plan for each design that is compared."""
     own = study.plan
     if designs is None:
@@ -201,7 +200,7 @@ def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPla
     return plans
 
 
-def _check_falls(problem: SizeProblem, values: FloatArray, study: DStudy) -> None:
+def _check_falls(problem: SizeProblem, values: FloatArray, study: StudyRecord) -> None:
     """Refuse negative components that would make the error rise with sizes."""
     if ((problem.error @ values) < -1e-15 * np.abs(values).max(initial=0.0)).any():
         below = [
@@ -227,7 +226,7 @@ def _check_left(found: Alternative, aim: Aim) -> None:
 
 
 def _why_not(
-    study: DStudy,
+    study: StudyRecord,
     unfit: Sequence[Alternative],
     values: FloatArray,
     aim: Aim,
