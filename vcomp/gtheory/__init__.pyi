@@ -1,11 +1,11 @@
 from .allocation import Cost as Cost
 from .allocation import optimize as optimize
 from .conduct import dstudy as dstudy
+from .cut_scores import MeanOfScores as MeanOfScores
 from .layout import joined as joined
 from .plan import DStudyPlan as DStudyPlan
 from .plan import make_plans as make_plans
 from .planned_quantity import Asked as Asked
-from .planned_quantity import MeanOfScores as MeanOfScores
 from .planned_quantity import estimate_quantity as estimate_quantity
 from .projection import Weights as Weights
 from .projection import quantities as quantities
@@ -19,6 +19,7 @@ from .requirement import Requirement as Requirement
 from .requirement import check_requirement as check_requirement
 from .requirement import required_size as required_size
 from .requirement import requirement_ratio as requirement_ratio
+from .score_table import crossed_components as crossed_components
 from .study import DStudy as DStudy
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes

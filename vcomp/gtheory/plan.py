@@ -135,7 +135,7 @@ class DStudyPlan:
 
     Attributes
     ----------
-    object : what is to be told apart: a facet, or several as ``"doctor:patient"``
+    object : of measurement: a facet, or several as ``"doctor:patient"``
     design : facets and nesting, with ``replicate`` where the G-study has replicates
     facets : those with a size: all but the object's
     sizes : (m, F) a row for each plan, n' of `facets`; of a nested facet within those it is
@@ -215,7 +215,7 @@ def make_plans(
     within: str | Sequence[str] = (),
     layout: Any = None,
 ) -> DStudyPlan:
-    """Return the plans that the arguments ask for.
+    """Return the plans of a D-study.
 
     Plans are the Cartesian product of the sizes in `n`, in the order given. A facet without a size
     takes the G-study's. Where no size is given and the design is the G-study's own, the exact
@@ -238,7 +238,7 @@ def make_plans(
     ------
     PlanError
         A facet is unknown, left out or without a size; a size is not a positive number, or larger
-        than its universe; the object of measurement cannot be told, has a size, or is a part of
+        than its universe; the object of measurement is not clear, has a size, or is a part of
         another; a layout does not fit.
 
     Examples

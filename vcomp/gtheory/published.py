@@ -16,8 +16,9 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.cut_scores import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
-from vcomp.gtheory.planned_quantity import NO_MEAN, Asked, MeanOfScores, estimate_quantity
+from vcomp.gtheory.planned_quantity import Asked, estimate_quantity
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes, positive_size
 from vcomp.inference import EstimatedQuantity, VarianceComponents

@@ -16,8 +16,8 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
 from vcomp.formula import REPLICATE
+from vcomp.gtheory.cut_scores import MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.planned_quantity import MeanOfScores
 from vcomp.gtheory.projection import QUANTITIES, planned_limits, quantities, weights
 from vcomp.gtheory.requirement import Requirement, required_size
 from vcomp.gtheory.universe import check_columns

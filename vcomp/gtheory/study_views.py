@@ -15,8 +15,8 @@ from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
+from vcomp.gtheory.cut_scores import NO_MEAN, check_mean, phi_lambda, read_cuts
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.planned_quantity import NO_MEAN, check_mean, phi_lambda, read_cuts
 from vcomp.gtheory.projection import (
     PLANNED,
     composition,
