@@ -1,4 +1,7 @@
-"""What a D-study plans: its design, its object of measurement, and the sizes of its facets."""
+"""The plans of a D-study: its design, its object of measurement, and the sizes of its facets.
+
+Every D-study starts here: the arguments of ``dstudy`` are read against the design of the G-study.
+"""
 
 from __future__ import annotations
 
@@ -293,7 +296,7 @@ def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) 
             f"{named[0]!r} is the only facet and so the object of measurement, which takes no "
             f"size; pass {REPLICATE}=... for the number of scores of each"
         )
-    raise PlanError(f"cannot tell the object of measurement among {named}; pass object=...")
+    raise PlanError(f"the object of measurement is not clear among {named}; pass object=...")
 
 
 # Sizes ------------------------------------------------------------------------------------------

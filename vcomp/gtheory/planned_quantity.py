@@ -148,7 +148,7 @@ def _estimated(
         return EstimatedQuantity(name, value, np.nan, np.nan, np.nan, alpha, "", held)
     found = source.limits(q, alpha)
     low, high = float(found.low[0]), float(found.high[0])
-    notes = [*found.notes, *_taken_as_zero(q, local)]
+    notes = [*found.notes, *_replaced_by_zero(q, local)]
     if np.isnan(low):
         notes.append(
             "no interval: what it depends on has no standard error, or the covariance matrix of "
@@ -156,7 +156,7 @@ def _estimated(
         )
     elif np.isnan(se):
         notes.append(
-            "no standard error: a component that it rests on is at its bound, or taken so"
+            "no standard error: a component that it rests on is at its bound, or replaced by 0"
         )
     return EstimatedQuantity(name, value, se, low, high, alpha, found.method, tuple(notes))
 
@@ -167,14 +167,14 @@ def _is_held(q: Quantities, components: VarianceComponents) -> bool:
     return bool(used.any() and held[used].all())
 
 
-def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
-    """Say which negative estimates a quantity takes as zero."""
+def _replaced_by_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
+    """Return a note on the negative estimates that are replaced by zero."""
     names = local.components.names
     used = q.used[0] if isinstance(q, Quantities) else np.ones(len(names), dtype=bool)
     zeroed = [
         f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
     ]
-    return [f"{', '.join(zeroed)} below zero taken as 0"] if zeroed else []
+    return [f"{', '.join(zeroed)} below zero replaced by 0"] if zeroed else []
 
 
 def _of_plan(

@@ -1,7 +1,7 @@
 """From the components of a G-study to the error variances and coefficients of a D-study.
 
-Universe-score and error variances are linear in the components. The weights say it all: of each
-component 1/n' where it is part of the variance, else 0. Of a complete two-way table Eρ² and Φ have
+Universe-score and error variances are linear in the components. A component has weight 1/n' in a
+variance that it is part of, else 0. Of a complete two-way table Eρ² and Φ have
 exact limits from F quantiles; all other limits come from :mod:`vcomp.inference`.
 """
 
@@ -89,7 +89,7 @@ class Composition:
     Attributes
     ----------
     divides : (k, F) whether a component is averaged over the levels of a facet
-    has_object : (k,) whether an effect tells objects of measurement apart
+    has_object : (k,) whether an effect distinguishes objects of measurement
     effects : the facets of the D-study's effect of each component
 
     Examples
@@ -107,7 +107,7 @@ class Composition:
 
 
 def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition:
-    """Return which facets divide each component, and which components tell objects apart.
+    """Return which facets divide each component, and which components distinguish objects.
 
     A component of the G-study goes to the D-study's effect of its facets and of those that they
     are nested in there; so σ²(a) and σ²(ai) of a crossed G-study add up to σ²(a:i) of a nested
@@ -121,7 +121,7 @@ def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition
     Raises
     ------
     PlanError
-        The design needs apart what the G-study confounds, or there is no component of the object.
+        The design separates what the G-study confounds, or there is no component of the object.
     """
     _refuse_confounded(components, plan.design)
     effects = tuple(plan.design.closure(f) for f in components.facets)
@@ -131,8 +131,8 @@ def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition
     has_object = np.array([bool(e & compared) for e in effects])
     if not (has_object & ~divides.any(axis=1)).any():
         raise PlanError(
-            f"the G-study has no component of {plan.object!r} alone, so nothing tells its levels "
-            f"apart; it has {', '.join(components.names)}"
+            f"the G-study has no component of {plan.object!r} alone, so its levels "
+            f"cannot be distinguished; it has {', '.join(components.names)}"
         )
     return Composition(divides, has_object, effects)
 
@@ -143,7 +143,7 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     The effect of a component is the mean of as many levels as its sized facets have together, n'.
     The universe score is that of all N' of them: n' of fixed facets, infinite of random ones. The
     variance of a mean of n' out of N' about that of all is 1/n' − 1/N', which is error; 1/N' is
-    universe-score variance, of those effects that tell objects apart. Error of differences is
+    universe-score variance, of those effects that distinguish objects. Error of differences is
     relative, all error is absolute. In a layout whose objects meet different levels, differences
     hold effects of these levels too.
 
@@ -155,7 +155,7 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     Raises
     ------
     PlanError
-        The design needs apart what the G-study confounds, there is no component of the object, or
+        The design separates what the G-study confounds, there is no component of the object, or
         nothing is left over which scores are generalized.
 
     References
@@ -291,11 +291,11 @@ def _refuse_no_error(
 
 
 def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
-    """Refuse a design that needs apart what one component of the G-study holds together.
+    """Refuse a design that separates what one component of the G-study confounds.
 
     A component of facets t stands for all crossed effects whose closure in the G-study is t. The
-    smallest of them is that of the innermost facets; the largest is t. The design must not tell
-    these two apart.
+    smallest of them is that of the innermost facets; the largest is t. The design must not
+    separate these two.
     """
     own = gstudy_design(components)
     for facets in sorted(components.facets, key=len):
@@ -306,8 +306,8 @@ def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
         outer = next(f for f in design.facets if f in facets & (large - small))
         inner = next(f for f in design.facets if f in innermost and outer in own.nested_in[f])
         raise PlanError(
-            f"the G-study cannot tell {_effect(small, design)} from {_effect(large, design)} "
-            f"apart ({inner} is nested in {outer}), and the design '{design}' needs them "
+            f"the G-study cannot separate {_effect(small, design)} from {_effect(large, design)} "
+            f"({inner} is nested in {outer}), and the design '{design}' needs them "
             f"separately; nest {inner} in {outer}, or collect data in which {inner} is crossed "
             f"with {outer}"
         )
@@ -355,7 +355,7 @@ def two_way_table(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMea
 
 
 def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArray:
-    """Return which plans the mean squares speak about: those with as many replicates.
+    """Return for which plans the mean squares give limits: those with as many replicates.
 
     Parameters
     ----------
@@ -379,12 +379,12 @@ def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArra
 
 @dataclass(frozen=True, slots=True)
 class _FLimits:
-    """Intervals from F quantiles of the plans that the mean squares speak about."""
+    """Intervals from F quantiles of the plans for which the mean squares give them."""
 
     low: FloatArray
     high: FloatArray
     method: str
-    spoken: BoolArray
+    by_table: BoolArray
     n_replicates: int
 
 
@@ -408,7 +408,7 @@ def planned_limits(
     alpha : intervals have confidence 1 − alpha
     """
     by_f = _f_interval(name, components, plan, alpha, source.method)
-    if by_f is not None and by_f.spoken.all():
+    if by_f is not None and by_f.by_table.all():
         return Limits(by_f.low, by_f.high, by_f.method)
     return _combined_limits(source.limits(q, alpha), by_f)
 
@@ -428,14 +428,14 @@ def _f_interval(
     """
     by_f = name in _F_INTERVALS and method in ("auto", "f")
     table = two_way_table(components, plan) if by_f else None
-    spoken = two_way_plans(table, plan)
+    by_table = two_way_plans(table, plan)
     # Below zero both limits may be; other intervals go on from there.
-    if table is None or not spoken.any() or table.ms_rows <= table.ms_residual:
+    if table is None or not by_table.any() or table.ms_rows <= table.ms_residual:
         return None
     interval, of, words = _F_INTERVALS[name]
     n = plan.sizes[:, plan.facets.index(table.columns)]
     low, high = (of(end, n) for end in interval(table, alpha))
-    return _FLimits(low, high, words, spoken, table.n_replicates)
+    return _FLimits(low, high, words, by_table, table.n_replicates)
 
 
 _F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
@@ -454,9 +454,9 @@ def _combined_limits(other: Limits, by_f: _FLimits | None) -> Limits:
     """
     if by_f is None:
         return other
-    spoken = by_f.spoken
-    low = np.where(spoken, by_f.low, other.low)
-    high = np.where(spoken, by_f.high, other.high)
-    mixed = bool((~spoken & np.isfinite(other.low)).any())
+    by_table = by_f.by_table
+    low = np.where(by_table, by_f.low, other.low)
+    high = np.where(by_table, by_f.high, other.high)
+    mixed = bool((~by_table & np.isfinite(other.low)).any())
     where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
     return Limits(low, high, by_f.method + where, other.notes)

@@ -1,4 +1,7 @@
-"""How many levels of a facet a coefficient needs."""
+"""Required sizes: how many levels of a facet a coefficient needs, with an interval.
+
+The D-study (:mod:`~vcomp.gtheory.study`) and the quantity ``n`` are made from it.
+"""
 
 from __future__ import annotations
 

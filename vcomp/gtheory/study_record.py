@@ -1,4 +1,4 @@
-"""What a D-study carries, and how it is made: every component divided, sorted, and its limits.
+"""The record of a D-study: error variances and coefficients of every plan, with limits and notes.
 
 Tables, summaries, pictures and allocations are functions of :class:`StudyRecord`;
 :class:`~vcomp.gtheory.study.DStudy` is the record with these functions as methods.
@@ -203,7 +203,7 @@ def study_notes(
     Parameters
     ----------
     components : as estimated
-    taken : as the D-study takes them
+    taken : as the D-study uses them
     plan : of the D-study
     columns : the quantities, by name
 
@@ -212,7 +212,7 @@ def study_notes(
     >>> from vcomp.gtheory import from_components
     >>> study = from_components({"p": 0.5, "i": -0.2, "Residual": 1.0}).dstudy(i=10)
     >>> print(study.notes[0])
-    σ²(i) = -0.2 is taken as 0 (negative="keep" would take it as estimated).
+    σ²(i) = -0.2 is replaced by 0 (negative="keep" would use it as estimated).
     """
     notes = [*_on_negative(components, taken), *_on_coefficients(plan, columns)]
     whole = bool((plan.sizes == np.round(plan.sizes)).all())
@@ -249,8 +249,8 @@ def _on_known(names: Sequence[str], why: str) -> list[str]:
     known = ", ".join(f"σ²({name})" for name in names)
     verb, them = ("has", "it") if len(names) == 1 else ("have", "them")
     note = (
-        f"{known} {verb} no standard error, being {why}; standard errors of other quantities take "
-        f"{them} as known."
+        f"{known} {verb} no standard error, being {why}; standard errors of other quantities "
+        f"treat {them} as known."
     )
     return [note]
 
@@ -262,9 +262,9 @@ def _on_negative(components: VarianceComponents, taken: Taken) -> list[str]:
             continue
         symbol = f"σ²({name}) = {display.number(value)}"
         if name in taken.zeroed:
-            notes.append(f'{symbol} is taken as 0 (negative="keep" would take it as estimated).')
+            notes.append(f'{symbol} is replaced by 0 (negative="keep" would use it as estimated).')
         else:
-            notes.append(f'{symbol} is negative and taken as estimated (negative="keep").')
+            notes.append(f'{symbol} is negative and used as estimated (negative="keep").')
     return notes
 
 
@@ -276,7 +276,7 @@ def _on_omitted_interaction(components: VarianceComponents) -> list[str]:
     named = ":".join(f for f in components.facet_names if f != REPLICATE)
     note = (
         f"The cells hold several scores and the model has no term {named}: what varies from cell "
-        f"to cell is taken as error of single scores, which {REPLICATE} averages out. Errors are "
+        f"to cell counts as error of single scores, which {REPLICATE} averages out. Errors are "
         f"too small if there is such variation; add (1|{named}) to the formula."
     )
     return [note]
@@ -288,8 +288,8 @@ def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> lis
     notes = []
     if universe == 0:
         notes.append(
-            f"The universe-score variance σ²({plan.object}) is 0: these data do not tell "
-            f"{plan.object} apart, and no size of the test makes up for it."
+            f"The universe-score variance σ²({plan.object}) is 0: these data do not "
+            f"distinguish levels of {plan.object}, whatever the size of the test."
         )
     if undefined:
         notes.append(

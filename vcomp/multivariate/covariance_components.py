@@ -1,4 +1,7 @@
-"""Variances and covariances of several variables, a matrix for every term of the design."""
+"""Variances and covariances of several variables, a matrix for every term of the design.
+
+Composites, measurements and profiles of the G-study are functions of these matrices.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ class CovarianceComponents:
 
         Returns
         -------
-        (r,) values and (r, r) covariance, elements without a standard error taken as known; nan
+        (r,) values and (r, r) covariance, elements without a standard error treated as known; nan
         for what rests on such alone
         """
         t, a, b = np.array(self.elements).T
@@ -440,7 +443,7 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
             f"{', '.join(facets)}"
         )
     if name not in g.names:
-        raise PlanError(f"the model has no term (1|{name}), so nothing tells its levels apart")
+        raise PlanError(f"the model has no term (1|{name}), so its levels cannot be distinguished")
     if not g.linked[g.place(name)].all():
         raise PlanError(
             f"the variables do not all share levels of {name!r}, which therefore have no profiles"

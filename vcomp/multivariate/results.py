@@ -1,4 +1,4 @@
-"""The result of a multivariate fit: a façade that names, labels and delegates."""
+"""The result of a multivariate fit: the record with tables, D-studies and profiles as methods."""
 
 from __future__ import annotations
 

@@ -163,10 +163,10 @@ def pairs_table(
     Parameters
     ----------
     names : of the measures
-    known : by name; logarithms where ratios are asked for
+    known : by name; logarithms where ratios are compared
     correlation : by pair of names, (m,)
     sizes : of the m plans, by facet
-    ratio : whether ratios are asked for
+    ratio : whether ratios are compared
     """
     import pandas as pd
 

@@ -1,4 +1,7 @@
-"""All pairs of measures: how their coefficients and required sizes differ."""
+"""Differences of all pairs of measures: correlations by a jackknife, or a joint bootstrap.
+
+Their intervals are made by :mod:`~vcomp.studies.difference_tables`.
+"""
 
 from __future__ import annotations
 
@@ -151,12 +154,12 @@ def influences(
     parts : by facet
     whole : (k + 1,) components from all data
     quantities : m of them
-    zero : whether negative components are taken as zero
+    zero : whether negative components are replaced by zero
     """
     of: dict[tuple[str, str], FloatArray] = {}
-    theta = quantities.values(_taken(whole, zero))
+    theta = quantities.values(_used(whole, zero))
     for facet, part in parts.items():
-        values = quantities.values(_taken(part.values, zero))
+        values = quantities.values(_used(part.values, zero))
         for group in np.unique(part.groups):
             own = np.flatnonzero(part.groups == group)
             n = own.size
@@ -184,7 +187,7 @@ def correlations(first: Influences, second: Influences, shared: Sequence[str]) -
     return np.clip(r, -1.0, 1.0)
 
 
-def _taken(values: FloatArray, zero: bool) -> FloatArray:
+def _used(values: FloatArray, zero: bool) -> FloatArray:
     return np.maximum(values, 0.0) if zero else values
 
 
@@ -386,7 +389,7 @@ def _correlations(
         found[a, b] = r if facets else nothing[a, b]
         if np.isnan(found[a, b]).any():
             doubts.append(
-                f"The correlation of {a} and {b} is not known and taken as 0: their interval is "
+                f"The correlation of {a} and {b} is not known, and 0 is used: their interval is "
                 "too wide if they are alike."
             )
     every = dict.fromkeys(f for facets in common.values() for f in facets)
@@ -463,8 +466,7 @@ def bootstrap_differences(
         found = res.resample(facets, n, rng=seed, workers=workers, progress=progress)
         assert found.adjusted is not None
         zero = compared.studies[name].negative == "zero"
-        taken = np.maximum(found.adjusted, 0.0) if zero else found.adjusted
-        values[name] = made[name].values(taken)
+        values[name] = made[name].values(_used(found.adjusted, zero))
         usable &= found.converged
     estimates = {name: s.columns for name, s in compared.studies.items()}
     coefficient = "Erho2" if what.endswith("Eρ²") else "Phi"

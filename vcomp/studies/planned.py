@@ -112,7 +112,7 @@ def planned(
     Raises
     ------
     PlanError
-        If it cannot be, has several plans, or is not asked for by a mapping.
+        If it cannot be, has several plans, or its arguments are not a mapping.
     """
     if dstudy is not None and not isinstance(dstudy, Mapping):
         raise PlanError(
@@ -122,7 +122,7 @@ def planned(
     study = res.dstudy(**{"alpha": alpha, **(dstudy or {})})
     if len(study.plan) != 1:
         raise PlanError(
-            f"the coefficients of subsets are those of one plan, and dstudy= asks for "
+            f"the coefficients of subsets are those of one plan, and dstudy= has "
             f"{len(study.plan)}; with_plan() gives those of others without fitting again"
         )
     return study

@@ -1,4 +1,4 @@
-"""How estimates vary with the data of the G-study: many random parts of it, fitted one by one."""
+"""Fit random parts of the data: draw levels, estimate each part, collect what they estimate."""
 
 from __future__ import annotations
 

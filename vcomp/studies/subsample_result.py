@@ -403,13 +403,13 @@ class SubsampleStudy:
                 f"{quantity!r} was not estimated{did_you_mean(quantity, self.quantities)}; there "
                 f"are {', '.join(map(repr, self.quantities))}"
             )
-        taken = np.maximum(v, 0.0) if study.negative == "zero" else v
+        used = np.maximum(v, 0.0) if study.negative == "zero" else v
         if quantity in COEFFICIENTS:
             made = quantities(weights(study.components, study.plan))[quantity]
-            return made.values(taken)[:, 0]
+            return made.values(used)[:, 0]
         facet = self.required_facet
         assert facet is not None
-        return required_sizes(study, taken, self.target, quantity.removeprefix("n_"), facet)
+        return required_sizes(study, used, self.target, quantity.removeprefix("n_"), facet)
 
 
 def required_sizes(
@@ -440,8 +440,8 @@ _INTERVALS = {"Erho2": (feldt_interval, erho2_of), "Phi": (arteaga_interval, phi
 def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
     """Return for each size the share of subsets whose interval holds the full coefficient.
 
-    The intervals are those of F quantiles of the mean squares, which the components of a complete
-    two-way table tell; nan where the components are not of that kind.
+    The intervals are those of F quantiles of the mean squares, which follow from the components of
+    a complete two-way table; nan where the components are not of that kind.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Which design is best for a budget, and which is the cheapest that reaches a target."""
+"""The best design for a budget, and the cheapest that reaches a target: reads the arguments.
+
+:mod:`~vcomp.gtheory.allocation.solve` finds the sizes of each design that is compared.
+"""
 
 from __future__ import annotations
 
@@ -221,7 +224,7 @@ def _check_left(found: Alternative, aim: Aim) -> None:
         what = "the budget buys" if aim.budget is not None else "the target needs"
         raise PlanError(
             f"{what} all levels that there are ({found.words(row)}), and nothing is left to "
-            "generalize over: ask for less, or leave a facet random"
+            "generalize over: lower it, or leave a facet random"
         )
 
 

@@ -52,7 +52,7 @@ class Allocation(AllocationRecord[S]):
     study : that it was made from
     aim : the coefficient, and the budget or target
     cost : of a measurement
-    components : (k,) as they were taken
+    components : (k,) with negative ones as the study uses them
     alternatives : the designs that were compared with their best sizes, the best design first
     top : how many designs :attr:`table` has beside the best of every alternative
     notes : what a reader should know
@@ -243,7 +243,7 @@ class Allocation(AllocationRecord[S]):
 
         Parameters
         ----------
-        stability : of the recommendation, if it was found, to be told too
+        stability : of the recommendation, if it was found, to be printed too
 
         Returns
         -------
@@ -293,6 +293,9 @@ def _without_intervals(study: S) -> S:
 _ROWS = 6
 """Of the table the summary shows so many rows, and the best of every design."""
 
+_REPEATED = ("replaced by 0", "used as estimated", "counts as error")
+"""Notes of the D-study that the summary repeats contain these words."""
+
 
 def summary(allocation: Allocation[Any], stability: Stability | None) -> Any:
     """Return a summary that says what to do, what it is worth, and what comes near it.
@@ -322,7 +325,7 @@ def summary(allocation: Allocation[Any], stability: Stability | None) -> Any:
         *(stability.sentences() if stability is not None else []),
         *allocation.notes,
     ]
-    lines += [note for note in best.study.notes if "taken as" in note]
+    lines += [note for note in best.study.notes if any(words in note for words in _REPEATED)]
     return display.summary([_table(allocation, title)], lines)
 
 
