@@ -107,9 +107,7 @@ def dstudy(
         source = FromComponents(components, method, negative)
     else:
         source = check_source(method)
-    return study_record.project(
-        DStudy, components, plan, alpha=alpha, negative=negative, source=source
-    )
+    return project(components, plan, alpha=alpha, negative=negative, source=source)
 
 
 def project(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -287,7 +287,7 @@ def _designed(record: AllocationRecord[S], alternative: Alternative) -> Allocate
     return AllocatedDesign(str(plan.design), whole, float(solution.cost[0]), study, record.aim)
 
 
-def design_words(chosen: AllocatedDesign) -> str:
+def design_words(chosen: AllocatedDesign[Any]) -> str:
     """Return a design with its sizes, cost and coefficient in words.
 
     Parameters
@@ -310,7 +310,7 @@ def _size(facet: str, n: float, design: Design) -> str:
     return f"{display.count(n)} {facet}" + (f" in each {within}" if within else "")
 
 
-def _worth(chosen: AllocatedDesign, name: str) -> str:
+def _worth(chosen: AllocatedDesign[Any], name: str) -> str:
     columns = chosen.study.columns
     value, low, high = (float(columns[f"{name}{end}"][0]) for end in ("", "_low", "_high"))
     if name in ("Erho2", "Phi"):

@@ -175,11 +175,11 @@ class Allocation(AllocationRecord[S]):
     @property
     def required(self) -> Requirement | None:
         """With a target for a coefficient and one facet to choose: its size with an interval."""
-        problem = self.alternatives[0].problem
-        if self.aim.target is None or not self.aim.is_coefficient or len(problem.facets) != 1:
+        aim, facets = self.aim, self.alternatives[0].problem.facets
+        if aim.target is None or not aim.is_coefficient or len(facets) != 1:
             return None
-        aim, plan = self.aim, self.best.study.plan
-        return requirement_of(self.study, aim.target, aim.coefficient, problem.facets[0], plan)
+        plan = self.best.study.plan
+        return requirement_of(self.study, aim.target, aim.coefficient, facets[0], plan)
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
