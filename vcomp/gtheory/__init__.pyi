@@ -8,9 +8,7 @@ from .plan import make_plans as make_plans
 from .planned_quantity import Asked as Asked
 from .planned_quantity import estimate_quantity as estimate_quantity
 from .projection import Weights as Weights
-from .projection import quantities as quantities
-from .projection import two_way_plans as two_way_plans
-from .projection import two_way_table as two_way_table
+from .projection import first_two_way as first_two_way
 from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
 from .published import from_components as from_components
@@ -21,5 +19,6 @@ from .requirement import required_size as required_size
 from .requirement import requirement_ratio as requirement_ratio
 from .score_table import crossed_components as crossed_components
 from .study import DStudy as DStudy
+from .study_record import quantity_of as quantity_of
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes

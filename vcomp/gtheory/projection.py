@@ -34,12 +34,11 @@ __all__ = [
     "Composition",
     "Weights",
     "composition",
+    "first_two_way",
     "planned_limits",
     "planned_quantity",
     "quantities",
     "sampling_fractions",
-    "two_way_plans",
-    "two_way_table",
     "weights",
 ]
 
@@ -375,6 +374,18 @@ def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArra
         return np.ones(len(plan), dtype=bool)
     replicates = plan.sizes[:, plan.facets.index(REPLICATE)]
     return np.asarray(replicates == table.n_replicates)
+
+
+def first_two_way(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMeanSquares | None:
+    """Return the mean squares that give limits of the first plan from F quantiles, or None.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+    """
+    table = two_way_table(components, plan)
+    return table if table is not None and two_way_plans(table, plan)[0] else None
 
 
 @dataclass(frozen=True, slots=True)

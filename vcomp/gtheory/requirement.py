@@ -19,9 +19,8 @@ from vcomp.formula import REPLICATE
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     composition,
+    first_two_way,
     sampling_fractions,
-    two_way_plans,
-    two_way_table,
     weights,
 )
 from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, take_components
@@ -225,8 +224,8 @@ def _two_way_ends(
     components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, method: str
 ) -> tuple[TwoWayMeanSquares, str] | None:
     """Return the mean squares that give the interval from F quantiles, if they do."""
-    table = two_way_table(components, plan) if method in ("auto", "f") else None
-    if table is None or facet != table.columns or not two_way_plans(table, plan)[0]:
+    table = first_two_way(components, plan) if method in ("auto", "f") else None
+    if table is None or facet != table.columns:
         return None
     return table, FELDT if coefficient == "Erho2" else ARTEAGA
 

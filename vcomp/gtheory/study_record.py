@@ -18,10 +18,16 @@ from vcomp.exceptions import check_alpha
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.cut_scores import MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.projection import QUANTITIES, planned_limits, quantities, weights
+from vcomp.gtheory.projection import (
+    QUANTITIES,
+    planned_limits,
+    planned_quantity,
+    quantities,
+    weights,
+)
 from vcomp.gtheory.requirement import Requirement, required_size
 from vcomp.gtheory.universe import check_columns
-from vcomp.inference import Taken, VarianceComponents
+from vcomp.inference import Quantities, Taken, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StudyRecord",
     "project",
+    "quantity_of",
     "requirement_of",
     "study_notes",
     "study_table",
@@ -98,6 +105,18 @@ S = TypeVar("S", bound=StudyRecord)
 def study_table(study: StudyRecord) -> pd.DataFrame:
     """Return a row a plan: its sizes and columns; see :attr:`DStudy.table`."""
     return study.sizes_table(study.columns).assign(**study.columns)
+
+
+def quantity_of(study: StudyRecord, name: str, plan: DStudyPlan | None = None) -> Quantities:
+    """Return a quantity of every plan as a function of the components.
+
+    Parameters
+    ----------
+    study : the D-study
+    name : one of :data:`~vcomp.gtheory.projection.PLANNED`
+    plan : whose sizes are used; that of the study if None
+    """
+    return planned_quantity(weights(study.components, study.plan if plan is None else plan), name)
 
 
 def requirement_of(

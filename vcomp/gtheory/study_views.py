@@ -21,11 +21,10 @@ from vcomp.gtheory.projection import (
     PLANNED,
     composition,
     planned_limits,
-    planned_quantity,
     weights,
 )
 from vcomp.gtheory.requirement import SYMBOLS
-from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
+from vcomp.gtheory.study_record import StudyRecord, quantity_of, requirement_of, study_table
 from vcomp.inference import VarianceComponents, take_components
 from vcomp.inference.intervals import FromComponents, unbiased_covariance
 
@@ -61,7 +60,7 @@ def quantity_table(study: StudyRecord, name: str, kind: str | None) -> pd.DataFr
             f"unknown quantity {name!r}{did_you_mean(str(name), PLANNED)}; a D-study has "
             f"{', '.join(PLANNED)}"
         )
-    q = planned_quantity(weights(study.components, study.plan), name)
+    q = quantity_of(study, name)
     if kind not in (None, "unbiased"):
         raise PlanError(f"the kind of standard errors is None or 'unbiased', not {kind!r}")
     components = study.components

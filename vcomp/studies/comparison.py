@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import SYMBOLS, DStudy, quantities, weights
+from vcomp.gtheory import SYMBOLS, DStudy, quantity_of
 from vcomp.inference import take_components
 from vcomp.plots import escaped
 from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
@@ -493,7 +493,7 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
-    made = quantities(weights(study.components, dense))[coefficient]
+    made = quantity_of(study, coefficient, dense)
     return made.values(take_components(study.components, study.negative).values)
 
 

@@ -19,11 +19,9 @@ from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_m
 from vcomp.gtheory import (
     SYMBOLS,
     DStudy,
-    quantities,
+    first_two_way,
+    quantity_of,
     requirement_ratio,
-    two_way_plans,
-    two_way_table,
-    weights,
 )
 from vcomp.inference import Quantities, take_components
 from vcomp.inference.intervals import arteaga_interval, feldt_interval
@@ -216,7 +214,7 @@ def differences(
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
-    made = {name: _coefficients(study, coefficient) for name, study in studies.items()}
+    made = {name: quantity_of(study, coefficient) for name, study in studies.items()}
     if method == "bootstrap":
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
@@ -282,10 +280,6 @@ def _check_coefficient(coefficient: str) -> None:
         )
 
 
-def _coefficients(study: DStudy, coefficient: str) -> Quantities:
-    return quantities(weights(study.components, study.plan))[coefficient]
-
-
 def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Return the sizes that all measures are planned with, and a note where they differ."""
     plans = {name: study.plan for name, study in compared.studies.items()}
@@ -311,9 +305,8 @@ def _logarithms(
     values = ratio.values(take_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
-    table = two_way_table(study.components, study.plan)
-    if study.source.method not in ("auto", "f") or not two_way_plans(table, study.plan)[0]:
-        table = None
+    by_f = study.source.method in ("auto", "f")
+    table = first_two_way(study.components, study.plan) if by_f else None
     if table is not None and table.columns == facet:
         low, high = _f_ends(table, target, coefficient, study.alpha)
     else:

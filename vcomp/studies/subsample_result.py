@@ -16,11 +16,9 @@ from vcomp.formula import REPLICATE
 from vcomp.gtheory import (
     SYMBOLS,
     DStudy,
-    quantities,
+    first_two_way,
+    quantity_of,
     requirement_ratio,
-    two_way_plans,
-    two_way_table,
-    weights,
 )
 from vcomp.inference import TwoWayMeanSquares
 from vcomp.inference.intervals import arteaga_interval, erho2_of, feldt_interval, phi_of
@@ -405,8 +403,7 @@ class SubsampleStudy:
             )
         used = np.maximum(v, 0.0) if study.negative == "zero" else v
         if quantity in COEFFICIENTS:
-            made = quantities(weights(study.components, study.plan))[quantity]
-            return made.values(used)[:, 0]
+            return quantity_of(study, quantity).values(used)[:, 0]
         facet = self.required_facet
         assert facet is not None
         return required_sizes(study, used, self.target, quantity.removeprefix("n_"), facet)
@@ -450,10 +447,10 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
     """
     nothing = np.full(len(study.cells), np.nan)
     components, plan = study.dstudy.components, study.dstudy.plan
-    table = two_way_table(components, plan)
+    table = first_two_way(components, plan)
     if table is None or study.results.method not in _OF_ANOVA:
         return nothing
-    if not two_way_plans(table, plan)[0] or plan.objects != {table.rows}:
+    if plan.objects != {table.rows}:
         return nothing
     n = plan.sizes[:, plan.facets.index(table.columns)]
     full = study.full(coefficient)
