@@ -228,7 +228,7 @@ class Cost:
 
         Examples
         --------
-        >>> from vcomp.gtheory import parse_design
+        >>> from vcomp.formula import parse_design
         >>> Cost({"a": 5}).terms(parse_design("p x (a:i)"))[0][1] == {"a", "i"}
         True
         """
@@ -259,7 +259,7 @@ class Cost:
 
         Examples
         --------
-        >>> from vcomp.gtheory import parse_design
+        >>> from vcomp.formula import parse_design
         >>> Cost({"a": 5}).total({"i": 10, "a": 2}, parse_design("p x (a:i)"))
         100.0
         """
