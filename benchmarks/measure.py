@@ -18,6 +18,7 @@ import pandas as pd
 import vcomp
 from benchmarks.common import FULL_MODEL, memory_pass
 from benchmarks.perdoc import perdoc
+from vcomp.estimators import MethodName
 
 __all__ = [
     "FitUsed",
@@ -116,7 +117,7 @@ def used_by(work: Callable[[], Any], repeat: int) -> Used:
     return Used(first, seconds, cpu, peak * 1024)
 
 
-def compile_kernels(method: str = "reml", **options: Any) -> None:
+def compile_kernels(method: MethodName = "reml", **options: Any) -> None:
     """Fit per-document data of no size, so that nothing is compiled while the clock runs."""
     vcomp.fit(FULL_MODEL, perdoc(6_000, n_topics=6), method=method)
     if options.get("missing"):
@@ -124,7 +125,7 @@ def compile_kernels(method: str = "reml", **options: Any) -> None:
         vcomp.fit(FULL_MODEL, data, method=method, engine="iterative")
 
 
-def fit_perdoc(n_rows: int, method: str, repeat: int = 5, **options: Any) -> FitUsed:
+def fit_perdoc(n_rows: int, method: MethodName, repeat: int = 5, **options: Any) -> FitUsed:
     """Simulate per-document data and fit them.
 
     Parameters
@@ -138,7 +139,7 @@ def fit_perdoc(n_rows: int, method: str, repeat: int = 5, **options: Any) -> Fit
 
 
 def fit_frame(
-    formula: str, data: pd.DataFrame, method: str, repeat: int, **options: Any
+    formula: str, data: pd.DataFrame, method: MethodName, repeat: int, **options: Any
 ) -> FitUsed:
     """Fit a frame, after one pass over its columns."""
     columns = [data[name].to_numpy() for name in data]

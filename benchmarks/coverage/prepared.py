@@ -96,7 +96,7 @@ class Prepared:
         Standard errors are those of REML at the true components.
         """
         v = np.maximum(self.truth, 1e-9 * self.truth.max())
-        cov = np.linalg.inv(self.model.information(v, kind="expected"))
+        cov = np.linalg.inv(self.model.information(v, information="expected"))
         small = self.truth < _NEAR_ZERO * np.sqrt(np.diagonal(cov))
         universe = small[self.template.names.index(self.cell.object)]
         return np.concatenate([small, [False, False], small, [universe, universe]])

@@ -41,13 +41,13 @@ def test_origin_does_not_matter(shift):
 
 
 def test_long_data_and_polars():
-    names = {"object": "p", "rater": "r", "response": "y"}
+    names = {"object": "p", "rater": "r", "score": "y"}
     expected = icc(WINES).table
     for make in (dict, pd.DataFrame, pl.DataFrame):
         pd.testing.assert_frame_equal(icc(make(long_of(WINES)), **names).table, expected)
     pd.testing.assert_frame_equal(icc(pl.DataFrame(WINES)).table, expected)
     with pytest.raises(DataError, match="rater= is missing"):
-        icc(long_of(WINES), object="p", response="y")
+        icc(long_of(WINES), object="p", score="y")
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,11 @@ def test_picture(study):
     [
         ({"indicators": "tua"}, PlanError, "no measure 'tua'"),
         ({"indicators": []}, PlanError, "no measure is given"),
-        ({"indicators": [measures.get("tau"), measures.get("tau", ties="a")]}, PlanError, "twice"),
+        (
+            {"indicators": [measures.get("tau"), measures.get("tau", variant="a")]},
+            PlanError,
+            "twice",
+        ),
         ({"sizes": 1}, EstimationError, "whole numbers from 2 on, not 1"),
         ({"sizes": []}, EstimationError, "sizes is empty"),
         ({"sizes": [5.5]}, EstimationError, "not 5.5"),

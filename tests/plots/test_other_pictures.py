@@ -91,7 +91,7 @@ def test_what_cannot_be_drawn_is_refused(crossed):
         with pytest.raises(VcompError, match=message):
             crossed.plot(kind, term=term)
     with pytest.raises(VcompError, match="leave out method="):
-        crossed.plot("effects", term="a", method="wald")
+        crossed.plot("effects", term="a", interval="wald")
     for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
         with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
             alpha_of(alpha=5)

@@ -116,7 +116,7 @@ def components_argument(text: str) -> dict[str, float]:
 
 
 def options_given(
-    *, hold: Sequence[str], start: Sequence[str], weights: Sequence[str] = (), **others: Any
+    *, hold: Sequence[str], start: Sequence[str], prior: Sequence[str] = (), **others: Any
 ) -> dict[str, Any]:
     """Return the options of a method that were given, ``topic=0.01`` and its like as mappings.
 
@@ -126,7 +126,7 @@ def options_given(
     {'max_iter': 50, 'hold': {'topic': 0.01}}
     """
     options = {name: value for name, value in others.items() if value is not None}
-    for name, texts in (("hold", hold), ("start", start), ("weights", weights)):
+    for name, texts in (("hold", hold), ("start", start), ("prior", prior)):
         if texts:
             options[name] = components_argument(" ".join(texts))
     return options

@@ -12,6 +12,7 @@ from vcomp.cli import output
 from vcomp.cli.arguments import options_given, sizes_argument
 from vcomp.cli.output import check_picture, draw
 from vcomp.cli.planning_commands import plan_of, plan_options
+from vcomp.ir.rank import TauEstimator, check_tau_estimator
 
 __all__ = [
     "data_of_paths",
@@ -82,11 +83,10 @@ _OPTIONS = (
     ),
     click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes."),
     click.option(
-        "--weight",
-        "weights",
+        "--prior",
         multiple=True,
         metavar="NAME=X",
-        help="MINQUE: prior weight of a component; all are needed.",
+        help="MINQUE: prior value of a component; all are needed.",
     ),
     click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations."),
     click.option(
@@ -98,15 +98,20 @@ _OPTIONS = (
     click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study."),
     click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP."),
     click.option(
+        "--estimator",
+        metavar="NAME",
+        help="With --tau: of Eτ and Eτ_AP, shrunken or urbano (as published).  "
+        "[default: shrunken]",
+    ),
+    click.option(
         "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
     ),
     click.option(
-        "--intervals",
+        "--interval",
         default="auto",
         show_default=True,
         metavar="NAME",
-        help="Method of the intervals: auto, mls, f, satterthwaite, log, wald, profile, "
-        "bootstrap.",
+        help="How intervals are made: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
     ),
     click.option(
         "--json", "json_file", metavar="FILE", help="Store the result; - for the screen."
@@ -153,8 +158,9 @@ def fit_report(
     universe: tuple[str, ...],
     within: tuple[str, ...],
     tau: bool,
+    estimator: TauEstimator | None,
     alpha: float,
-    intervals: str,
+    interval: str,
     json_file: str | None,
     picture: str | None,
     augmented: Path | None = None,
@@ -170,6 +176,7 @@ def fit_report(
     dataset : name of a data set that comes with vcomp, if there is no file
     sizes : of the D-study, as they were written
     object_, fixed, universe, within : what is measured, and generalized to what
+    tau, estimator : whether Eτ and Eτ_AP are estimated, and how
     augmented : file for fitted values and residuals, or None
     of_method : options of the method
     """
@@ -177,6 +184,10 @@ def fit_report(
 
     if (data is None) == (dataset is None):
         raise click.UsageError("give one of DATA and --dataset")
+    if estimator is not None and not tau:
+        raise click.UsageError("--estimator is of Eτ and Eτ_AP; it needs --tau")
+    if tau:
+        check_tau_estimator(estimator or "shrunken")
     if picture is not None:
         check_picture(picture)
     source = data if dataset is None else vcomp.datasets.load(dataset)
@@ -186,15 +197,17 @@ def fit_report(
     options = options_given(**of_method)
     res = fitted(source, method=method, missing=missing, **options)
     if augmented is not None:
-        res.augment(to=augmented)
+        res.augment(path=augmented)
     # Replicates are made once for all tables.
-    how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
+    how: Any = res.bootstrap() if interval == "bootstrap" else interval
     study = None
     if n or design or plan:
         # Satterthwaite's intervals are of components alone.
-        coefficients = "auto" if intervals == "satterthwaite" else how
-        study = res.dstudy(design, sizes=n, alpha=alpha, method=coefficients, **plan)
-    ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
+        coefficients = "auto" if interval == "satterthwaite" else how
+        study = res.dstudy(design, sizes=n, alpha=alpha, interval=coefficients, **plan)
+    ranks = None
+    if tau:
+        ranks = output.rank_accuracy(res, n, object_, alpha, estimator or "shrunken")
     if picture is not None:
         draw(res, study, picture, alpha, how)
     if json_file is not None:

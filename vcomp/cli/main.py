@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import click
 
@@ -27,7 +27,7 @@ from vcomp.cli.large_commands import accumulate, fit, merge
 from vcomp.cli.planning_commands import allocation_text, cut_score_text, plan_of, plan_options
 from vcomp.cli.simulate_commands import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
-from vcomp.ir.rank import usual_interval
+from vcomp.ir.rank import RankOptions, TauVariant
 
 __all__ = [
     "cli",
@@ -132,11 +132,11 @@ def gstudy(
 )
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option(
-    "--intervals",
+    "--interval",
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="Method of the intervals: auto, mls, f, log, wald.",
+    help="How intervals are made: auto, mls, f, log, wald.",
 )
 def dstudy(
     arguments: Sequence[str],
@@ -153,7 +153,7 @@ def dstudy(
     n_objects: int | None,
     picture: Path | None,
     alpha: float,
-    intervals: str,
+    interval: str,
     **plan: Any,
 ) -> None:
     """Plan a test from a stored result or from published components."""
@@ -175,7 +175,7 @@ def dstudy(
     else:
         source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
     study = source.dstudy(
-        design, layout=layout, sizes=n, alpha=alpha, method=intervals, **plan_of(**plan)
+        design, layout=layout, sizes=n, alpha=alpha, interval=interval, **plan_of(**plan)
     )
     cheapest = None if cost is None else target
     texts = [
@@ -195,22 +195,36 @@ def dstudy(
 @score_options
 @topics_option
 @click.option(
-    "--method", default="shrunken", show_default=True, help="shrunken, or urbano as published."
+    "--estimator",
+    default="shrunken",
+    show_default=True,
+    metavar="NAME",
+    help="Of Eτ and Eτ_AP: shrunken, or urbano as published.",
 )
 @click.option(
-    "--threshold", default=0.0, show_default=True, help="Systems no further apart are equal."
+    "--threshold", default=0.0, show_default=True, help="Largest difference of equal systems."
 )
 @click.option(
-    "--ties",
+    "--variant",
     default="a",
     show_default=True,
+    metavar="NAME",
     help="a or b: in Eτ, equal systems count as in τ_a or τ_b.",
 )
 @click.option(
+    "--target",
+    default="test",
+    show_default=True,
+    metavar="NAME",
+    help="Intervals are of the correlation of one test, or of its expectation.",
+)
+@click.option(
     "--interval",
-    default=None,
-    help="prediction, of one ranking; confidence, of its expectation; or independent, as "
-    "published. The first if left out, the last with --method urbano.",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="How intervals are made: draws; or independent, for independent swaps as published. "
+    "auto is the latter with --estimator urbano and --target test.",
 )
 @click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
 @click.option(
@@ -231,11 +245,11 @@ def tau_command(
     score: str | None,
     drop_worst: float,
     topics: str | None,
-    ties: str,
+    variant: TauVariant,
     format_: str,
     **options: Any,
 ) -> None:
-    """Rank accuracy: how near to the true ranking of systems is one by n topics.
+    """Rank accuracy: expected correlation of a ranking by n topics with the true ranking.
 
     SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
     score, with columns for systems, topics and scores.
@@ -245,10 +259,10 @@ def tau_command(
     n = topic_counts(topics)
     matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
     options["drop_worst"] = drop_worst
-    tau = ir.expected_tau(matrix, n, ties=cast("Literal['a', 'b']", ties), **options)
+    tau = ir.expected_tau(matrix, n, variant=variant, **options)
     tau_ap = ir.expected_tau_ap(matrix, n, **options)
-    of = options["interval"] or usual_interval(options["method"])
-    text = output.rank_text("topic", tau, tau_ap, options["alpha"], of)
+    how = RankOptions(**{name: options[name] for name in ("estimator", "target", "interval")})
+    text = output.rank_text("topic", tau, tau_ap, options["alpha"], how)
     click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))
 
 

@@ -127,7 +127,8 @@ def simulate_command(
     score. What is written is long: collection, topic, system and score. The true mean score of
     every system is known, and goes to a file of its own.
     """
-    from vcomp.ir.simulate import check_path, fit_collection, write_collections
+    from vcomp.ir import fit_collection
+    from vcomp.ir.simulate import check_path, write_collections
 
     target = check_path(out)
     means_file = str(target.with_suffix(".means.csv")) if true_means is None else true_means

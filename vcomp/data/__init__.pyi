@@ -6,7 +6,6 @@ from .levels import as_categories as as_categories
 from .levels import as_levels as as_levels
 from .levels import united_levels as united_levels
 from .levels import whole_numbers as whole_numbers
-from .parts import from_arrow as from_arrow
 from .parts import kind_of as kind_of
 from .parts import native as native
 from .paths import alike_levels as alike_levels
@@ -23,6 +22,11 @@ from .rows import select_predictors as select_predictors
 from .rows import select_rows as select_rows
 from .rows import source_of as source_of
 from .rows import used_columns as used_columns
+from .score_forms import ITEMS as ITEMS
+from .score_forms import RATINGS as RATINGS
+from .score_forms import SYSTEMS as SYSTEMS
+from .score_forms import ScoreTable as ScoreTable
+from .score_forms import read_score_table as read_score_table
 from .source import Source as Source
 from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path

@@ -18,4 +18,5 @@ from .refit import residual_alone as residual_alone
 from .registry import METHODS as METHODS
 from .registry import ClosedForm as ClosedForm
 from .registry import Estimator as Estimator
+from .registry import MethodName as MethodName
 from .registry import get_estimator as get_estimator

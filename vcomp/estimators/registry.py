@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from vcomp.estimators.estimate import Estimate, Point
 from vcomp.estimators.likelihood import ML, REML
@@ -15,6 +15,8 @@ __all__ = [
     "METHODS",
     "ClosedForm",
     "Estimator",
+    "METHODS",
+    "MethodName",
     "get_estimator",
 ]
 
@@ -34,6 +36,8 @@ class ClosedForm(Estimator, Protocol):
     def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
         """Return components and fixed effects without standard errors."""
 
+
+MethodName: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3", "minque"]
 
 METHODS: dict[str, Any] = {
     "reml": REML,

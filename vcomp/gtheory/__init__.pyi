@@ -1,12 +1,14 @@
 from .allocation import Cost as Cost
 from .allocation import optimize as optimize
 from .conduct import dstudy as dstudy
-from .cut_scores import MeanOfScores as MeanOfScores
 from .layout import joined as joined
+from .phi_lambda import MeanOfScores as MeanOfScores
 from .plan import DStudyPlan as DStudyPlan
 from .plan import make_plans as make_plans
-from .planned_quantity import Asked as Asked
-from .planned_quantity import estimate_quantity as estimate_quantity
+from .planned_quantity import HasDStudies as HasDStudies
+from .projection import CoefficientName as CoefficientName
+from .projection import GoalName as GoalName
+from .projection import PlannedName as PlannedName
 from .projection import Weights as Weights
 from .projection import first_two_way as first_two_way
 from .projection import weights as weights

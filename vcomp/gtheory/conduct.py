@@ -9,8 +9,13 @@ from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes
-from vcomp.inference import VarianceComponents
-from vcomp.inference.intervals import FromComponents, IntervalSource, check_source
+from vcomp.inference import Projected, VarianceComponents
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalName,
+    IntervalSource,
+    check_source,
+)
 
 __all__ = [
     "dstudy",
@@ -29,8 +34,8 @@ def dstudy(
     layout: Any = None,
     sizes: Mapping[str, Any] | None = None,
     alpha: float = 0.05,
-    negative: str = "zero",
-    method: str | IntervalSource = "auto",
+    negative: Projected = "zero",
+    interval: IntervalName | IntervalSource = "auto",
     **n: Any,
 ) -> DStudy:
     """Return what planned measurements would be worth.
@@ -53,11 +58,11 @@ def dstudy(
         having met other levels
     sizes : like `n`, for facets whose names are no Python names or those of other parameters
     alpha : intervals have confidence 1 − alpha
-    negative : ``"zero"`` takes negative components as zero and says so, ``"keep"`` as estimated
-    method : of the intervals. ``"mls"``: modified large sample; ``"f"``: F quantiles of a complete
-        two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method on the log
-        or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F where it can be, else
-        modified large sample. Or what else gives intervals, such as bootstrap replicates
+    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+    interval : how intervals are made. ``"mls"``: modified large sample; ``"f"``: F quantiles of a
+        complete two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method
+        on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F if the table is
+        complete and two-way, else modified large sample. Or another source of intervals
     **n : one size or several for each facet; of a nested facet within those it is nested in, or
         :class:`~vcomp.gtheory.Counts` where these differ. All combinations are planned. A facet
         without a size takes the G-study's
@@ -103,10 +108,10 @@ def dstudy(
         layout=layout,
     )
     source: IntervalSource
-    if isinstance(method, str):
-        source = FromComponents(components, method, negative)
+    if isinstance(interval, str):
+        source = FromComponents(components, interval, negative)
     else:
-        source = check_source(method)
+        source = check_source(interval)
     return project(components, plan, alpha=alpha, negative=negative, source=source)
 
 
@@ -115,7 +120,7 @@ def project(
     plan: DStudyPlan,
     *,
     alpha: float = 0.05,
-    negative: str = "zero",
+    negative: Projected = "zero",
     source: IntervalSource | None = None,
 ) -> DStudy:
     """Return the D-study of a plan; see :func:`~vcomp.gtheory.study_record.project`.

@@ -178,7 +178,12 @@ class DStudyPlan:
         return len(self.sizes)
 
     def alone(self, row: int) -> DStudyPlan:
-        """Return one of the plans, by its number."""
+        """Return one of the plans, by its number.
+
+        Parameters
+        ----------
+        row : its number, from 0
+        """
         exact = self.inverse_universe
         return replace(
             self,
@@ -253,8 +258,8 @@ def make_plans(
     ('p', ('i',), [[10.0], [20.0]])
     """
     own = gstudy_design(components)
+    check_facets(n or {}, own.facets)
     given = {facet: read_sizes(facet, wanted) for facet, wanted in (n or {}).items()}
-    check_facets(given, own.facets)
     d_design = own if design is None else _read(design, own)
     if object is None:
         object = _guess_object(d_design, given, from_text=design is not None)  # noqa: A001

@@ -8,7 +8,7 @@ exact limits from F quantiles; all other limits come from :mod:`vcomp.inference`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,10 @@ from vcomp.inference.intervals import (
 __all__ = [
     "PLANNED",
     "QUANTITIES",
+    "CoefficientName",
     "Composition",
+    "GoalName",
+    "PlannedName",
     "Weights",
     "composition",
     "first_two_way",
@@ -43,9 +46,19 @@ __all__ = [
 ]
 
 
+CoefficientName: TypeAlias = Literal["Erho2", "Phi"]
+"""Eρ² and Φ."""
+
+GoalName: TypeAlias = Literal["Erho2", "Phi", "rel_err_var", "abs_err_var"]
+"""What a design is chosen for."""
+
 QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")
 """What a D-study estimates with a standard error and an interval."""
 
+PlannedName: TypeAlias = Literal[
+    "universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi", "rel_sem", "abs_sem",
+    "rel_signal_noise", "abs_signal_noise",
+]  # fmt: skip
 
 PLANNED: dict[str, tuple[str, Form]] = {
     "universe_var": ("universe_var", "linear"),
@@ -394,7 +407,7 @@ class _FLimits:
 
     low: FloatArray
     high: FloatArray
-    method: str
+    interval_method: str
     by_table: BoolArray
     n_replicates: int
 
@@ -418,14 +431,14 @@ def planned_limits(
     source : of all other intervals
     alpha : intervals have confidence 1 − alpha
     """
-    by_f = _f_interval(name, components, plan, alpha, source.method)
+    by_f = _f_interval(name, components, plan, alpha, source.interval)
     if by_f is not None and by_f.by_table.all():
-        return Limits(by_f.low, by_f.high, by_f.method)
+        return Limits(by_f.low, by_f.high, by_f.interval_method)
     return _combined_limits(source.limits(q, alpha), by_f)
 
 
 def _f_interval(
-    name: str, components: VarianceComponents, plan: DStudyPlan, alpha: float, method: str
+    name: str, components: VarianceComponents, plan: DStudyPlan, alpha: float, interval: str
 ) -> _FLimits | None:
     """Return the intervals of Eρ² or Φ that a complete two-way table gives from F quantiles.
 
@@ -435,17 +448,17 @@ def _f_interval(
     components : of the G-study
     plan : of the D-study
     alpha : intervals have confidence 1 − alpha
-    method : that was requested; only ``"auto"`` and ``"f"`` use F quantiles
+    interval : that was requested; only ``"auto"`` and ``"f"`` use F quantiles
     """
-    by_f = name in _F_INTERVALS and method in ("auto", "f")
+    by_f = name in _F_INTERVALS and interval in ("auto", "f")
     table = two_way_table(components, plan) if by_f else None
     by_table = two_way_plans(table, plan)
     # Below zero both limits may be; other intervals go on from there.
     if table is None or not by_table.any() or table.ms_rows <= table.ms_residual:
         return None
-    interval, of, words = _F_INTERVALS[name]
+    limits_of, of, words = _F_INTERVALS[name]
     n = plan.sizes[:, plan.facets.index(table.columns)]
-    low, high = (of(end, n) for end in interval(table, alpha))
+    low, high = (of(end, n) for end in limits_of(table, alpha))
     return _FLimits(low, high, words, by_table, table.n_replicates)
 
 
@@ -469,5 +482,7 @@ def _combined_limits(other: Limits, by_f: _FLimits | None) -> Limits:
     low = np.where(by_table, by_f.low, other.low)
     high = np.where(by_table, by_f.high, other.high)
     mixed = bool((~by_table & np.isfinite(other.low)).any())
-    where = f" where {REPLICATE} = {by_f.n_replicates}, else {other.method}" if mixed else ""
-    return Limits(low, high, by_f.method + where, other.notes)
+    where = (
+        f" where {REPLICATE} = {by_f.n_replicates}, else {other.interval_method}" if mixed else ""
+    )
+    return Limits(low, high, by_f.interval_method + where, other.notes)

@@ -18,12 +18,19 @@ from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
+    CoefficientName,
     composition,
     first_two_way,
     sampling_fractions,
     weights,
 )
-from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, take_components
+from vcomp.inference import (
+    Projected,
+    Quantities,
+    TwoWayMeanSquares,
+    VarianceComponents,
+    take_components,
+)
 from vcomp.inference.intervals import (
     ARTEAGA,
     FELDT,
@@ -58,7 +65,7 @@ class Requirement:
     low, high : interval of n; nan where it is not known
     alpha : the interval has confidence 1 − alpha
     held : the sizes at which the other facets are held
-    method : how the interval was made
+    interval_method : how the interval was made
     why : a sentence where n is infinite
 
     Examples
@@ -75,7 +82,7 @@ class Requirement:
     high: float
     alpha: float
     held: Mapping[str, float] = field(default_factory=dict)
-    method: str = ""
+    interval_method: str = ""
     why: str = ""
 
     def __str__(self) -> str:
@@ -101,9 +108,9 @@ def required_size(
     source: IntervalSource,
     plan: DStudyPlan,
     *,
-    negative: str,
+    negative: Projected,
     target: float,
-    coefficient: str,
+    coefficient: CoefficientName,
     facet: str | None,
     alpha: float,
 ) -> Requirement:
@@ -153,15 +160,18 @@ def required_size(
         D = 0.0
     n = _ceil(B / D) if D > 0 else math.inf
     why = "" if D > 0 else _why(tau, A, facet, plan.object)
-    ends, method = (math.nan, math.nan), ""
-    two_way = _two_way_ends(components, plan, facet, coefficient, source.method)
+    ends, interval_method = (math.nan, math.nan), ""
+    two_way = _two_way_ends(components, plan, facet, coefficient, source.interval)
     if two_way is not None:
-        table, method = two_way
+        table, interval_method = two_way
         interval = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
         ends = interval(table, target, alpha)
     elif b.any():
         found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
-        ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
+        ends, interval_method = (
+            (_ceil(float(found.low[0])), _ceil(float(found.high[0]))),
+            found.interval_method,
+        )
     largest = plan.universe.sizes.get(facet, math.inf)
     levels = f"all {display.count(largest)} levels of {facet}"
     if n > largest and not why:
@@ -171,7 +181,7 @@ def required_size(
         why = f"it takes {levels}, and with them nothing is left to generalize over."
     # What is more than there are cannot be had.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
-    return Requirement(coefficient, target, facet, n, low, high, alpha, held, method, why)
+    return Requirement(coefficient, target, facet, n, low, high, alpha, held, interval_method, why)
 
 
 def check_requirement(plan: DStudyPlan, target: float, coefficient: str, facet: str | None) -> str:
@@ -221,10 +231,10 @@ def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[
 
 
 def _two_way_ends(
-    components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, method: str
+    components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, interval: str
 ) -> tuple[TwoWayMeanSquares, str] | None:
     """Return the mean squares that give the interval from F quantiles, if they do."""
-    table = first_two_way(components, plan) if method in ("auto", "f") else None
+    table = first_two_way(components, plan) if interval in ("auto", "f") else None
     if table is None or facet != table.columns:
         return None
     return table, FELDT if coefficient == "Erho2" else ARTEAGA

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from vcomp.gtheory.projection import CoefficientName, GoalName, PlannedName
 from vcomp.gtheory.requirement import Requirement
 from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
 from vcomp.gtheory.study_views import (
@@ -74,16 +75,18 @@ class DStudy(StudyRecord):
         """
         return study_table(self)
 
-    def quantity(self, name: str, kind: Literal["unbiased"] | None = None) -> pd.DataFrame:
+    def quantity(
+        self, what: PlannedName, *, se: Literal["delta", "unbiased"] = "delta"
+    ) -> pd.DataFrame:
         """Return one quantity of every plan with its standard error and interval.
 
         Parameters
         ----------
-        name : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
+        what : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
             ``"rel_sem"`` √σ²(δ), ``"abs_sem"`` √σ²(Δ) (standard errors of measurement),
             ``"rel_signal_noise"`` σ²(τ)/σ²(δ) or ``"abs_signal_noise"`` σ²(τ)/σ²(Δ)
-        kind : of the standard errors: ``"unbiased"`` for those of Brennan's normal procedure, from
-            2 MS²/(df + 2), which GENOVA prints; None for those of the table
+        se : standard errors: ``"delta"``, those of :attr:`table`; or ``"unbiased"``, those of
+            Brennan's normal procedure, from 2 MS²/(df + 2), which GENOVA prints
 
         Returns
         -------
@@ -94,10 +97,10 @@ class DStudy(StudyRecord):
         Raises
         ------
         PlanError
-            If the name or kind is not one of these, or there is no covariance matrix to take the
-            unbiased one from.
+            If the quantity or ``se`` is not one of these, or there is no covariance matrix for the
+            unbiased ones.
         EstimationError
-            If the method of the intervals has none for it.
+            If the interval of the D-study has none for it.
 
         References
         ----------
@@ -113,7 +116,7 @@ class DStudy(StudyRecord):
         0  10     0.346
         1  40     0.173
         """
-        return quantity_table(self, name, kind)
+        return quantity_table(self, what, se)
 
     def phi_lambda(self, cut: Any) -> pd.DataFrame:
         """Return Φ(λ), the index of dependability of decisions by a cut score.
@@ -211,7 +214,10 @@ class DStudy(StudyRecord):
         return effects_table(self, plan)
 
     def required(
-        self, target: float = 0.95, coefficient: str = "Erho2", facet: str | None = None
+        self,
+        target: float = 0.95,
+        coefficient: CoefficientName = "Erho2",
+        facet: str | None = None,
     ) -> Requirement:
         """Return how many levels of `facet` reach `target`, with an interval.
 
@@ -248,7 +254,7 @@ class DStudy(StudyRecord):
         *,
         budget: float | None = None,
         target: float | None = None,
-        coefficient: str = "Erho2",
+        coefficient: GoalName = "Erho2",
         designs: str | Sequence[str] | None = None,
         bounds: Mapping[str, Any] | None = None,
         n_objects: Any = None,
@@ -258,6 +264,19 @@ class DStudy(StudyRecord):
 
         The sizes of all facets that are not fixed are chosen anew; the parameters are those of
         :func:`vcomp.gtheory.allocation.optimize`.
+
+        Parameters
+        ----------
+        cost : of a measurement: prices per level of a facet and per combination of levels,
+            ``{"topic": 50, "topic:judge": 2}``; text; :class:`vcomp.Cost`; or a function of sizes
+        budget : the most that a measurement may cost
+        target : instead of a budget, the value that the coefficient has to reach (an error
+            variance: not to exceed)
+        coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+        designs : alternatives in Brennan's notation; the study's own design if None
+        bounds : facet → the size at which it is held, or (least, largest)
+        n_objects : number of objects of measurement, where the cost has a price for them
+        top : number of designs near the best that are listed
 
         Raises
         ------
@@ -300,7 +319,7 @@ class DStudy(StudyRecord):
     def plot(
         self,
         x: str | None = None,
-        coefficient: str | Sequence[str] = ("Erho2", "Phi"),
+        coefficient: CoefficientName | Sequence[CoefficientName] = ("Erho2", "Phi"),
         ax: Any | None = None,
         target: float | None = None,
     ) -> Any:

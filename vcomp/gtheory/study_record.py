@@ -16,10 +16,11 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.cut_scores import MeanOfScores
+from vcomp.gtheory.phi_lambda import MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
+    CoefficientName,
     planned_limits,
     planned_quantity,
     quantities,
@@ -27,7 +28,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.requirement import Requirement, required_size
 from vcomp.gtheory.universe import check_columns
-from vcomp.inference import Quantities, Taken, VarianceComponents
+from vcomp.inference import Projected, Quantities, Taken, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class StudyRecord:
     plan: DStudyPlan
     components: VarianceComponents
     alpha: float
-    negative: str
+    negative: Projected
     columns: Mapping[str, FloatArray]
     interval_methods: Mapping[str, str]
     notes: tuple[str, ...]
@@ -122,7 +123,7 @@ def quantity_of(study: StudyRecord, name: str, plan: DStudyPlan | None = None) -
 def requirement_of(
     study: StudyRecord,
     target: float,
-    coefficient: str,
+    coefficient: CoefficientName,
     facet: str | None,
     plan: DStudyPlan | None = None,
 ) -> Requirement:
@@ -160,7 +161,7 @@ def project(
     plan: DStudyPlan,
     *,
     alpha: float = 0.05,
-    negative: str = "zero",
+    negative: Projected = "zero",
     source: IntervalSource | None = None,
 ) -> S:
     """Return the error variances and coefficients of every plan, with standard errors and limits.
@@ -197,8 +198,8 @@ def project(
             f"{name}_low": found.low,
             f"{name}_high": found.high,
         }
-        if found.method:
-            methods[name] = found.method
+        if found.interval_method:
+            methods[name] = found.interval_method
         said += [note for note in found.notes if note not in said]
     notes = study_notes(components, local.taken, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)

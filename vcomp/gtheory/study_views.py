@@ -15,7 +15,7 @@ from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.cut_scores import NO_MEAN, check_mean, phi_lambda, read_cuts
+from vcomp.gtheory.phi_lambda import NO_MEAN, check_mean, phi_lambda, read_cuts
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     PLANNED,
@@ -46,28 +46,28 @@ __all__ = [
 # Tables -----------------------------------------------------------------------------------------
 
 
-def quantity_table(study: StudyRecord, name: str, kind: str | None) -> pd.DataFrame:
+def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
     """Return one quantity of every plan; see :meth:`DStudy.quantity`.
 
     Parameters
     ----------
     study : the D-study
-    name : of the quantity
-    kind : of the standard errors, ``"unbiased"`` or None
+    what : name of the quantity
+    se : ``"delta"`` or ``"unbiased"``
     """
-    if not isinstance(name, str) or name not in PLANNED:
+    if not isinstance(what, str) or what not in PLANNED:
         raise PlanError(
-            f"unknown quantity {name!r}{did_you_mean(str(name), PLANNED)}; a D-study has "
+            f"unknown quantity {what!r}{did_you_mean(str(what), PLANNED)}; a D-study has "
             f"{', '.join(PLANNED)}"
         )
-    q = quantity_of(study, name)
-    if kind not in (None, "unbiased"):
-        raise PlanError(f"the kind of standard errors is None or 'unbiased', not {kind!r}")
+    q = quantity_of(study, what)
+    if se not in ("delta", "unbiased"):
+        raise PlanError(f"se is 'delta' or 'unbiased', not {se!r}")
     components = study.components
-    if kind == "unbiased":
+    if se == "unbiased":
         components = replace(components, cov=_unbiased(components), without_bounds=None)
     local = FromComponents(components, negative=study.negative)
-    found = planned_limits(name, q, study.components, study.plan, study.source, study.alpha)
+    found = planned_limits(what, q, study.components, study.plan, study.source, study.alpha)
     estimates = {
         "estimate": local.values(q),
         "se": local.standard_errors(q),
@@ -378,7 +378,7 @@ def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) ->
     sizes = np.repeat(plan.sizes, fine.size, axis=0)
     sizes[:, column] = np.tile(fine, len(plan))
     dense = replace(plan, sizes=np.unique(sizes, axis=0))
-    if study.source.method != "profile":
+    if study.source.interval != "profile":
         return study_table(study.with_plan(dense, study.source))
     # A profile takes many maximisations: there are intervals at the planned sizes alone.
     table = study_table(study.with_plan(dense, None))

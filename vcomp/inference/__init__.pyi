@@ -4,6 +4,7 @@ from .expression import read_quantity as read_quantity
 from .expression import smooth_of as smooth_of
 from .quantities import EstimatedQuantity as EstimatedQuantity
 from .quantities import Form as Form
+from .quantities import Projected as Projected
 from .quantities import Quantities as Quantities
 from .quantities import Smooth as Smooth
 from .quantities import Taken as Taken

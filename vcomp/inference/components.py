@@ -123,7 +123,12 @@ class VarianceComponents:
 
     @classmethod
     def from_json(cls, stored: Json) -> VarianceComponents:
-        """Return what :meth:`to_json` stored."""
+        """Return what :meth:`to_json` stored.
+
+        Parameters
+        ----------
+        stored : the mapping that :meth:`to_json` returned
+        """
         cov, two_way = stored["cov"], stored["mean_squares"]
         return cls(
             names=tuple(stored["names"]),

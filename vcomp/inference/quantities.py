@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = [
     "TRANSFORMS",
     "EstimatedQuantity",
     "Form",
+    "Projected",
     "Quantities",
     "Scale",
     "Smooth",
@@ -136,6 +137,10 @@ class Smooth:
     uses_fixed: bool = False
 
 
+Projected: TypeAlias = Literal["zero", "keep"]
+"""How negative components enter what is made of them: as zero, or as estimated."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """The components as a D-study takes them.
@@ -210,7 +215,7 @@ def check_policy(negative: str) -> None:
     PlanError
         If it is neither ``"zero"`` nor ``"keep"``.
     """
-    if negative not in ("zero", "keep"):
+    if negative not in get_args(Projected):
         raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
 
 
@@ -254,7 +259,7 @@ class EstimatedQuantity:
     se : standard error by the delta method; nan where there is none
     low, high : ends of the interval; nan where there is none, infinite where it is open
     alpha : the interval has confidence 1 − alpha
-    method : how the interval was made
+    interval_method : how the interval was made
     notes : what a reader should know of it
 
     Examples
@@ -269,7 +274,7 @@ class EstimatedQuantity:
     low: float
     high: float
     alpha: float
-    method: str
+    interval_method: str
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -280,5 +285,5 @@ class EstimatedQuantity:
             text += ", no interval"
         else:
             ends = f"[{display.number(self.low, 3)}, {display.number(self.high, 3)}]"
-            text += f", {display.level(self.alpha)} interval {ends} by {self.method}"
+            text += f", {display.level(self.alpha)} interval {ends} by {self.interval_method}"
         return "; ".join([text, *self.notes])

@@ -102,7 +102,12 @@ class AccuracyCurve:
         return self.nobs - 2
 
     def at(self, n_topics: FloatArray) -> FloatArray:
-        """Return the expected accuracy of tests of n topics, in an array of the same shape."""
+        """Return the expected accuracy of tests of n topics, in an array of the same shape.
+
+        Parameters
+        ----------
+        n_topics : numbers of topics, one or several
+        """
         n = np.asarray(n_topics, dtype=float)
         a, b = self.params
         return _accuracy(_error(self.model, a + b * axis(self.model, n)), self.scale)
@@ -113,7 +118,7 @@ class AccuracyCurve:
         Parameters
         ----------
         n_topics : one or more numbers of topics n
-        alpha : one less the confidence of the intervals
+        alpha : intervals have confidence 1 − alpha
 
         Returns
         -------
@@ -168,7 +173,7 @@ class AccuracyCurve:
         Parameters
         ----------
         n : (m,) numbers of topics
-        alpha : one less the confidence of the intervals
+        alpha : intervals have confidence 1 − alpha
         """
         from scipy.special import stdtrit
 

@@ -43,7 +43,7 @@ class SplitHalfStudy:
     problems : why they could not
     n_topics, n_systems : of the collection
     asked : (m,) sizes of tests in :attr:`table`
-    alpha : one less the confidence of the intervals
+    alpha : intervals have confidence 1 − alpha
 
     Examples
     --------
@@ -122,7 +122,7 @@ class SplitHalfStudy:
         Parameters
         ----------
         n_topics : one or more numbers of topics
-        alpha : one less the confidence of the intervals; as it was given if None
+        alpha : intervals have confidence 1 − alpha; as it was given if None
 
         Returns
         -------
@@ -247,7 +247,7 @@ def fitted(
     values : (measures, sizes, trials) what it gave
     models : curves to fit
     asked : (m,) sizes of tests
-    alpha : one less the confidence of the intervals
+    alpha : intervals have confidence 1 − alpha
 
     Warns
     -----

@@ -9,6 +9,7 @@ from vcomp import display
 from vcomp.data import Missing, source_of
 from vcomp.design import Design
 from vcomp.display import check_progress
+from vcomp.estimators import MethodName
 from vcomp.formula import caller_environment, parse
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
@@ -83,8 +84,12 @@ class AccumulatedStatistics:
         """
         return VarianceComponentsModel.from_sums(self._sums)
 
-    def fit(self, method: str = "reml", **options: Any) -> VarianceComponentsResults:
+    def fit(self, method: MethodName = "reml", **options: Any) -> VarianceComponentsResults:
         """Estimate the components, as :meth:`VarianceComponentsModel.fit` does.
+
+        Parameters
+        ----------
+        method, **options : as for :meth:`VarianceComponentsModel.fit`
 
         Raises
         ------
@@ -99,6 +104,10 @@ class AccumulatedStatistics:
         It is a zip archive of plain arrays and JSON, about 9 bytes a cell. A file that is there is
         replaced when the new one is whole.
 
+        Parameters
+        ----------
+        path : of the file; one that is there is replaced
+
         Raises
         ------
         DataError
@@ -109,6 +118,10 @@ class AccumulatedStatistics:
     @classmethod
     def load(cls, path: str | Path) -> AccumulatedStatistics:
         """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : of a file that :meth:`save` wrote
 
         Raises
         ------

@@ -16,19 +16,20 @@ from vcomp.model.decisions import Accuracies
 from vcomp.model.fixed_tables import Hypotheses
 from vcomp.model.inference import IntervalMethod
 from vcomp.model.predictions import Predictions
-from vcomp.model.presets import Presets
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
+    from vcomp.model.pictures import PictureName
+
 __all__ = [
     "VarianceComponentsResults",
 ]
 
 
-class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predictions):
+class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
@@ -49,30 +50,49 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
 
     # Tables ---------------------------------------------------------------------------------
 
-    def tidy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
-        """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high."""
-        return tables.tidy(self, alpha, method)
+    def tidy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
+        """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals of components are made, as in :meth:`conf_int`
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`conf_int`.
+        """
+        return tables.tidy(self, alpha, interval)
 
     def glance(self) -> pd.DataFrame:
         """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
         return tables.glance(self)
 
-    def summary(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> Any:
+    def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
         """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``.
 
-        The method is that of the components' intervals, as in :meth:`conf_int`.
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals of components are made, as in :meth:`conf_int`
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`conf_int`.
         """
         from vcomp.model.summary import summary
 
-        return summary(self, alpha, method)
+        return summary(self, alpha, interval)
 
     def plot(
         self,
-        kind: str = "components",
+        kind: PictureName = "components",
         *,
         term: str | None = None,
         alpha: float = 0.05,
-        method: IntervalMethod = "auto",
+        interval: IntervalMethod = "auto",
         ax: Any | None = None,
     ) -> Any:
         """Draw the components, or the predicted effects of a term, with their intervals.
@@ -83,7 +103,7 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
             term, sorted, with estimate ± z se of the prediction error
         term : of the effects; may be left out where the model has one
         alpha : intervals have confidence 1 − alpha
-        method : of the intervals of components, see :meth:`conf_int`
+        interval : how intervals of components are made, see :meth:`conf_int`
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -98,8 +118,8 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
         PlanError
             If alpha is not between 0 and 1.
         VcompError
-            If the kind is not known, a term or a method is given that is not drawn, or matplotlib
-            is not installed.
+            If the kind is not known, a term or an interval is given that does not belong to it, or
+            matplotlib is not installed.
 
         Examples
         --------
@@ -113,7 +133,7 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
         """
         from vcomp.model.pictures import draw
 
-        return draw(self, kind, term, alpha, method, ax)
+        return draw(self, kind, term, alpha, interval, ax)
 
     def __str__(self) -> str:
         return str(self.summary())
@@ -135,6 +155,10 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
         """Return a result from JSON text or from the file that :meth:`to_json` wrote.
+
+        Parameters
+        ----------
+        source : JSON text, or path of a file
 
         Raises
         ------

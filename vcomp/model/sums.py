@@ -14,7 +14,7 @@ from vcomp._typing import FloatArray
 from vcomp.design import Structure
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL
-from vcomp.inference import Quantities, VarianceComponents
+from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
 
 __all__ = [
@@ -34,7 +34,7 @@ class Known:
     Attributes
     ----------
     values, se, low, high : (m,) nan where there is none
-    method : of the intervals, in words
+    interval_method : how intervals were made, in words
     notes : what a reader should know of them, sentences
     """
 
@@ -42,7 +42,7 @@ class Known:
     se: FloatArray
     low: FloatArray
     high: FloatArray
-    method: str
+    interval_method: str
     notes: tuple[str, ...]
 
 
@@ -50,7 +50,7 @@ def known_of(
     components: VarianceComponents,
     quantities: Quantities,
     source: IntervalSource,
-    negative: str,
+    negative: Projected,
     alpha: float,
 ) -> Known:
     """Return quantities with what is known of them; those of held components alone have no error.
@@ -77,7 +77,7 @@ def known_of(
     zeroed = [f"σ²({n})" for n in local.taken.zeroed]
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero taken as 0.")
-    return Known(local.values(quantities), se, low, high, found.method, tuple(notes))
+    return Known(local.values(quantities), se, low, high, found.interval_method, tuple(notes))
 
 
 def term_mask(components: VarianceComponents, chosen: Iterable[str]) -> FloatArray:

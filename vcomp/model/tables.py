@@ -86,11 +86,11 @@ def gstudy(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.Da
     return pd.DataFrame(columns, index=res.vcomp.index).rename_axis("component")
 
 
-def tidy(res: VarianceComponentsResults, alpha: float, method: IntervalMethod) -> pd.DataFrame:
+def tidy(res: VarianceComponentsResults, alpha: float, interval: IntervalMethod) -> pd.DataFrame:
     """Return a row a parameter."""
     import pandas as pd
 
-    intervals = res.conf_int(alpha, method)
+    intervals = res.conf_int(alpha, interval)
     names = [*res.fe_params.index, *res.vcomp.index]
     kinds = ["fixed"] * len(res.fe_params) + ["variance"] * len(res.vcomp)
     return pd.DataFrame(

@@ -110,7 +110,12 @@ class CovarianceComponents:
         return found
 
     def place(self, name: str) -> int:
-        """Return the position of a term."""
+        """Return the position of a term.
+
+        Parameters
+        ----------
+        name : of the term
+        """
         return self.names.index(name)
 
     def combined(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -215,7 +220,12 @@ class CovarianceComponents:
 
     @classmethod
     def from_json(cls, stored: Json) -> CovarianceComponents:
-        """Return what :meth:`to_json` stored."""
+        """Return what :meth:`to_json` stored.
+
+        Parameters
+        ----------
+        stored : the mapping that :meth:`to_json` returned
+        """
         products = stored["mean_products"]
         return cls(
             variables=tuple(stored["variables"]),

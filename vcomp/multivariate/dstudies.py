@@ -13,7 +13,8 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import DStudy, dstudy
-from vcomp.inference import VarianceComponents
+from vcomp.inference import Projected, VarianceComponents
+from vcomp.inference.intervals import IntervalName, IntervalSource
 from vcomp.multivariate.covariance_components import (
     CovarianceComponents,
     composite_of,
@@ -151,8 +152,8 @@ def plan_studies(
     object_: str | None,
     sizes: Mapping[str, Any],
     alpha: float,
-    negative: str,
-    method: str,
+    negative: Projected,
+    interval: IntervalName | IntervalSource,
 ) -> MultivariateDStudy:
     """Return the D-studies of all variables and of their composite.
 
@@ -165,7 +166,7 @@ def plan_studies(
     object_ : of measurement, whose levels the variables share; the first facet without a size if
         None
     sizes : of the other facets; of independent ones also a mapping by variable
-    alpha, negative, method : as for :func:`~vcomp.gtheory.dstudy`
+    alpha, negative, interval : as for :func:`~vcomp.gtheory.dstudy`
 
     Raises
     ------
@@ -190,7 +191,7 @@ def plan_studies(
     options: dict[str, Any] = {
         "alpha": alpha,
         "negative": negative,
-        "method": method,
+        "interval": interval,
         "object": object_,
     }
     studies, matrices = [], []

@@ -11,6 +11,8 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import all_sizes
+from vcomp.inference import Projected
+from vcomp.inference.intervals import IntervalName, IntervalSource
 from vcomp.model import read_stored
 from vcomp.multivariate.cone import positive_part
 from vcomp.multivariate.covariance_components import (
@@ -142,11 +144,20 @@ class MultivariateResults:
         """Return the matrix of a term, (v, v); nan for variables that share no levels of it.
 
         An unknown term is an EstimationError.
+
+        Parameters
+        ----------
+        term : name of a component
         """
         return self._framed(self._record.components.values[self._place(term)])
 
     def standard_errors(self, term: str) -> pd.DataFrame:
-        """Return the standard errors of a term's matrix; nan where there are none."""
+        """Return the standard errors of a term's matrix; nan where there are none.
+
+        Parameters
+        ----------
+        term : name of a component
+        """
         return self._framed(self._record.components.standard_errors[self._place(term)])
 
     def correlations(self, term: str) -> pd.DataFrame:
@@ -155,6 +166,10 @@ class MultivariateResults:
         Of the object of measurement these are correlations of universe scores, free of error
         (disattenuated). Estimates from closed forms can lie beyond ±1; nan where a variance is not
         positive or a covariance not estimable. An unknown term is an EstimationError.
+
+        Parameters
+        ----------
+        term : name of a component
         """
         return self._framed(correlations_of(self._record.components.values[self._place(term)]))
 
@@ -162,6 +177,11 @@ class MultivariateResults:
         """Return the correlations of a term with standard errors and intervals.
 
         By the delta method, intervals on the scale of Fisher's z = atanh r.
+
+        Parameters
+        ----------
+        term : name of a component
+        alpha : intervals have confidence 1 − alpha
 
         Returns
         -------
@@ -228,8 +248,8 @@ class MultivariateResults:
         object: str | None = None,  # noqa: A002 - the word of the field
         sizes: Mapping[str, Any] | None = None,
         alpha: float = 0.05,
-        negative: str = "zero",
-        method: str = "auto",
+        negative: Projected = "zero",
+        interval: IntervalName | IntervalSource = "auto",
         **n: Any,
     ) -> MultivariateDStudy:
         """Return what planned measurements are worth: every variable, and their composite.
@@ -242,7 +262,7 @@ class MultivariateResults:
         sizes, **n : for each facet one size or several; of independent facets also by variable,
             ``i={"verbal": [10, 20], "maths": [15, 30]}``, whose lists go together. Without any the
             plan is the G-study's own
-        alpha, negative, method : as for one variable
+        alpha, negative, interval : as for one variable
 
         Raises
         ------
@@ -265,7 +285,7 @@ class MultivariateResults:
             sizes=all_sizes(sizes, n),
             alpha=alpha,
             negative=negative,
-            method=method,
+            interval=interval,
         )
 
     def profiles(
@@ -278,6 +298,10 @@ class MultivariateResults:
         measured badly borrow from those they correlate with, and one without scores has a
         prediction all the same. In balanced data these are the best linear predictions; elsewhere
         those from the object's means.
+
+        Parameters
+        ----------
+        object : the object of measurement, a facet; the first facet if None
 
         Returns
         -------
@@ -310,6 +334,10 @@ class MultivariateResults:
     ) -> pd.Series:
         """Return how far the scores of one object lie apart, and how reliable such profiles are.
 
+        Parameters
+        ----------
+        object : the object of measurement, a facet; the first facet if None
+
         Returns
         -------
         pandas.Series
@@ -336,6 +364,10 @@ class MultivariateResults:
 
         A caution: such weights serve reliability, not what the composite is to mean. They can be
         negative, and they are fitted to these data, so that Eρ² of the next ones is smaller.
+
+        Parameters
+        ----------
+        object : the object of measurement, a facet; the first facet if None
         """
         import pandas as pd
 
@@ -349,6 +381,10 @@ class MultivariateResults:
         """Return :attr:`components` with intervals in columns ``conf_low`` and ``conf_high``.
 
         Of variances by modified large samples, of covariances by the normal distribution.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
         """
         check_alpha(alpha)
         return component_table(self._record.components, alpha)
@@ -378,6 +414,10 @@ class MultivariateResults:
     @classmethod
     def from_json(cls, source: str | Path) -> MultivariateResults:
         """Return a result from JSON text or from the file that :meth:`to_json` wrote.
+
+        Parameters
+        ----------
+        source : JSON text, or path of a file
 
         Raises
         ------

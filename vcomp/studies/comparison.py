@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import SYMBOLS, DStudy, quantity_of
+from vcomp.gtheory import SYMBOLS, CoefficientName, DStudy, GoalName, quantity_of
 from vcomp.inference import take_components
 from vcomp.plots import escaped
-from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
+from vcomp.studies.difference_tables import (
+    DifferenceInterval,
+    MeasureDifferences,
+    components_table,
+    side_by_side,
+)
 from vcomp.studies.pairs import differences, required_ratios
 from vcomp.studies.planned import ComparisonRecord
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "MeasureComparison",
+    "PictureName",
     "best_for_each",
     "draw",
     "summary",
@@ -79,13 +85,13 @@ class MeasureComparison(ComparisonRecord):
         """A row a measure and component: estimate, se, ci_low, ci_high and percent."""
         return components_table(self)
 
-    def ranking(self, by: str = "Erho2") -> pd.DataFrame:
+    def ranking(self, column: str = "Erho2") -> pd.DataFrame:
         """Return the rows of :attr:`table`, the best measure first.
 
         Parameters
         ----------
-        by : a column: coefficients from the highest on, required sizes and error variances from
-            the lowest on
+        column : of :attr:`table`: coefficients are sorted from the highest on, required sizes and
+            error variances from the lowest on
 
         Raises
         ------
@@ -94,19 +100,19 @@ class MeasureComparison(ComparisonRecord):
         """
         table = self.table
         known = [c for c in table.columns if table[c].dtype.kind in "fi"]
-        if by not in known:
+        if column not in known:
             raise PlanError(
-                f"{by!r} is no column of numbers{did_you_mean(by, known)}; there are "
+                f"{column!r} is no column of numbers{did_you_mean(column, known)}; there are "
                 f"{', '.join(map(repr, known))}"
             )
-        up = by.startswith(_MORE_IS_WORSE)
-        return table.sort_values(by, ascending=up, kind="stable", ignore_index=True)
+        up = column.startswith(_MORE_IS_WORSE)
+        return table.sort_values(column, ascending=up, kind="stable", ignore_index=True)
 
     def differences(
         self,
-        coefficient: str = "Erho2",
+        coefficient: CoefficientName = "Erho2",
         *,
-        method: str = "mover",
+        interval: DifferenceInterval = "mover",
         shared: str | Sequence[str] = "auto",
         n: int = 1000,
         rng: int | np.random.Generator | None = None,
@@ -125,10 +131,10 @@ class MeasureComparison(ComparisonRecord):
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
-        method : ``"mover"`` combines the intervals of both measures, with the correlation of their
-            estimates from a jackknife: every level of a facet is left out of all measures at once.
-            ``"bootstrap"``: percentiles of differences, all levels of the facets drawn again
-            jointly; the measures then need the same levels
+        interval : how intervals are made: ``"mover"`` combines the intervals of both measures and
+            the correlation of their estimates, from a jackknife over levels, each left out of all
+            measures at once. ``"bootstrap"``: percentiles of differences, the levels of all facets
+            drawn jointly; the measures must then have the same levels
         shared : facets whose levels of one name are the same in all measures; ``"auto"`` takes all
             that have names in common. With an empty list all measures are independent
         n, rng : number and seed of bootstrap replicates
@@ -142,7 +148,7 @@ class MeasureComparison(ComparisonRecord):
         Raises
         ------
         PlanError
-            If the coefficient or method is not known, or measures have not the same plans.
+            If the coefficient or interval is not known, or measures have not the same plans.
         EstimationError
             If a facet is not there, or the measures do not have the same levels, as the bootstrap
             needs.
@@ -162,11 +168,11 @@ class MeasureComparison(ComparisonRecord):
            first  second  topic  difference  correlation
         0  score  square      3       -0.04        0.996
         """
-        return differences(self, coefficient, method, shared, n, rng, workers, progress)
+        return differences(self, coefficient, interval, shared, n, rng, workers, progress)
 
     def required_ratios(
         self,
-        coefficient: str = "Erho2",
+        coefficient: CoefficientName = "Erho2",
         *,
         shared: str | Sequence[str] = "auto",
         workers: int = 1,
@@ -177,8 +183,8 @@ class MeasureComparison(ComparisonRecord):
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
-        shared, workers, progress : as for :meth:`differences`, whose method ``"mover"`` it has, on
-            the logarithms of the sizes
+        shared, workers, progress : as for :meth:`differences`, whose interval is ``"mover"`` here,
+            on the logarithms of the sizes
 
         Raises
         ------
@@ -193,7 +199,7 @@ class MeasureComparison(ComparisonRecord):
         *,
         budget: float | None = None,
         target: float | None = None,
-        coefficient: str = "Erho2",
+        coefficient: GoalName = "Erho2",
         **options: Any,
     ) -> pd.DataFrame:
         """Return the best design of every measure for a budget, or the cheapest for a target.
@@ -250,9 +256,9 @@ class MeasureComparison(ComparisonRecord):
 
     def plot(
         self,
-        kind: str = "dots",
+        kind: PictureName = "dots",
         *,
-        coefficient: str | Sequence[str] = ("Erho2", "Phi"),
+        coefficient: CoefficientName | Sequence[CoefficientName] = ("Erho2", "Phi"),
         x: str | None = None,
         plan: int = 0,
         ax: Any | None = None,
@@ -416,7 +422,8 @@ def _fewest(table: pd.DataFrame, name: str, symbol: str) -> str:
     return f"Fewest for {symbol}: {shown}."
 
 
-KINDS = ("dots", "curves")
+PictureName: TypeAlias = Literal["dots", "curves"]
+KINDS: tuple[PictureName, ...] = get_args(PictureName)
 _POINTS = 100
 """Points of a curve: more cannot be seen."""
 
@@ -524,7 +531,7 @@ def best_for_each(
     cost: Any,
     budget: float | None,
     target: float | None,
-    coefficient: str,
+    coefficient: GoalName,
     options: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Return the best design of every measure; see :meth:`MeasureComparison.best`."""

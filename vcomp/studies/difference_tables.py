@@ -19,19 +19,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.gtheory import DStudy, Requirement
+from vcomp.gtheory import CoefficientName, DStudy, Requirement
 from vcomp.studies.planned import COEFFICIENTS, ComparisonRecord, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "DifferenceInterval",
     "Known",
     "MeasureDifferences",
     "components_table",
@@ -40,6 +41,9 @@ __all__ = [
     "requirements",
     "side_by_side",
 ]
+
+
+DifferenceInterval: TypeAlias = Literal["mover", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,14 +66,14 @@ class MeasureDifferences:
         level; nan where it is not known, and taken as 0)
     what : that is compared, in words
     alpha : intervals have confidence 1 − alpha, each for itself
-    method : how the intervals were made
+    interval_method : how the intervals were made
     notes : what a reader should know of them
     """
 
     table: pd.DataFrame
     what: str
     alpha: float
-    method: str
+    interval_method: str
     notes: tuple[str, ...] = ()
 
     def summary(self) -> Any:
@@ -98,7 +102,7 @@ class MeasureDifferences:
             title=self.what,
             align="l" + "r" * (len(cells) - 1),
         )
-        return display.summary([page], [f"Intervals: {self.method}.", *self.notes])
+        return display.summary([page], [f"Intervals: {self.interval_method}.", *self.notes])
 
     def __str__(self) -> str:
         return str(self.summary())
@@ -230,7 +234,9 @@ def components_table(compared: ComparisonRecord) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def requirements(study: DStudy, target: float, facet: str, coefficient: str) -> list[Requirement]:
+def requirements(
+    study: DStudy, target: float, facet: str, coefficient: CoefficientName
+) -> list[Requirement]:
     """Return the required size of a facet with the other sizes of every plan.
 
     Parameters

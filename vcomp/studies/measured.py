@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data import Missing, Source, open_source
+from vcomp.estimators import MethodName
 from vcomp.exceptions import (
     DataError,
     DesignError,
@@ -158,7 +159,8 @@ def _matrix(name: str, value: Any) -> Any:
         return _long(as_score_matrix(value))
     except DataError as error:
         raise DataError(
-            f"measure {name!r}: without a formula data are topic × system matrices, and {error}"
+            f"measure {name!r}: without a formula data are topic × system matrices or "
+            f"vcomp.ir.ScoreMatrix, and {error}"
         ) from None
 
 
@@ -286,7 +288,7 @@ def compare_measures(
     *,
     responses: str | Sequence[str] | Mapping[str, str] | None = None,
     by: str | Sequence[str] | None = None,
-    method: str = "reml",
+    method: MethodName = "reml",
     missing: Missing = "drop",
     options: Mapping[str, Any] | None = None,
     dstudy: Mapping[str, Any] | None = None,
@@ -404,7 +406,7 @@ def compare_measures(
 class _Options:
     """What is done for every measure."""
 
-    method: str
+    method: MethodName
     missing: Missing
     options: Mapping[str, Any]
     environment: Any

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -28,7 +28,12 @@ from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
 from vcomp.numerics import check_count, seed_from
-from vcomp.studies.difference_tables import Known, MeasureDifferences, pairs_table
+from vcomp.studies.difference_tables import (
+    DifferenceInterval,
+    Known,
+    MeasureDifferences,
+    pairs_table,
+)
 from vcomp.studies.planned import ComparisonRecord, required_facet
 from vcomp.studies.subsample import Subsets
 
@@ -117,13 +122,13 @@ def left_out(
         except EstimationError as error:
             notes.append(f"levels of {facet} cannot be left out in turn ({error})")
             continue
-        usable = made.replicates.converged
+        usable = made.converged
         if not usable.all():
             notes.append(
                 f"without some levels of {facet} ({int((~usable).sum())}) there is no estimate"
             )
             continue
-        found[facet] = LeftOut(made.levels, made.groups, made.replicates.values)
+        found[facet] = LeftOut(made.levels, made.groups, made.values)
     return found, notes
 
 
@@ -200,7 +205,7 @@ _NOT_ALIKE = (
 def differences(
     compared: ComparisonRecord,
     coefficient: str,
-    method: str,
+    interval: DifferenceInterval,
     shared: str | Sequence[str],
     n: int,
     rng: int | np.random.Generator | None,
@@ -209,13 +214,13 @@ def differences(
 ) -> MeasureDifferences:
     """Return the differences of a coefficient; see :meth:`MeasureComparison.differences`."""
     _check_coefficient(coefficient)
-    if method not in ("mover", "bootstrap"):
-        raise PlanError(f"method is 'mover' or 'bootstrap', not {method!r}")
+    if interval not in get_args(DifferenceInterval):
+        raise PlanError(f"interval is 'mover' or 'bootstrap', not {interval!r}")
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
     made = {name: quantity_of(study, coefficient) for name, study in studies.items()}
-    if method == "bootstrap":
+    if interval == "bootstrap":
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
         )
@@ -305,7 +310,7 @@ def _logarithms(
     values = ratio.values(take_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
-    by_f = study.source.method in ("auto", "f")
+    by_f = study.source.interval in ("auto", "f")
     table = first_two_way(study.components, study.plan) if by_f else None
     if table is not None and table.columns == facet:
         low, high = _f_ends(table, target, coefficient, study.alpha)
@@ -423,8 +428,8 @@ def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None
             if not reference[facet].equals(levels[facet]):
                 raise EstimationError(
                     f"measures {first!r} and {name!r} do not have the same levels of {facet!r}, "
-                    "which a joint bootstrap draws; method='mover' does without, and shared= says "
-                    "which facets are the same"
+                    "which a joint bootstrap draws; interval='mover' does without, and shared= "
+                    "says which facets are the same"
                 )
 
 
@@ -494,7 +499,7 @@ def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]
             raise EstimationError(
                 f"in measure {other!r} {' and '.join(partly[0])} are not fully crossed, so that "
                 "levels of several facets cannot be drawn alike in all measures; "
-                "method='mover' does without"
+                "interval='mover' does without"
             )
     return facets
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from vcomp.estimators import MethodName
 from vcomp.exceptions import (
     DataError,
     EstimationError,
@@ -69,7 +70,7 @@ def per_document_study(
     scores: Any = "utility",
     beta: float = 1.0,
     assessors: Assessors | None = None,
-    method: str = "reml",
+    method: MethodName = "reml",
     options: Mapping[str, Any] | None = None,
     target: float = 0.95,
     facet: str | None = "topic",
@@ -183,7 +184,7 @@ def per_document_study(
 class _Options:
     """What is done for every measure."""
 
-    method: str
+    method: MethodName
     options: Mapping[str, Any]
     target: float
     facet: str | None

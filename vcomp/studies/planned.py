@@ -8,7 +8,7 @@ from typing import Any
 
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import DStudy, check_requirement
+from vcomp.gtheory import CoefficientName, DStudy, check_requirement
 from vcomp.model import VarianceComponentsResults
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-COEFFICIENTS = ("Erho2", "Phi")
+COEFFICIENTS: tuple[CoefficientName, ...] = ("Erho2", "Phi")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
 from vcomp.design import Design
+from vcomp.estimators import MethodName
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, warn
 from vcomp.formula import caller_environment
 from vcomp.inference import VarianceComponents
@@ -260,7 +261,7 @@ def subsample_study(
     sizes: Mapping[str, Any],
     trials: int = 200,
     grid: Grid = "all",
-    method: str = "anova",
+    method: MethodName = "anova",
     missing: Missing = "drop",
     options: Mapping[str, Any] | None = None,
     dstudy: Mapping[str, Any] | None = None,
@@ -370,7 +371,7 @@ def subsample_study(
 def _fitted(
     formula: str | VarianceComponentsResults,
     data: Any,
-    method: str,
+    method: MethodName,
     missing: Missing,
     options: Mapping[str, Any] | None,
     environment: Any,

@@ -217,16 +217,21 @@ class SubsampleStudy:
         """The facet whose size is required; None where several have one and none is given."""
         return required_facet(self.dstudy, self.target, self.facet)
 
-    def full(self, quantity: str) -> float:
-        """Return what all the data give for a quantity, as D-studies take it."""
-        return float(self._of(quantity, self.results.components.values[None, :])[0])
+    def full(self, what: str) -> float:
+        """Return a quantity as estimated from all data, negative components set to zero.
 
-    def values(self, quantity: str) -> FloatArray:
+        Parameters
+        ----------
+        what : one of :attr:`quantities`
+        """
+        return float(self._of(what, self.results.components.values[None, :])[0])
+
+    def values(self, what: str) -> FloatArray:
         """Return the values of the subsets, (c, trials); nan where there is none.
 
         Parameters
         ----------
-        quantity : one of :attr:`quantities`
+        what : one of :attr:`quantities`
 
         Raises
         ------
@@ -236,7 +241,7 @@ class SubsampleStudy:
         found = np.full(len(self.cells) * self.trials, np.nan)
         made = self.replicates
         usable = made.converged
-        found[made.numbers[usable]] = self._of(quantity, made.values[usable])
+        found[made.numbers[usable]] = self._of(what, made.values[usable])
         return found.reshape(len(self.cells), self.trials)
 
     def with_plan(
@@ -315,16 +320,16 @@ class SubsampleStudy:
                 rows.append(row)
         return pd.DataFrame(rows)
 
-    def span(self, quantity: str, place: int, values: FloatArray | None = None) -> Span:
+    def span(self, what: str, place: int, values: FloatArray | None = None) -> Span:
         """Return how the estimates of one size of subsets lie.
 
         Parameters
         ----------
-        quantity : one of :attr:`quantities`
+        what : one of :attr:`quantities`
         place : of the size in :attr:`cells`
         values : of :meth:`values`, where they are there already
         """
-        found = self.values(quantity) if values is None else values
+        found = self.values(what) if values is None else values
         return span_of(found[place], self.dstudy.alpha)
 
     def summary(self) -> Any:
@@ -338,17 +343,17 @@ class SubsampleStudy:
 
     def plot(
         self,
-        quantity: str = "Erho2",
+        what: str = "Erho2",
         *,
         x: str | None = None,
-        kind: str = "span",
+        kind: Kind = "span",
         ax: Any | None = None,
     ) -> Any:
         """Draw how far the estimates of subsets lie apart, over their number of levels.
 
         Parameters
         ----------
-        quantity : one of :attr:`quantities`
+        what : one of :attr:`quantities`
         x : the facet on the horizontal axis; the one of which there are most sizes if None. There
             is a line for every size of the others
         kind : ``"span"``, the length of the span that holds a share of 1 − alpha of the subsets,
@@ -379,7 +384,7 @@ class SubsampleStudy:
         Eρ²
         length of the 95 % span
         """
-        return draw(self, quantity, x, kind, ax)
+        return draw(self, what, x, kind, ax)
 
     def __str__(self) -> str:
         return str(self.summary())

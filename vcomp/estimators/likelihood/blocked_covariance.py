@@ -124,7 +124,8 @@ class Eliminations:
         if not self._norms_fit:
             raise EstimationError(
                 f"the {kind} information needs {gib(self._whole_plan.bytes_for_norms)}, and "
-                f"{gib(available_bytes())} are free; kind='average' needs no more than the value"
+                f"{gib(available_bytes())} are free; information='average' needs no more than the "
+                "value"
             )
 
     def in_words(self) -> str:

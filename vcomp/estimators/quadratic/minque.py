@@ -1,4 +1,4 @@
-"""MINQUE: minimum norm quadratic unbiased estimation at prior weights (Rao 1971, 1972).
+"""MINQUE: minimum norm quadratic unbiased estimation at prior components (Rao 1971, 1972).
 
 The estimates are unbiased whatever the weights, and best where the true components are
 proportional to them. Weight on the residual only is MIVQUE(0), equal weights are MINQUE(1);
@@ -53,14 +53,14 @@ _HALVINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class MINQUE:
-    """Quadratic estimation at prior weights; components may be negative.
+    """Quadratic estimation at prior components; estimates may be negative.
 
     Attributes
     ----------
-    weights : prior components, of which only the ratios matter: one number for every term, with
+    prior : prior components, of which only the ratios matter: one number for every term, with
         the residual at 1 (0 for MIVQUE(0), 1 for MINQUE(1)); a mapping from every component's
         name; or a sequence in the order of the components, the residual last
-    iterated : whether estimates become the next weights until nothing changes; a number ends the
+    iterated : whether estimates become the next prior until nothing changes; a number ends the
         iteration after so many rounds (1 is the plain estimate)
 
     Raises
@@ -69,7 +69,7 @@ class MINQUE:
         If an option is not of that form.
     """
 
-    weights: Any = 1.0
+    prior: Any = 1.0
     iterated: bool | int = False
     name: ClassVar[str] = "minque"
 
@@ -80,10 +80,10 @@ class MINQUE:
             raise EstimationError(
                 f"iterated is True, False or a number of rounds from 1 on, not {self.iterated!r}"
             )
-        if not isinstance(self.weights, Real | Mapping | Sequence | np.ndarray) and not hasattr(
-            self.weights, "keys"
+        if not isinstance(self.prior, Real | Mapping | Sequence | np.ndarray) and not hasattr(
+            self.prior, "keys"
         ):
-            raise EstimationError(_weights_are(self.weights))
+            raise EstimationError(_prior_is(self.prior))
 
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone.
@@ -91,10 +91,10 @@ class MINQUE:
         Raises
         ------
         EstimationError
-            If the weights do not fit the components, or the iteration needs what the size of the
+            If the prior does not fit the components, or the iteration needs what the size of the
             data does not allow.
         """
-        w = prior_weights(self.weights, names)
+        w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
             return nothing
@@ -110,7 +110,7 @@ class MINQUE:
         EstimationError
             As :meth:`estimate`.
         """
-        w = prior_weights(self.weights, names)
+        w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
             return Point(nothing.values, nothing.beta)
@@ -128,7 +128,7 @@ class MINQUE:
         return _solved(priors, w, None if self._to_the_end else int(self.iterated) or 1)
 
 
-def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
+def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
     """Return the prior components in order, the residual last.
 
     Raises
@@ -136,29 +136,29 @@ def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
     EstimationError
         If one is missing, not known, negative or not finite, or that of the residual is zero.
     """
-    if hasattr(weights, "keys"):
-        _check_names([str(key) for key in weights.keys()], names)  # noqa: SIM118 - a Series too
-        weights = [weights[name] for name in names]
+    if hasattr(prior, "keys"):
+        _check_names([str(key) for key in prior.keys()], names)  # noqa: SIM118 - a Series too
+        prior = [prior[name] for name in names]
     try:
-        w = np.array(weights, dtype=np.float64)
+        w = np.array(prior, dtype=np.float64)
     except (TypeError, ValueError):
-        raise EstimationError(_weights_are(weights)) from None
+        raise EstimationError(_prior_is(prior)) from None
     if w.ndim == 0:
         w = np.append(np.full(len(names) - 1, float(w)), 1.0)
     if w.shape != (len(names),):
         raise EstimationError(
-            f"weights have shape {w.shape}; there are {len(names)} components, in the order "
+            f"prior has shape {w.shape}; there are {len(names)} components, in the order "
             f"{', '.join(names)}"
         )
     for name, value in zip(names, w, strict=True):
         if not np.isfinite(value) or value < 0.0:
             raise EstimationError(
-                f"the weight of {name} is {value}: weights are finite and not negative"
+                f"the prior component of {name} is {value}: it must be finite and not negative"
             )
     if w[-1] == 0.0:
         raise EstimationError(
-            f"the weight of {names[-1]} is 0: without it the prior covariance matrix is singular; "
-            "give it a positive weight"
+            f"the prior component of {names[-1]} is 0: without it the prior covariance matrix is "
+            "singular; give it a positive value"
         )
     return w
 
@@ -166,20 +166,18 @@ def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
 def _check_names(given: list[str], names: tuple[str, ...]) -> None:
     for name in given:
         if name not in names:
-            raise EstimationError(
-                f"weights have {name!r}, and the components are {', '.join(names)}"
-            )
+            raise EstimationError(f"prior has {name!r}, and the components are {', '.join(names)}")
     for name in names:
         if name not in given:
             raise EstimationError(
-                f"weights have no {name!r}; give one for each of {', '.join(names)}"
+                f"prior has no {name!r}; give one for each of {', '.join(names)}"
             )
 
 
-def _weights_are(weights: Any) -> str:
+def _prior_is(prior: Any) -> str:
     return (
-        "weights are a number, a mapping from component names, or a sequence in their order, the "
-        f"residual last; not {weights!r}"
+        "prior is a number, a mapping from component names, or a sequence in their order, the "
+        f"residual last; not {prior!r}"
     )
 
 
@@ -318,7 +316,7 @@ def _forms(priors: Priors, w: FloatArray) -> PriorForms:
         return priors.at(w)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "the prior covariance matrix cannot be inverted at these weights: give the residual "
+            "the prior covariance matrix cannot be inverted at this prior: give the residual "
             "a larger share"
         ) from None
 
@@ -328,7 +326,7 @@ def _solution(forms: PriorForms) -> FloatArray:
         return forms.solution
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "MINQUE cannot tell these components apart at these weights: its equations are "
+            "MINQUE cannot separate these components at this prior: its equations are "
             "linearly dependent; use method='reml'"
         ) from None
 

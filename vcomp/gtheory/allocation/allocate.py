@@ -20,7 +20,7 @@ from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
 from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_problem, read_bounds
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import QUANTITIES
+from vcomp.gtheory.projection import QUANTITIES, GoalName
 from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import take_components
 
@@ -41,7 +41,7 @@ def optimize(
     cost: Any,
     budget: float | None = None,
     target: float | None = None,
-    coefficient: str = "Erho2",
+    coefficient: GoalName = "Erho2",
     designs: str | Sequence[str] | None = None,
     bounds: Mapping[str, Any] | None = None,
     n_objects: Any = None,

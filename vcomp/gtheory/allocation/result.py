@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from vcomp.inference.intervals import FromComponents
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.gtheory.projection import CoefficientName
     from vcomp.inference.resampling import Replicates
 
 __all__ = [
@@ -83,7 +84,7 @@ class Allocation(AllocationRecord[S]):
         frames = []
         for number, alternative in enumerate(self.alternatives):
             rows = alternative.solution.sizes
-            source = self.study.source if self.study.source.method != "profile" else None
+            source = self.study.source if self.study.source.interval != "profile" else None
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
             made = self.study.with_plan(plan, source)
             if source is None:
@@ -170,7 +171,9 @@ class Allocation(AllocationRecord[S]):
         found = self.study.source.limits(q, alpha)
         se = float(local.standard_errors(q)[0])
         low, high = float(found.low[0]), float(found.high[0])
-        return EstimatedQuantity(name, value, se, low, high, alpha, found.method, found.notes)
+        return EstimatedQuantity(
+            name, value, se, low, high, alpha, found.interval_method, found.notes
+        )
 
     @property
     def required(self) -> Requirement | None:
@@ -178,8 +181,8 @@ class Allocation(AllocationRecord[S]):
         aim, facets = self.aim, self.alternatives[0].problem.facets
         if aim.target is None or not aim.is_coefficient or len(facets) != 1:
             return None
-        plan = self.best.study.plan
-        return requirement_of(self.study, aim.target, aim.coefficient, facets[0], plan)
+        plan, coefficient = self.best.study.plan, cast("CoefficientName", aim.coefficient)
+        return requirement_of(self.study, aim.target, coefficient, facets[0], plan)
 
     @cached_property
     def frontier(self) -> pd.DataFrame:

@@ -275,6 +275,11 @@ def _drawn(
 def _of_replicates(
     replicates: Replicates, components: VarianceComponents
 ) -> tuple[FloatArray, str]:
+    if replicates.kind == "jackknife":
+        raise PlanError(
+            "a jackknife has no draws of the components; pass the replicates of "
+            "res.bootstrap() or res.resample(facet)"
+        )
     if replicates.names != components.names:
         raise PlanError(
             f"these replicates are of {', '.join(replicates.names)}, and the D-study has "

@@ -1,5 +1,6 @@
 from .component import ComponentFit as ComponentFit
 from .component import Simulation as Simulation
+from .component import TestName as TestName
 from .component import component_test as component_test
 from .fixed_effects import Contrasts as Contrasts
 from .fixed_effects import ContrastTest as ContrastTest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -25,10 +25,11 @@ from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
 
 __all__ = [
-    "METHODS",
     "ComponentFit",
     "Score",
     "Simulation",
+    "TESTS",
+    "TestName",
     "component_test",
     "score_test",
 ]
@@ -72,7 +73,7 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     if "expected" not in engine.kinds:
         raise EstimationError(
             f"the score test needs the expected information, and the {engine.name} engine, which "
-            "serves these data, has the average one only; use method='lrt'"
+            "serves these data, has the average one only; use test='lrt'"
         )
     t = null.names.index(term)
     information = engine.information(null.values, "expected")
@@ -94,7 +95,8 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     return Score(statistic, df, score / np.sqrt(variance), float(chdtrc(df, max(statistic, 0.0))))
 
 
-METHODS = ("auto", "f", "lrt", "simulated", "score")
+TestName: TypeAlias = Literal["auto", "f", "lrt", "simulated", "score"]
+TESTS: tuple[TestName, ...] = get_args(TestName)
 
 _FEW_EFFECTS = 2000
 """Effects beside those of the largest term up to which terms are adjusted without being asked."""
@@ -141,7 +143,7 @@ class ComponentFit:
 
 
 def component_test(
-    fit: ComponentFit, term: Any, method: str, simulation: Simulation
+    fit: ComponentFit, term: Any, test: TestName, simulation: Simulation
 ) -> HypothesisTest:
     """Return a test of σ²(term) = 0.
 
@@ -149,25 +151,25 @@ def component_test(
     ----------
     fit : with the component
     term : its name
-    method : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
+    test : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
     simulation : for ``"simulated"``
 
     Raises
     ------
     EstimationError
-        If there is no such component or method, or the design or fit does not allow it.
+        If there is no such component or test, or the design or fit does not allow it.
     DataError
         If the rows are needed and the result was loaded without them.
     """
     _check_term(fit.estimate, term)
-    if method not in METHODS:
-        listed = ", ".join(map(repr, METHODS))
-        raise EstimationError(f"method={method!r} is not known; tests of a component are {listed}")
-    if method == "auto":
+    if test not in TESTS:
+        listed = ", ".join(map(repr, TESTS))
+        raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
+    if test == "auto":
         return _auto(fit, term, simulation)
-    if method == "f":
+    if test == "f":
         return _f(fit, term)
-    return _by_likelihood(fit, term, method, simulation)
+    return _by_likelihood(fit, term, test, simulation)
 
 
 def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTest:
@@ -187,7 +189,7 @@ def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTes
     found = _by_likelihood(fit, term, "lrt", simulation)
     return _noted(
         found,
-        f"Chosen as {obstacle}, and simulating would take long here (method='simulated' does).",
+        f"Chosen as {obstacle}, and simulating would take long here (test='simulated' does).",
     )
 
 
@@ -233,7 +235,7 @@ def _refuse_f(fit: ComponentFit, term: str) -> None:
             f"{term!r} needs them; fit the model again"
         )
     likelihood = fit.estimate.method in ("reml", "ml")
-    advice = "use method='simulated' or 'lrt'" if likelihood else (
+    advice = "use test='simulated' or 'lrt'" if likelihood else (
         "fit by method='reml' and test by likelihood (res.test picks how)"
     )  # fmt: skip
     raise EstimationError(
@@ -254,7 +256,7 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
     )
     return HypothesisTest(
         term=term,
-        method="exact F-test" if ratio.exact else "F-test with synthesised mean squares",
+        test="exact F-test" if ratio.exact else "F-test with synthesised mean squares",
         symbol="F",
         statistic=ratio.statistic,
         distribution=f"F({shown})" if ratio.exact else f"F({shown}), approximate",
@@ -270,23 +272,23 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
 
 
 def _by_likelihood(
-    fit: ComponentFit, term: str, method: str, simulation: Simulation
+    fit: ComponentFit, term: str, test: str, simulation: Simulation
 ) -> HypothesisTest:
     estimate = fit.estimate
     if estimate.method not in ("reml", "ml"):
         raise EstimationError(
-            f"method={method!r} compares likelihoods, and {estimate.method!r} has none; fit by "
-            "method='reml' or 'ml', or use method='f'"
+            f"test={test!r} compares likelihoods, and {estimate.method!r} has none; fit by "
+            "method='reml' or 'ml', or use test='f'"
         )
     if fit.stats is None:
         raise DataError(
-            f"this result was loaded without its rows, and method={method!r} fits the model "
+            f"this result was loaded without its rows, and test={test!r} fits the model "
             f"without {term!r}; fit the model again"
         )
-    if method == "score":
+    if test == "score":
         return _score(fit.stats, estimate, term)
     null = null_fit(fit.stats, estimate, term)
-    if method == "lrt":
+    if test == "lrt":
         return _limiting(estimate, term, null)
     return _simulated(fit.stats, estimate, term, null, simulation)
 
@@ -298,7 +300,7 @@ def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
         listed = ", ".join(f"σ²({name})" for name in null.at_bound)
         notes.append(
             f"{listed} {verb} 0 as well: the mixture is not the limiting distribution then, "
-            "mostly conservative; method='simulated' has no such limit."
+            "mostly conservative; test='simulated' has no such limit."
         )
     if null.error > 0.0:
         notes.append(
@@ -307,7 +309,7 @@ def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
         )
     return HypothesisTest(
         term=term,
-        method=f"{_restricted(estimate)}likelihood ratio test",
+        test=f"{_restricted(estimate)}likelihood ratio test",
         symbol="LR",
         statistic=null.statistic,
         distribution="½χ²₀ + ½χ²₁ in large samples",
@@ -329,7 +331,7 @@ def _simulated(
         notes.append(f"{simulation.n - found.n} of the drawn data sets could not be fitted.")
     return HypothesisTest(
         term=term,
-        method=f"simulated {_restricted(estimate)}likelihood ratio test",
+        test=f"simulated {_restricted(estimate)}likelihood ratio test",
         symbol="LR",
         statistic=null.statistic,
         distribution=f"{found.n:,} data sets drawn at the fit without it",
@@ -353,7 +355,7 @@ def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
         notes.append("It is the score of the restricted likelihood, at a fit by REML.")
     return HypothesisTest(
         term=term,
-        method="restricted score test",
+        test="restricted score test",
         symbol="Q",
         statistic=found.statistic,
         distribution=f"χ² with {display.number(found.df, 4)} df, matched to its mean and variance",

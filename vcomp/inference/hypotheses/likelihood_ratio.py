@@ -164,7 +164,7 @@ def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:
     if 2 * ratios.size < max(drawn.size, 1):
         raise EstimationError(
             f"only {ratios.size} of {drawn.size} drawn data sets could be fitted; use "
-            "method='lrt', or leave out a term that is next to nothing"
+            "test='lrt', or leave out a term that is next to nothing"
         )
     larger = int(np.sum(ratios >= statistic - _TIE))
     p = (1.0 + larger) / (ratios.size + 1.0)

@@ -18,7 +18,7 @@ class HypothesisTest:
     Attributes
     ----------
     term : what was tested: a component, or contrasts of fixed effects
-    method : in words
+    test : in words
     symbol : of the statistic, such as ``"F"``
     statistic : its value
     distribution : under the hypothesis, in words: ``"F(5, 24)"``, ``"½χ²₀ + ½χ²₁"``
@@ -27,11 +27,11 @@ class HypothesisTest:
     estimate : of the component, nan for contrasts of several rows
     p_error : Monte Carlo standard error of the p-value, 0 where nothing is simulated
     exact : whether the distribution is exact under normality, for any sample size
-    notes : sentences: why this method, and what to know of it
+    notes : sentences: why this test, and what to know of it
     """
 
     term: str
-    method: str
+    test: str
     symbol: str
     statistic: float
     distribution: str
@@ -47,7 +47,7 @@ class HypothesisTest:
         if self.p_error > 0.0:
             p += f" ± {display.number(self.p_error, 2)} (Monte Carlo)"
         first = (
-            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.method}, "
+            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.test}, "
             f"{self.distribution}."
         )
         return "\n".join([first, *self.notes])

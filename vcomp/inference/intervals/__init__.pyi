@@ -1,7 +1,8 @@
 from .limits import FromComponents as FromComponents
+from .limits import IntervalName as IntervalName
 from .limits import IntervalSource as IntervalSource
 from .limits import Limits as Limits
-from .limits import check_local_method as check_local_method
+from .limits import check_local_interval as check_local_interval
 from .limits import check_source as check_source
 from .limits import normal_quantile as normal_quantile
 from .limits import wald_interval as wald_interval

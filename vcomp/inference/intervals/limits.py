@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -18,21 +18,21 @@ from vcomp.inference.intervals.modified_large_sample import (
     ratio_limits,
     rests_on_two,
 )
-from vcomp.inference.quantities import Quantities, Scale, Smooth, Taken, take_components
+from vcomp.inference.quantities import Projected, Quantities, Scale, Smooth, Taken, take_components
 
 __all__ = [
     "AT_BOUND",
     "BELOW_ZERO",
     "EXACT_F",
+    "FromComponents",
+    "IntervalName",
+    "IntervalSource",
     "LOGIT_SCALE",
     "LOG_SCALE",
     "MODIFIED_LARGE_SAMPLE",
     "SATTERTHWAITE",
     "WALD",
-    "FromComponents",
-    "IntervalSource",
-    "Limits",
-    "check_local_method",
+    "check_local_interval",
     "check_source",
     "cut",
     "delta_limits",
@@ -196,7 +196,12 @@ BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 
 _ONE_ERROR = 0.3173105078629141
 """α of an interval of one standard error on either side."""
 
-LOCAL_METHODS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
+IntervalName: TypeAlias = Literal[
+    "auto", "mls", "f", "satterthwaite", "wald", "log", "profile", "bootstrap"
+]
+"""Names of ways to make intervals; the last two need the rows of a fit."""
+
+LOCAL_INTERVALS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,13 +211,13 @@ class Limits:
     Attributes
     ----------
     low, high : (m,) nan where there is no interval
-    method : how they were made, in words; empty where there is none
+    interval_method : how they were made, in words; empty where there is none
     notes : what a reader should know of them, half sentences
     """
 
     low: FloatArray
     high: FloatArray
-    method: str
+    interval_method: str
     notes: tuple[str, ...] = ()
 
 
@@ -221,11 +226,17 @@ class IntervalSource(Protocol):
     """What gives intervals of quantities: a covariance matrix, a likelihood, replicates."""
 
     @property
-    def method(self) -> str:
+    def interval(self) -> str:
         """Its name, as the user gives it."""
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
-        """Return intervals with confidence 1 − alpha."""
+        """Return intervals with confidence 1 − alpha.
+
+        Parameters
+        ----------
+        quantities : of the components, or a function of them
+        alpha : intervals have confidence 1 − alpha
+        """
 
 
 @dataclass(frozen=True)
@@ -235,7 +246,7 @@ class FromComponents:
     Parameters
     ----------
     components : of the G-study
-    method : ``"mls"`` (which ``"auto"`` takes), ``"f"`` (the same, and nothing but exact for
+    interval : ``"mls"`` (which ``"auto"`` takes), ``"f"`` (the same, and nothing but exact for
         ratios), ``"satterthwaite"``, ``"wald"`` or ``"log"``
     negative : how negative estimates are taken, ``"keep"`` or ``"zero"``; ``"mls"`` rests on mean
         squares, and its intervals hold the estimate that is taken so
@@ -244,7 +255,7 @@ class FromComponents:
     Raises
     ------
     EstimationError
-        If the method is not known
+        If the interval is not known
 
     Examples
     --------
@@ -257,13 +268,13 @@ class FromComponents:
     """
 
     components: VarianceComponents
-    method: str = "auto"
-    negative: str = "keep"
+    interval: IntervalName = "auto"
+    negative: Projected = "keep"
     beta: FloatArray = field(default_factory=lambda: np.zeros(0))
     cov_beta: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __post_init__(self) -> None:
-        check_local_method(self.method)
+        check_local_interval(self.interval)
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
@@ -278,15 +289,15 @@ class FromComponents:
         check_alpha(alpha)
         if isinstance(quantities, Smooth):
             return self._of_function(quantities, alpha)
-        if self.method == "auto" and self.squares is None:
-            return replace(self, method="log").limits(quantities, alpha)
-        if self.method == "f":
+        if self.interval == "auto" and self.squares is None:
+            return replace(self, interval="log").limits(quantities, alpha)
+        if self.interval == "f":
             self._check_two(quantities)
-        if self.method in ("auto", "mls", "f"):
+        if self.interval in ("auto", "mls", "f"):
             return self._modified_large_sample(quantities, alpha)
-        if self.method == "satterthwaite" and quantities.form not in ("linear", "root"):
+        if self.interval == "satterthwaite" and quantities.form not in ("linear", "root"):
             raise EstimationError(
-                "Satterthwaite's interval is one of a variance, not of a ratio; method='mls', "
+                "Satterthwaite's interval is one of a variance, not of a ratio; interval='mls', "
                 "'log', 'wald', 'profile' and 'bootstrap' have one"
             )
         return self._by_delta(quantities, alpha)
@@ -328,9 +339,9 @@ class FromComponents:
         squares = self.squares
         if squares is None:
             raise EstimationError(
-                "method='mls' needs the covariance matrix of the components, with which mean "
+                "interval='mls' needs the covariance matrix of the components, with which mean "
                 "squares can be made, and there is none here; published components need cov=, "
-                "fits have method='profile' and 'bootstrap'"
+                "fits have interval='profile' and 'bootstrap'"
             )
         found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
         if self.components.without_bounds is not None or self.taken.zeroed:
@@ -342,9 +353,9 @@ class FromComponents:
         low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
         found = replace(found, low=low, high=high)
         notes = [*found.notes, *self._at_bound(q)]
-        exact = self.method == "f" and q.form in ("ratio", "share")
+        exact = self.interval == "f" and q.form in ("ratio", "share")
         words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
-        return replace(found, method=words, notes=tuple(notes))
+        return replace(found, interval_method=words, notes=tuple(notes))
 
     def _from_zero(self, found: Limits, squares: MeanSquares, q: Quantities) -> Limits:
         """Return limits in which no variance is known to be zero, as none is.
@@ -376,8 +387,8 @@ class FromComponents:
             return
         if not rests_on_two(squares, q.a, q.denominator):
             raise EstimationError(
-                "method='f' is for ratios that rest on two independent mean squares of a balanced "
-                "design, and for Φ of a complete two-way table; use method='mls'"
+                "interval='f' is for ratios that rest on two independent mean squares of a "
+                "balanced design, and for Φ of a complete two-way table; use interval='mls'"
             )
 
     def _says_nothing(self, squares: MeanSquares, q: Quantities) -> BoolArray:
@@ -399,23 +410,23 @@ class FromComponents:
 
     def _by_delta(self, q: Quantities, alpha: float) -> Limits:
         values, se = self.values(q), self.standard_errors(q)
-        if self.method == "satterthwaite":
+        if self.interval == "satterthwaite":
             power = 2.0 if q.form == "root" else 1.0
             # of a standard deviation by its variance
             spread = se * (2.0 * values if q.form == "root" else 1.0)
             ends = satterthwaite_interval(values**power, spread, alpha)
             low, high = ends[0] ** (1.0 / power), ends[1] ** (1.0 / power)
             return Limits(low, high, SATTERTHWAITE if np.isfinite(low).any() else "")
-        return delta_limits(values, se, alpha, "real" if self.method == "wald" else q.scale)
+        return delta_limits(values, se, alpha, "real" if self.interval == "wald" else q.scale)
 
     def _of_function(self, q: Smooth, alpha: float) -> Limits:
-        if self.method not in ("auto", "wald", "log"):
+        if self.interval not in ("auto", "wald", "log"):
             raise EstimationError(
-                f"method={self.method!r} has no interval of any function of the components; "
+                f"interval={self.interval!r} has no interval of any function of the components; "
                 "'wald', 'log', 'profile' and 'bootstrap' have one"
             )
-        scale: Scale = q.scale if self.method == "auto" else "real"
-        if self.method == "log":
+        scale: Scale = q.scale if self.interval == "auto" else "real"
+        if self.interval == "log":
             scale = "variance" if q.scale == "real" else q.scale
         return delta_limits(self.values(q), self.standard_errors(q), alpha, scale)
 
@@ -453,20 +464,20 @@ def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
     return Limits(low, high, "")
 
 
-def check_local_method(method: str, others: tuple[str, ...] = ()) -> None:
-    """Refuse an interval method that is not known.
+def check_local_interval(interval: str, others: tuple[str, ...] = ()) -> None:
+    """Refuse an interval that is not known.
 
     Raises
     ------
     EstimationError
         Naming those that are.
     """
-    if method not in (*LOCAL_METHODS, *others):
-        known = ", ".join(map(repr, (*LOCAL_METHODS, *others)))
-        raise EstimationError(f"method={method!r} is not known; intervals are {known}")
+    if interval not in (*LOCAL_INTERVALS, *others):
+        known = ", ".join(map(repr, (*LOCAL_INTERVALS, *others)))
+        raise EstimationError(f"interval={interval!r} is not known; intervals are {known}")
 
 
-def check_source(method: object) -> IntervalSource:
+def check_source(interval: object) -> IntervalSource:
     """Return what gives intervals itself.
 
     Raises
@@ -474,13 +485,13 @@ def check_source(method: object) -> IntervalSource:
     EstimationError
         If it gives none.
     """
-    if not isinstance(method, IntervalSource):
+    if not isinstance(interval, IntervalSource):
         raise EstimationError(
-            f"method={method!r} gives no intervals; pass the name of a method, or what "
+            f"interval={interval!r} gives no intervals; pass the name of one, or what "
             "bootstrap(), resample() or jackknife() returned (the size of a facet that has "
-            "the name 'method' goes into sizes={'method': …})"
+            "the name 'interval' goes into sizes={'interval': …})"
         )
-    return method
+    return interval
 
 
 def _share(ratio: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ from .parametric import positive_part as positive_part
 from .refits import Recipe as Recipe
 from .refits import Refitted as Refitted
 from .refits import refit_of as refit_of
-from .replicates import BootstrapKind as BootstrapKind
+from .replicates import BootstrapType as BootstrapType
 from .replicates import FromReplicates as FromReplicates
 from .replicates import Replicates as Replicates
 from .resampled_levels import Levels as Levels

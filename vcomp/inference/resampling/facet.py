@@ -32,7 +32,7 @@ from vcomp.formula import closure
 from vcomp.inference.components import VarianceComponents
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.refits import Refitted, refit_of
-from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
 from vcomp.numerics import check_count, check_time_limit, run, seed_from, solve, stream
 from vcomp.statistics import Statistics
@@ -422,7 +422,7 @@ def continued_from(
     if path is None or not Path(path).exists():
         return None
     known = Replicates.load(path)
-    known.check_same(kind, fingerprint, path)
+    check_same(known, kind, fingerprint, path)
     if known.seed != seed and not drawn:
         raise DataError(
             f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "

@@ -27,7 +27,7 @@ from vcomp.estimators import below_zero, get_estimator
 from vcomp.exceptions import DataError, EstimationError, warn
 from vcomp.inference.resampling.draws import Draws, draws_of
 from vcomp.inference.resampling.refits import Recipe, Refit, Refitted, refit_of
-from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.numerics import check_count, check_time_limit, run, seed_from, stream
 from vcomp.statistics import Statistics
 
@@ -39,7 +39,8 @@ __all__ = [
 ]
 
 
-_SAVED_OPTIONS = ("hold", "weights", "iterated")
+_SAVED_OPTIONS = {"hold": "hold", "prior": "weights", "iterated": "iterated"}
+"""Options of estimators that the replicates depend on, with their names in stored files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Generating:
         """Return what tells this fit from others, in plain text and numbers."""
         recipe = self.recipe
         options = {
-            f.name: repr(getattr(recipe.estimator, f.name))
+            _SAVED_OPTIONS[f.name]: repr(getattr(recipe.estimator, f.name))
             for f in fields(recipe.estimator)  # type: ignore[arg-type]
             if f.name in _SAVED_OPTIONS
         }
@@ -253,7 +254,7 @@ def _known(
     if path is None or not Path(path).exists():
         return None
     known = Replicates.load(path)
-    known.check_same("parametric", fit.fingerprint(), path)
+    check_same(known, "parametric", fit.fingerprint(), path)
     if known.seed != seed and not drawn:
         raise DataError(
             f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 from zipfile import BadZipFile
 
 import numpy as np
@@ -15,15 +15,16 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
-from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
+from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "BootstrapKind",
+    "BootstrapType",
     "FromReplicates",
     "Replicates",
+    "check_same",
 ]
 
 
@@ -32,8 +33,6 @@ _SAME = 1e-6
 """Estimates that differ by less, relative to the largest, are those of the same fit."""
 
 _UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
-
-_ARRAYS = ("numbers", "values", "beta", "llf", "converged", "adjusted")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,9 +81,16 @@ class Replicates:
     adjusted: FloatArray | None = None
     notes: tuple[str, ...] = ()
 
+    _texts: ClassVar[tuple[str, ...]] = (
+        "kind", "names", "fixed_names", "seed", "asked", "fingerprint", "notes",
+    )  # fmt: skip
+    _arrays: ClassVar[tuple[str, ...]] = (
+        "numbers", "values", "beta", "llf", "converged", "adjusted",
+    )  # fmt: skip
+
     def __repr__(self) -> str:
         names = ", ".join(self.names)
-        return f"<Replicates: {len(self):,} {self.kind} of {names}; seed {self.seed}>"
+        return f"<{type(self).__name__}: {len(self):,} {self.kind} of {names}; seed {self.seed}>"
 
     def __len__(self) -> int:
         return int(self.numbers.size)
@@ -126,7 +132,7 @@ class Replicates:
         component: str,
         *,
         estimate: float | None = None,
-        interval: tuple[float, float] | None = None,
+        limits: tuple[float, float] | None = None,
         alpha: float = 0.05,
         ax: Any | None = None,
     ) -> Any:
@@ -135,7 +141,7 @@ class Replicates:
         Parameters
         ----------
         component : its name
-        estimate, interval : marked where they are given
+        estimate, limits : of the component, and its interval; marked where they are given
         alpha : the interval has confidence 1 − alpha
         ax : matplotlib axes to draw on; those of a new figure if None
 
@@ -162,7 +168,7 @@ class Replicates:
             values[:, self.names.index(component)],
             f"σ²({component})",
             estimate=estimate,
-            interval=interval,
+            interval=limits,
             alpha=alpha,
             ax=ax,
         )
@@ -183,17 +189,9 @@ class Replicates:
         """
         target = Path(path)
         beside = target.with_name(f"{target.name}.part")
-        about = {
-            "format": _FORMAT,
-            "kind": self.kind,
-            "names": self.names,
-            "fixed_names": self.fixed_names,
-            "seed": self.seed,
-            "asked": self.asked,
-            "fingerprint": dict(self.fingerprint),
-            "notes": self.notes,
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        about = {"format": _FORMAT, **{name: getattr(self, name) for name in self._texts}}
+        about["fingerprint"] = dict(self.fingerprint)
+        arrays = {name: getattr(self, name) for name in self._arrays}
         arrays = {name: array for name, array in arrays.items() if array is not None}
         try:
             with beside.open("wb") as file:
@@ -206,6 +204,10 @@ class Replicates:
     def load(cls, path: str | os.PathLike[str]) -> Replicates:
         """Return the replicates of a file that :meth:`save` wrote.
 
+        Parameters
+        ----------
+        path : of a file that :meth:`save` wrote
+
         Raises
         ------
         DataError
@@ -214,11 +216,16 @@ class Replicates:
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
-                arrays = {name: stored[name] for name in _ARRAYS if name in stored}
+                arrays = {name: stored[name] for name in cls._arrays if name in stored}
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
-            for name in ("names", "fixed_names", "notes"):
-                about[name] = tuple(about[name])
+            if set(about) != set(cls._texts):
+                raise DataError(
+                    f"{path} holds replicates of the kind {about['kind']!r}, which "
+                    f"{cls.__name__}.load does not read"
+                )
+            for name in about:
+                about[name] = tuple(about[name]) if type(about[name]) is list else about[name]
             return cls(**about, **arrays)
         except FileNotFoundError:
             raise DataError(f"there is no file {path}") from None
@@ -227,26 +234,30 @@ class Replicates:
         except _UNREADABLE:
             raise DataError(f"{path} does not hold replicates as Replicates.save writes") from None
 
-    def check_same(self, kind: str, fingerprint: Mapping[str, Any], where: object) -> None:
-        """Refuse replicates that are not of this kind and fit.
 
-        Parameters
-        ----------
-        kind, fingerprint : that are wanted
-        where : these replicates come from, for the message
+def check_same(
+    known: Replicates, kind: str, fingerprint: Mapping[str, Any], where: object
+) -> None:
+    """Refuse replicates that are not of this kind and fit.
 
-        Raises
-        ------
-        DataError
-            Naming the first thing that differs, and both values.
-        """
-        for name, wanted in {"kind": kind, **fingerprint}.items():
-            found = self.kind if name == "kind" else self.fingerprint.get(name)
-            if not _is_same(found, wanted):
-                raise DataError(
-                    f"{where} holds replicates of another fit: their {name} is {found!r}, and "
-                    f"this fit's is {wanted!r}; give another path, or delete the file"
-                )
+    Parameters
+    ----------
+    known : the replicates
+    kind, fingerprint : that are wanted
+    where : these replicates come from, for the message
+
+    Raises
+    ------
+    DataError
+        Naming the first thing that differs, and both values.
+    """
+    for name, wanted in {"kind": kind, **fingerprint}.items():
+        found = known.kind if name == "kind" else known.fingerprint.get(name)
+        if not _is_same(found, wanted):
+            raise DataError(
+                f"{where} holds replicates of another fit: their {name} is {found!r}, and "
+                f"this fit's is {wanted!r}; give another path, or delete the file"
+            )
 
 
 def _is_same(found: Any, wanted: Any) -> bool:
@@ -260,7 +271,7 @@ def _is_same(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-BootstrapKind: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
+BootstrapType: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
 
 _FEW = 20
 """Fewer replicates than this beyond a limit leave it uncertain."""
@@ -275,16 +286,16 @@ class FromReplicates:
     replicates : of the components and fixed effects, adjusted where they are
     estimates : (k,) components of the fit
     beta : (p,) its fixed effects
-    kind : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles reflected at
-        the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved by the share
-        of replicates below the estimate (Efron 1981)
+    bootstrap_type : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles
+        reflected at the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved
+        by the share of replicates below the estimate (Efron 1981)
     negative : how negative components are taken, in the fit and in every replicate: ``"keep"``, or
         ``"zero"`` as D-studies do
 
     Raises
     ------
     EstimationError
-        If the kind is not known, or there are fewer than two replicates.
+        If the bootstrap type is not known, or there are fewer than two replicates.
 
     References
     ----------
@@ -294,20 +305,22 @@ class FromReplicates:
     replicates: Replicates
     estimates: FloatArray
     beta: FloatArray
-    kind: BootstrapKind = "percentile"
-    negative: str = "keep"
+    bootstrap_type: BootstrapType = "percentile"
+    negative: Projected = "keep"
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(BootstrapKind):
-            known = ", ".join(map(repr, get_args(BootstrapKind)))
-            raise EstimationError(f"kind={self.kind!r} is not known; it is one of {known}")
+        if self.bootstrap_type not in get_args(BootstrapType):
+            known = ", ".join(map(repr, get_args(BootstrapType)))
+            raise EstimationError(
+                f"bootstrap_type={self.bootstrap_type!r} is not known; it is one of {known}"
+            )
         if len(self.replicates) < 2:
             raise EstimationError(
                 f"there is no interval from {len(self.replicates)} replicates; make some hundreds"
             )
 
     @property
-    def method(self) -> str:
+    def interval(self) -> str:
         """Its name."""
         return "bootstrap"
 
@@ -318,9 +331,9 @@ class FromReplicates:
         """
         check_alpha(alpha)
         values, estimate = self._values(quantities)
-        low, high, absent = _each(values, estimate, alpha, self.kind, quantities.scale)
+        low, high, absent = _each(values, estimate, alpha, self.bootstrap_type, quantities.scale)
         usable = len(self.replicates) - absent
-        words = f"{self.kind} of {usable:,} {self.replicates.kind} replicates"
+        words = f"{self.bootstrap_type} of {usable:,} {self.replicates.kind} replicates"
         notes = list(self.replicates.notes)
         if absent:
             notes.append(

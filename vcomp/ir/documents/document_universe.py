@@ -174,6 +174,10 @@ class DocumentUniverse:
         """Return a row a system, assessor and topic, with measures of the retrieved set.
 
         See :func:`vcomp.ir.set_measures`.
+
+        Parameters
+        ----------
+        beta, scores : as for :func:`vcomp.ir.set_measures`
         """
         from vcomp.ir.documents.perdoc import set_measures
 
@@ -181,6 +185,10 @@ class DocumentUniverse:
 
     def topic_number(self, topic: object) -> int:
         """Return the number of a topic.
+
+        Parameters
+        ----------
+        topic : its label
 
         Raises
         ------

@@ -64,7 +64,7 @@ class TwoWay:
 
     @classmethod
     def from_scores(cls, scores: ScoresLike) -> TwoWay:
-        """Estimate the components.
+        """Return the components of a topic × system matrix, a row a topic and a column a system.
 
         Raises
         ------

@@ -102,6 +102,10 @@ class Margin:
     def quantile(self, p: FloatArray | float) -> FloatArray:
         """Return the quantiles at probabilities between 0 and 1.
 
+        Parameters
+        ----------
+        p : probabilities, one or several
+
         Examples
         --------
         >>> continuous("uniform", np.linspace(0.0, 1.0, GRID.size)).quantile([0.0, 0.5, 1.0])

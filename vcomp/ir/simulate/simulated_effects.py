@@ -181,6 +181,10 @@ class SimulatedScores:
     def effect(self, component: str) -> FloatArray:
         """Return the effect of a component in every row.
 
+        Parameters
+        ----------
+        component : its name
+
         Raises
         ------
         PlanError
