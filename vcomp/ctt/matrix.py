@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +20,10 @@ from vcomp.inference import VarianceComponents
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.ir import ScoreMatrix
-
 __all__ = [
     "ItemScores",
     "ScoresOfItems",
+    "TopicSystemScores",
     "check_choice",
     "complete_rows",
     "one_way_components",
@@ -33,8 +32,24 @@ __all__ = [
 ]
 
 
+class TopicSystemScores(Protocol):
+    """A labelled topic × system matrix, such as :class:`vcomp.ir.ScoreMatrix`."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """The numbers, a row a topic; nan where there is none."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Names of the rows."""
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+
 ScoresOfItems: TypeAlias = (
-    "ArrayLike | pd.DataFrame | ScoreMatrix | Mapping[str, Any] | str | os.PathLike[str]"
+    "ArrayLike | pd.DataFrame | TopicSystemScores | Mapping[str, Any] | str | os.PathLike[str]"
 )
 """What :func:`read_scores` reads."""
 
