@@ -32,6 +32,7 @@ from vcomp.inference import VarianceComponents
 
 __all__ = [
     "DStudyPlan",
+    "PlanOptions",
     "gstudy_design",
     "inverse_universe",
     "make_plans",
@@ -210,6 +211,39 @@ def gstudy_design(components: VarianceComponents) -> Design:
     if REPLICATE in above:
         above[REPLICATE] = frozenset(names) - {REPLICATE}
     return Design.of(names, above)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The arguments that describe plans; see :func:`make_plans`, whose `n` are the sizes."""
+
+    design: str | None = None
+    object: str | Sequence[str] | None = None
+    sizes: Mapping[str, Any] | None = None
+    fixed: str | Sequence[str] = ()
+    universe: Mapping[str, float] | None = None
+    within: str | Sequence[str] = ()
+    layout: Any = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of them is given."""
+        named = self.design is not None or self.object is not None
+        placed = bool(self.sizes or self.fixed or self.universe or self.within)
+        return named or placed or self.layout is not None
+
+    def plans(self, components: VarianceComponents) -> DStudyPlan:
+        """Return the plans of a G-study that they describe."""
+        return make_plans(
+            components,
+            self.design,
+            self.object,
+            self.sizes,
+            fixed=self.fixed,
+            universe=self.universe,
+            within=self.within,
+            layout=self.layout,
+        )
 
 
 def make_plans(
