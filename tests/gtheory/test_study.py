@@ -86,7 +86,7 @@ def test_summary_without_intervals():
     text = str(from_components(BODOFF_LI | {"a": -0.001}).dstudy("p x (a:i)", i=[20, 50], a=3))
     assert text.startswith("D-study p × (a:i); object of measurement: p")
     assert "interval" not in text.splitlines()[2]
-    assert "σ²(a) = -0.001 is taken as 0" in text
+    assert "σ²(a) = -0.001 is replaced by 0" in text
 
 
 def test_summary_elsewhere():

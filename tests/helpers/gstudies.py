@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vcomp.formula.facets import REPLICATE
+from vcomp.formula.brennan import REPLICATE
 from vcomp.inference.components import TwoWayMeanSquares, VarianceComponents
 
 BODOFF_LI = {

@@ -240,7 +240,7 @@ def test_negative_components_are_zero_unless_kept():
     X = np.array([[0.1, 0.9], [0.9, 0.1], [0.2, 0.8], [0.8, 0.25]])
     made = accuracy(X, ["Erho2"], 10)
     assert made.table["estimate"].item() == 0.0
-    assert "is taken as 0" in str(made)
+    assert "is replaced by 0" in str(made)
     kept = accuracy(X, ["rmse"], 10, negative="keep")
     zero = accuracy(X, ["rmse"], 10)
     assert kept.table["estimate"].item() < zero.table["estimate"].item()

@@ -281,7 +281,7 @@ def test_no_size_is_enough(frame):
     assert table.loc[("noise", "p20"), "ratio"] == inf
     said = " ".join(ratios.notes)
     assert "No size is enough for 'noise'" in said
-    assert "The correlation of ap and noise is not known and taken as 0" in said
+    assert "The correlation of ap and noise is not known, and 0 is used" in said
     assert "∞" in str(found)
 
 

@@ -1,4 +1,4 @@
-"""Reliability from two halves of a test."""
+"""Split-half reliability: choose the halves of a test, correlate them, and correct for length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intraclass correlations as a value: a table, and how a person reads it."""
+"""The result of :mod:`~vcomp.ctt.intraclass`: a table of correlations and its summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How reliable the total of a test is: all coefficients of internal consistency together."""
+"""Reliability of the total of a test: all coefficients of internal consistency together."""
 
 from __future__ import annotations
 

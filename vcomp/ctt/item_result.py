@@ -1,4 +1,4 @@
-"""An item analysis as a value: a table, a picture, and how a person reads it."""
+"""The result of :mod:`~vcomp.ctt.items`: a table of the items, a picture, and a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas and designs as text: parsing, the fixed part, Brennan's notation and the algebra of effects."""
+"""Formulas and designs as text: parsing, the fixed part, and the algebra of effects."""
 
 from vcomp._doors import front_door
 

@@ -11,8 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import Design, parse_design
-from vcomp.formula.facets import REPLICATE, RESIDUAL
+from vcomp.formula.brennan import REPLICATE, RESIDUAL, Design, parse_design
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +58,7 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> [effect.name for effect in design_effects(parse_design("p x (i:h)"))]
     ['p', 'h', 'i:h', 'ph', 'pi:h']
     >>> [effect.term for effect in design_effects(parse_design("p x (i:h)"))]
@@ -118,7 +117,7 @@ def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFr
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> table = expected_mean_squares(parse_design("p x (i:h)"), {"p": 10, "i": 4, "h": 3})
     >>> table["df"].tolist()
     [9, 2, 9, 18, 81]

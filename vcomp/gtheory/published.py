@@ -1,4 +1,4 @@
-"""D-studies on components that someone else estimated."""
+"""Published components: read the design from their names, and offer the D-studies of a fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PublishedComponents(HasDStudies, display.Printed):
 
     Attributes
     ----------
-    components : with the design that their names tell
+    components : with the design that follows from their names
     mean : of the scores, where it is known
 
     Examples
@@ -243,8 +243,8 @@ def _nesting(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
         for other in sorted(above):
             if facet in nested_in[other]:
                 raise PlanError(
-                    f"{facet!r} and {other!r} never occur apart, so it cannot be told which is "
-                    f"nested in which; add a component of the outer one, as 0 if it is not known"
+                    f"{facet!r} and {other!r} always occur together, so it is not clear which "
+                    "is nested in which; add a component of the outer one, as 0 if it is not known"
                 )
     return nested_in
 

@@ -1,4 +1,7 @@
-"""Variances and covariances of several variables, a matrix for every term of the design."""
+"""Variances and covariances of several variables, a matrix for every term of the design.
+
+Composites, measurements and profiles of the G-study are functions of these matrices.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import EstimationError, PlanError, did_you_mean
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
@@ -22,8 +25,13 @@ __all__ = [
     "CovarianceComponents",
     "check_shared",
     "composite_of",
+    "divisors_of",
     "elements",
     "is_alike",
+    "object_term",
+    "optimal_weights",
+    "own_matrices",
+    "profile_variability",
     "read_weights",
 ]
 
@@ -122,7 +130,7 @@ class CovarianceComponents:
 
         Returns
         -------
-        (r,) values and (r, r) covariance, elements without a standard error taken as known; nan
+        (r,) values and (r, r) covariance, elements without a standard error treated as known; nan
         for what rests on such alone
         """
         t, a, b = np.array(self.elements).T
@@ -352,3 +360,121 @@ def is_alike(g: CovarianceComponents, w: FloatArray) -> bool:
             if known.size and np.ptp(known) > 1e-9 * abs(known).max():
                 return False
     return True
+
+
+# Measurements -----------------------------------------------------------------------------------
+
+
+def divisors_of(
+    g: CovarianceComponents, given: Mapping[str, tuple[Any, ...]], object_: str
+) -> FloatArray:
+    """Return 1/n of every element in the scores of an object, (k + 1, v, v).
+
+    Without sizes that of the G-study itself, by the cells that there were.
+    """
+    if not given and object_ in g.inverse_n:
+        return g.inverse_n[object_]
+    divisors = np.ones_like(g.values)
+    for t, facets in enumerate(g.facets):
+        for f in facets - {object_}:
+            n = np.array(given.get(f, g.sizes.get(f)), dtype=float)
+            divisors[t] /= np.sqrt(np.outer(n, n))
+    return divisors
+
+
+def object_term(g: CovarianceComponents, object_: str | None) -> str:
+    """Return the object of measurement, the first facet if it is not named.
+
+    Raises
+    ------
+    PlanError
+        If there is no such facet, it has no term of its own, or variables do not share its levels.
+    """
+    facets = tuple(dict.fromkeys(f for name in g.names[:-1] for f in name.split(":")))
+    name = facets[0] if object_ is None else object_
+    if name not in facets:
+        raise PlanError(
+            f"unknown facet {name!r}{did_you_mean(name, facets)}; the G-study has "
+            f"{', '.join(facets)}"
+        )
+    if name not in g.names:
+        raise PlanError(f"the model has no term (1|{name}), so its levels cannot be distinguished")
+    if not g.linked[g.place(name)].all():
+        raise PlanError(
+            f"the variables do not all share levels of {name!r}, which therefore have no profiles"
+        )
+    return name
+
+
+def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
+    """Return the covariance matrices of universe scores and of relative and absolute errors.
+
+    They are those of the G-study's own measurement, as estimated, (3, v, v).
+    """
+    divisors, S = divisors_of(g, {}, object_), g.known
+    universe = np.array([f == {object_} for f in g.facets], dtype=float)
+    inside = np.array([object_ in f for f in g.facets], dtype=float)
+    weights = np.stack([universe, inside - universe, 1.0 - universe])
+    shares = np.where(universe[:, None, None] > 0.0, 1.0, divisors)
+    matrices: FloatArray = np.einsum("xt,tab->xab", weights, S * shares)
+    return matrices
+
+
+def profile_variability(
+    g: CovarianceComponents, object_: str, means: FloatArray
+) -> dict[str, float]:
+    """Return how far the scores of one object lie apart, expected, and how reliably.
+
+    The expected variance of the v scores of one object about their mean, of universe scores and of
+    observed means, and their ratio G(V). They are small where profiles are flat.
+
+    Parameters
+    ----------
+    g : the components
+    object_ : facet that is measured
+    means : (v,) of the variables
+    """
+    universe, relative, _ = own_matrices(g, object_)
+    spread = float(np.square(means - means.mean()).mean())
+
+    def within(S: FloatArray) -> float:
+        return float(np.diagonal(S).mean() - S.mean()) + spread
+
+    observed = within(universe + relative)
+    true = within(universe)
+    ratio = true / observed if observed > 0.0 else np.nan
+    return {"universe": true, "observed": observed, "reliability": ratio}
+
+
+def optimal_weights(g: CovarianceComponents, object_: str) -> FloatArray:
+    """Return the weights of the composite with the largest Eρ², (v,), adding up to one.
+
+    They maximise w'Σw / w'(Σ + Δ)w: the first eigenvector of (Σ + Δ)⁻¹Σ.
+
+    Parameters
+    ----------
+    g : the components
+    object_ : facet that is measured
+
+    Raises
+    ------
+    EstimationError
+        If the errors and universe scores together have no positive definite matrix.
+    """
+    from scipy.linalg import eigh
+
+    universe, relative, _ = own_matrices(g, object_)
+    scale = np.sqrt(np.maximum(np.diagonal(universe + relative), 1e-300))
+    units = np.outer(scale, scale)
+    try:
+        _, vectors = eigh(universe / units, (universe + relative) / units)
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "the matrix of observed scores is not positive definite, so no weights are best; "
+            "use method='reml'"
+        ) from None
+    w: FloatArray = vectors[:, -1] / scale
+    total = float(w.sum())
+    if abs(total) > 1e-8 * float(np.abs(w).sum()):
+        return w / total
+    return w / float(np.abs(w).sum())

@@ -1,4 +1,4 @@
-"""What a multivariate fit leaves behind: small values, no rows."""
+"""The record of a multivariate fit: what results and JSON need, without the rows."""
 
 from __future__ import annotations
 

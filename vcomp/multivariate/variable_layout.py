@@ -1,4 +1,7 @@
-"""How the scores of all variables fall into the groups of the terms, and which they share."""
+"""The groups of every term by variable: numbers of scores, and the groups that variables share.
+
+All estimators of :mod:`vcomp.multivariate` start from it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several measures side by side."""
+"""Several measures side by side, as users have them: tables, differences, summary and pictures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import SYMBOLS, CoefficientName, DStudy, GoalName, quantities, weights
+from vcomp.gtheory import SYMBOLS, CoefficientName, DStudy, GoalName, quantity_of
 from vcomp.inference import take_components
-from vcomp.model import VarianceComponentsResults
 from vcomp.plots import escaped
 from vcomp.studies.difference_tables import (
     DifferenceInterval,
@@ -22,6 +21,8 @@ from vcomp.studies.difference_tables import (
     components_table,
     side_by_side,
 )
+from vcomp.studies.pairs import differences, required_ratios
+from vcomp.studies.planned import ComparisonRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureComparison(display.Printed):
+class MeasureComparison(display.Printed, ComparisonRecord):
     """The same G-study and D-study of several measures.
 
     Attributes
@@ -66,14 +67,6 @@ class MeasureComparison(display.Printed):
     0  keywords     50  0.613     0.50     0.729
     1  sentence     50  0.752     0.66     0.836
     """
-
-    results: Mapping[str, VarianceComponentsResults]
-    studies: Mapping[str, DStudy]
-    labels: Mapping[str, Mapping[str, Any]]
-    failures: Mapping[str, str]
-    target: float
-    facet: str | None
-    alpha: float
 
     @property
     def table(self) -> pd.DataFrame:
@@ -175,8 +168,6 @@ class MeasureComparison(display.Printed):
            first  second  topic  difference  correlation
         0  score  square      3       -0.04        0.996
         """
-        from vcomp.studies.pairs import differences
-
         return differences(self, coefficient, interval, shared, n, rng, workers, progress)
 
     def required_ratios(
@@ -200,8 +191,6 @@ class MeasureComparison(display.Printed):
         PlanError
             If the coefficient is not known, or not whose size is required.
         """
-        from vcomp.studies.pairs import required_ratios
-
         return required_ratios(self, coefficient, shared, workers, progress)
 
     def best(
@@ -505,7 +494,7 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
-    made = quantities(weights(study.components, dense))[coefficient]
+    made = quantity_of(study, coefficient, dense)
     return made.values(take_components(study.components, study.negative).values)
 
 

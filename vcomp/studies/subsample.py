@@ -1,4 +1,4 @@
-"""How estimates vary with the data of the G-study: many random parts of it, fitted one by one."""
+"""Fit random parts of the data: draw levels, estimate each part, collect what they estimate."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, fitt
 from vcomp.numerics import check_count, check_time_limit, run, seed_from
 from vcomp.statistics import Statistics
 from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed
-from vcomp.studies.planned import options_of_fit, required_facet
-from vcomp.studies.subsample_result import SubsampleStudy, planned
+from vcomp.studies.planned import options_of_fit, planned, required_facet
+from vcomp.studies.subsample_result import SubsampleStudy
 
 __all__ = [
     "Grid",
