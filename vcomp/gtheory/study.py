@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from vcomp import display
 from vcomp.gtheory.projection import CoefficientName, GoalName, PlannedName
 from vcomp.gtheory.requirement import Requirement
 from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
