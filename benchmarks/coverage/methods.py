@@ -14,8 +14,8 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
 from vcomp.gtheory.conduct import project
-from vcomp.inference.components import VarianceComponents
 from vcomp.inference.intervals.limits import FromComponents, IntervalSource
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.delete_one import jackknife
 from vcomp.inference.resampling.facet import facet_bootstrap
 from vcomp.inference.resampling.parametric import Generating, parametric_bootstrap

@@ -9,7 +9,7 @@ from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, g
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 QUANTITIES = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
 

@@ -20,9 +20,9 @@ from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
 from vcomp.estimators.likelihood import equations
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.numerics import elimination as ordering
-from vcomp.numerics.elimination import Plan
 from vcomp.numerics.kernels.ordering import elimination_tree
+from vcomp.numerics.sparse import elimination as ordering
+from vcomp.numerics.sparse.elimination import Plan
 
 STEP = 1e-30
 

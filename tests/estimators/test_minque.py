@@ -20,7 +20,7 @@ from tests.helpers.dense_quadratic import (
     model_of,
 )
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
-from vcomp.estimators.identify import mivque0
+from vcomp.estimators.likelihood.blocked import mivque0
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.quadratic import minque
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
-from vcomp.numerics.elimination import Factor, Pattern, Plan, make_plan
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
+from vcomp.numerics.sparse.elimination import Factor, Pattern, Plan, make_plan
 
 
 def equations(sizes, n_rows, seed, nested=False):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, Json
-from vcomp.estimators.likelihood import Iteration, LikelihoodEngine
 
 __all__ = [
     "Certificate",
@@ -19,15 +18,12 @@ __all__ = [
     "FixedErrors",
     "Iteration",
     "Point",
-    "errors_of_fixed",
+    "StepKind",
     "nan_to_none",
     "without_bounds_from_json",
     "without_bounds_to_json",
 ]
 
-
-_MOST_SLOPES = 10_000_000
-"""Numbers that slopes may take; beyond, there are none."""
 
 _STORED = 20_000
 """Numbers of slopes that are written into a file, at most."""
@@ -77,15 +73,32 @@ class FixedErrors:
         )
 
 
-def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return how the covariance of the fixed effects moves at components `v`, still without df.
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
 
-    None where there are no fixed effects, or too many.
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One point of an iteration.
+
+    Attributes
+    ----------
+    step : what led here: ``"start"``, ``"scale"`` (all components by one factor), ``"AI"``,
+        ``"Newton"`` or ``"EM"``
+    fraction : of that step that was taken; nan at the start
+    loglike : nan where the engine does not compute it on the way
+    newton_decrement : how far the maximum seems to be, in standard errors
+    kkt_residual : see :class:`~vcomp.estimators.Certificate`
+    n_bound : components at zero
+    components : (k + 1,) their values
     """
-    p = engine.n_fixed
-    if not p or v.size * p**2 > _MOST_SLOPES:
-        return None
-    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))
+
+    step: StepKind
+    fraction: float
+    loglike: float
+    newton_decrement: float
+    kkt_residual: float
+    n_bound: int
+    components: tuple[float, ...]
 
 
 _LINE = 92

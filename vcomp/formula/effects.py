@@ -11,8 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import Design, parse_design
-from vcomp.formula.facets import REPLICATE, RESIDUAL
+from vcomp.formula.brennan import REPLICATE, RESIDUAL, Design, parse_design
 
 if TYPE_CHECKING:
     import pandas as pd

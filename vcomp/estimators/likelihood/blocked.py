@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
@@ -27,13 +26,52 @@ from vcomp.estimators.likelihood.engine import (
 )
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.estimators.likelihood.fixed_forms import forms_of_point
-from vcomp.numerics import solve_positive
+from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = [
     "BlockedLikelihood",
     "CrossProductsEngine",
+    "mivque0",
+    "residual_forms",
+    "residual_sum_of_squares",
 ]
+
+
+def residual_sum_of_squares(stats: CrossProducts) -> float:
+    """Return y'Qy, what is left of y after ordinary least squares on X."""
+    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
+
+
+def mivque0(stats: CrossProducts) -> FloatArray:
+    """Return the MIVQUE(0) estimates, which may be negative; the residual is the last.
+
+    They solve Σ_u tr(Q V_t Q V_u) σ²_u = y'Q V_t Q y (Rao 1972, with weight on the residual only).
+    """
+    forms = residual_forms(stats)
+    beta = solve_positive(stats.XX, stats.Xy)
+    sums = [Zy - ZX @ beta for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
+    right = np.array([*(s @ s for s in sums), residual_sum_of_squares(stats)])
+    return solve(forms, right)
+
+
+def residual_forms(stats: CrossProducts) -> FloatArray:
+    """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
+    k = stats.n_terms
+    # X'X = R'R: with X R⁻¹ the projector is a plain product, no inverse is formed.
+    R = np.linalg.cholesky(stats.XX).T if stats.n_fixed else np.zeros((0, 0))
+    H = [np.linalg.solve(R.T, ZX.T).T if stats.n_fixed else ZX for ZX in stats.ZX]
+    forms = np.empty((k + 1, k + 1))
+    for t in range(k):
+        for u in range(t + 1):
+            table = stats.gram(u, t)  # as it stands: it may be large
+            plain = float(table.data @ table.data)
+            mixed = float(np.vdot(H[u], table @ H[t]))
+            both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
+            forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both
+        forms[t, k] = forms[k, t] = stats.group_n[t].sum() - np.square(H[t]).sum()
+    forms[k, k] = stats.n - stats.n_fixed
+    return forms
 
 
 class CrossProductsEngine(SummedEngine):

@@ -19,7 +19,8 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Plan, available_bytes, gib
+from vcomp.numerics import available_bytes, gib
+from vcomp.numerics.sparse import Plan
 from vcomp.statistics import CrossProducts
 
 __all__ = [

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.numerics import Factor, Pattern, Plan, Positive, make_plan
+from vcomp.numerics import Positive
+from vcomp.numerics.sparse import Factor, Pattern, Plan, make_plan
 from vcomp.statistics import CrossProducts
 
 __all__ = [

@@ -16,11 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import FixedErrors
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.engine import FixedForms, Totals
+from vcomp.estimators.likelihood.engine import FixedForms, LikelihoodEngine, Totals
 from vcomp.estimators.likelihood.equations import Point
 
 __all__ = [
+    "errors_of_fixed",
     "forms_of_point",
     "forms_of_totals",
     "forms_with_residual",
@@ -75,3 +77,18 @@ def forms_of_point(point: Point, *, second: bool) -> FixedForms:
 def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
     """Return Z_t'V⁻¹b of every term, from Z_t'b of all."""
     return point.projected(sums, point.solve(point.stacked(sums)))
+
+
+_MOST_SLOPES = 10_000_000
+"""Numbers that slopes may take; beyond, there are none."""
+
+
+def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
+    """Return how the covariance of the fixed effects moves at components `v`, still without df.
+
+    None where there are no fixed effects, or too many.
+    """
+    p = engine.n_fixed
+    if not p or v.size * p**2 > _MOST_SLOPES:
+        return None
+    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))

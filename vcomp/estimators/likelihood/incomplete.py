@@ -34,15 +34,9 @@ from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import (
-    Positive,
-    Rademacher,
-    Solved,
-    conjugate_gradients,
-    log_quadrature,
-    solve_positive,
-)
+from vcomp.numerics import Positive, solve_positive
 from vcomp.numerics.kernels import group_sums
+from vcomp.numerics.sparse import Rademacher, Solved, conjugate_gradients, log_quadrature
 from vcomp.statistics import (
     Cells,
     CompletedGrid,

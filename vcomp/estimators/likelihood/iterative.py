@@ -25,7 +25,8 @@ from vcomp.estimators.likelihood.fixed_forms import forms_with_residual
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Probes, Rademacher, available_bytes, gib
+from vcomp.numerics import available_bytes, gib
+from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
 __all__ = [

@@ -10,7 +10,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
-from vcomp.numerics import Probes, Solved, log_quadrature, slices, solve_positive
+from vcomp.numerics import slices, solve_positive
+from vcomp.numerics.sparse import Probes, Solved, log_quadrature
 from vcomp.statistics import CrossProducts
 
 __all__ = [

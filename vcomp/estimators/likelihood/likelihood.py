@@ -10,10 +10,11 @@ import numpy as np
 from vcomp import display
 from vcomp._timing import timed
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, errors_of_fixed
+from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.certification import Certified, certify
 from vcomp.estimators.likelihood.choose import choose_engine, engine_for_decades
 from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.fixed_forms import errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, Maximum, maximise
 from vcomp.estimators.options import (
     Hold,

@@ -9,24 +9,20 @@ that is far off in scale is first scaled as a whole, which has a closed form.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.estimate import Iteration, StepKind
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
 from vcomp.numerics import bounded_step
 
 __all__ = [
     "VANISHED",
-    "Iteration",
     "Maximum",
-    "StepKind",
     "maximise",
 ]
 
-
-StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
 
 _NEWTON_BELOW = 0.05
 """Newton decrement (in standard errors) below which the observed information takes over."""
@@ -45,31 +41,6 @@ _ROUNDING = 1e-6
 
 _STUCK = 1e-4
 """Below this decrement it is rounding as well if no step, however short, raises the likelihood."""
-
-
-@dataclass(frozen=True, slots=True)
-class Iteration:
-    """One point of an iteration.
-
-    Attributes
-    ----------
-    step : what led here: ``"start"``, ``"scale"`` (all components by one factor), ``"AI"``,
-        ``"Newton"`` or ``"EM"``
-    fraction : of that step that was taken; nan at the start
-    loglike : nan where the engine does not compute it on the way
-    newton_decrement : how far the maximum seems to be, in standard errors
-    kkt_residual : see :class:`~vcomp.estimators.Certificate`
-    n_bound : components at zero
-    components : (k + 1,) their values
-    """
-
-    step: StepKind
-    fraction: float
-    loglike: float
-    newton_decrement: float
-    kkt_residual: float
-    n_bound: int
-    components: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Solved, SparseTable, conjugate_gradients, side_by_side
+from vcomp.numerics.sparse import Solved, SparseTable, conjugate_gradients, side_by_side
 from vcomp.statistics import CrossProducts
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, FixedErrors, Point, errors_of_fixed
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.estimate import Estimate, FixedErrors, Point
+from vcomp.estimators.likelihood import choose_engine, errors_of_fixed
 from vcomp.estimators.quadratic.anova import ANOVA, AnovaTable, anova_table
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.reductions import Adjustment, Reductions

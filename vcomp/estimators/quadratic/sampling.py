@@ -22,14 +22,8 @@ from vcomp.estimators.quadratic.quadratic_forms import (
     stratum_parts,
     stratum_quadratic_covariance,
 )
-from vcomp.numerics import (
-    Fill,
-    Rademacher,
-    SparseTable,
-    covariance_of_solution,
-    row_products,
-    solve,
-)
+from vcomp.numerics import covariance_of_solution, solve
+from vcomp.numerics.sparse import Fill, Rademacher, SparseTable, row_products
 from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = [

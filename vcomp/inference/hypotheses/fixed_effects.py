@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators import Estimate, FixedErrors, errors_of_fixed
-from vcomp.estimators.likelihood import FixedForms, choose_engine
+from vcomp.estimators import Estimate, FixedErrors
+from vcomp.estimators.likelihood import FixedForms, choose_engine, errors_of_fixed
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals import normal_quantile
 from vcomp.statistics import Statistics

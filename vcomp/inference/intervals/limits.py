@@ -10,15 +10,21 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.intervals.modified_large_sample import (
+from vcomp.inference.intervals.classical import (
     MeanSquares,
     linear_limits,
     mean_squares,
     ratio_limits,
     rests_on_two,
 )
-from vcomp.inference.quantities import Quantities, Scale, Smooth, Taken, take_components
+from vcomp.inference.quantities import (
+    Quantities,
+    Scale,
+    Smooth,
+    Taken,
+    VarianceComponents,
+    take_components,
+)
 
 __all__ = [
     "AT_BOUND",

@@ -29,7 +29,7 @@ from vcomp.design import Design
 from vcomp.estimators import check_fixed_rank, check_terms
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.formula import closure
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.parametric import Generating
 from vcomp.inference.resampling.refits import Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates

@@ -27,7 +27,7 @@ from vcomp.estimators.likelihood import (
     maximise,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.kernels import Strata, Tree, maximise_nested
+from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
 from vcomp.numerics import seed_of
 from vcomp.statistics import Statistics, StratumStatistics
 

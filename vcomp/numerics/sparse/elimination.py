@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import elimination_tree, ldl, minimum_degree, selected_inverse
+from vcomp.numerics.kernels import ldl, selected_inverse
+from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
 __all__ = [

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import add_products
 from vcomp.numerics.kernels import sparse_products as kernels
 
 __all__ = [
@@ -226,7 +225,7 @@ def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
             end = min(begin + _BLOCK, last)
             for fill, rows in zip(fills, columns, strict=True):
                 fill(begin, end, rows[: end - begin])
-            add_products(columns, end - begin, sums[part])
+            kernels.add_products(columns, end - begin, sums[part])
 
     over_threads(work, list(pairwise(ends)))
     total = sums.sum(axis=0)

@@ -15,18 +15,25 @@ combinations that come closest; what correlation is left goes into the intervals
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
 from vcomp.numerics import solve
 
 __all__ = [
+    "ARTEAGA",
+    "FELDT",
     "MeanSquares",
+    "arteaga_interval",
+    "erho2_of",
+    "feldt_interval",
     "linear_limits",
     "mean_squares",
+    "phi_of",
     "ratio_limits",
     "rests_on_two",
     "unbiased_covariance",
@@ -230,7 +237,8 @@ def linear_limits(
     >>> low.round(4), high.round(4)
     (array([0.9764]), array([6.1596]))
     """
-    from vcomp.inference.kernels import lower_limits
+    # Deferred for start-up time: numba takes a second to import.
+    from vcomp.inference.kernels.interval_ends import lower_limits
 
     c = squares.coefficients(weights)
     terms, reach = c * squares.values, _reach(squares, alpha / 2.0)
@@ -268,7 +276,8 @@ def ratio_limits(
     >>> low.round(4), high.round(4)  # 4 / F(9, 12) and 4 F(12, 9)
     (array([1.1642]), array([15.4729]))
     """
-    from vcomp.inference.kernels import ratios_at_zero
+    # Deferred for start-up time: numba takes a second to import.
+    from vcomp.inference.kernels.interval_ends import ratios_at_zero
 
     reach = _reach(squares, alpha / 2.0)
     A, B = (squares.coefficients(w) * squares.values for w in (a, b))
@@ -354,3 +363,130 @@ def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
 
     quantile: FloatArray = fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)
     return quantile
+
+
+FELDT = "exact F of the mean squares (Feldt 1965)"
+ARTEAGA = "approximate F of the mean squares (Arteaga, Jeyaratnam and Franklin 1982)"
+
+
+def feldt_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, float]:
+    """Return the exact interval of ζ = σ²_s/σ²_e, of which Eρ² = n'ζ/(1 + n'ζ).
+
+    Parameters
+    ----------
+    table : mean squares with the object of measurement as rows
+    alpha : the interval has confidence 1 − alpha
+
+    References
+    ----------
+    Feldt (1965), Psychometrika 30, 357-370; as eq. (8) of Urbano, Marrero and Martín (2013),
+    SIGIR, where alpha is one tail: half of ours.
+
+    Examples
+    --------
+    >>> trec3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522)
+    >>> low, high = feldt_interval(trec3, 0.05)
+    >>> round(low, 4), round(high, 4)
+    (0.1671, 0.5187)
+    """
+    df_s, df_q = table.n_rows - 1, table.n_columns - 1
+    ratio = table.ms_rows / table.ms_residual
+
+    def bound(tail: float) -> float:
+        return (ratio / _upper_f(tail, df_s, df_s * df_q) - 1) / table.n_columns
+
+    return bound(alpha / 2), bound(1 - alpha / 2)
+
+
+def arteaga_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, float]:
+    """Return an interval of Λ = σ²_s/(σ²_s + σ²_q + σ²_e), cut at 0.
+
+    Φ = n'Λ/(1 + (n' − 1)Λ) has the interval of the same ends.
+
+    Parameters
+    ----------
+    table : mean squares with the object of measurement as rows
+    alpha : the interval has confidence 1 − alpha
+
+    References
+    ----------
+    Arteaga, Jeyaratnam and Franklin (1982), Communications in Statistics: Theory and Methods 11,
+    1643-1658; as eq. (9) of Urbano, Marrero and Martín (2013), SIGIR. The second quantile in the
+    denominator has df_q degrees of freedom: the printed equation says df_e, but only df_q gives
+    the intervals of that paper's Table 1.
+
+    Examples
+    --------
+    >>> trec3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522)
+    >>> low, high = arteaga_interval(trec3, 0.05)
+    >>> round(low, 4), round(high, 4)
+    (0.0376, 0.1283)
+    """
+    n_s, n_q = table.n_rows, table.n_columns
+    df_s, df_q = n_s - 1, n_q - 1
+    M_s, M_q, M_e = table.ms_rows, table.ms_columns, table.ms_residual
+
+    def bound(tail: float) -> float:
+        F_inf = _upper_f(tail, df_s, math.inf)
+        F_e = _upper_f(tail, df_s, df_s * df_q)
+        F_q = _upper_f(tail, df_s, df_q)
+        top = M_s**2 - F_inf * M_s * M_e + (F_inf - F_e) * F_e * M_e**2
+        L = top / (df_s * F_inf * M_s * M_e + F_q * M_s * M_q)
+        # below -n_q/n_s the ratio would jump to the other side; a share of variance ends at 0
+        return n_s * max(L, 0.0) / (n_s * max(L, 0.0) + n_q)
+
+    return bound(alpha / 2), bound(1 - alpha / 2)
+
+
+def erho2_of(zeta: float, n: FloatArray) -> FloatArray:
+    """Return Eρ² of n levels from ζ = σ²_s/σ²_e; 0 where ζ is negative.
+
+    Parameters
+    ----------
+    zeta : ratio of variances, or an end of its interval
+    n : (m,) levels of the other facet
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), eq. (10).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> erho2_of(0.1, np.array([10.0, 90.0]))
+    array([0.5, 0.9])
+    """
+    odds = n * max(zeta, 0.0)
+    return odds / (1 + odds)
+
+
+def phi_of(lambda_: float, n: FloatArray) -> FloatArray:
+    """Return Φ of n levels from Λ = σ²_s/(σ²_s + σ²_q + σ²_e); 0 where Λ is negative.
+
+    Parameters
+    ----------
+    lambda_ : ratio of variances, or an end of its interval
+    n : (m,) levels of the other facet
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), eq. (11).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> phi_of(0.1, np.array([1.0, 9.0]))
+    array([0.1, 0.5])
+    """
+    positive = max(lambda_, 0.0)
+    return n * positive / (1 + (n - 1) * positive)
+
+
+def _upper_f(tail: float, df_1: float, df_2: float) -> float:
+    """Return the value that F exceeds with probability `tail`."""
+    # scipy.stats gives the same numbers and takes a second to import
+    from scipy.special import chdtri, fdtri
+
+    if math.isinf(df_2):
+        return float(chdtri(df_1, tail)) / df_1
+    return float(fdtri(df_1, df_2, 1 - tail))
