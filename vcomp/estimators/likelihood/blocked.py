@@ -8,7 +8,6 @@ value, score and informations all come from that one factor, without finite diff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property
 from typing import ClassVar
 
@@ -101,6 +100,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     stats : cross-products, centred
     reml : restricted likelihood, or the full one (ML)
     names : of the terms, for messages
+    advice : how the message ends if the factor does not fit into memory
+    eliminations : ordered and analysed already, for these statistics; new ones if None
 
     Raises
     ------
@@ -117,10 +118,11 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         reml: bool,
         names: Sequence[str] | None = None,
         advice: str = "use engine='iterative', or method='anova'",
+        eliminations: Eliminations | None = None,
     ) -> None:
         self.stats = stats
         self.reml = reml
-        self._eliminations = Eliminations(stats, names, advice)
+        self._eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
         """Return the engine of the same rows with another response, nothing analysed again.
@@ -131,11 +133,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         ----------
         stats : that differ in Zy, X'y and y'y only
         """
-        made = copy(self)
-        made.__dict__.pop("rss", None)  # of the other response
-        made.stats = stats
-        made._eliminations = self._eliminations.with_response(stats)
-        return made
+        shared = self._eliminations.with_response(stats)
+        return BlockedLikelihood(stats, reml=self.reml, eliminations=shared)
 
     @property
     def reason(self) -> str:

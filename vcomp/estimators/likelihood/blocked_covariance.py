@@ -8,9 +8,7 @@ The residual's forms follow from those of the terms, as Σ c_l Z_l Z_l' + c_e I 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,7 +43,8 @@ class Eliminations:
     ----------
     stats : cross-products
     names : of the terms, for messages
-    advice : what a refusal ends with
+    advice : how the message ends if the factor does not fit into memory
+    like : eliminations of the same rows with another response, whose analysis is shared
 
     Raises
     ------
@@ -58,15 +57,25 @@ class Eliminations:
         stats: CrossProducts,
         names: Sequence[str] | None = None,
         advice: str = "use engine='iterative', or method='anova'",
+        *,
+        like: Eliminations | None = None,
     ) -> None:
-        self._tables = Tables(stats)
         self._advice = advice
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
-        self._equations: dict[tuple[int, ...], Equations] = {}
-        # Value, derivatives and information are asked for one after the other at the same point.
+        # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
-        self._plans: dict[tuple[int, ...], tuple[Any, Plan]] = {}
-        self._whole_plan: Plan = self._planned(self._ordered(range(stats.n_terms)))[1]
+        self._equations: dict[tuple[int, ...], Equations] = {}
+        if like is None:
+            self._tables = Tables(stats)
+            self._plans: dict[tuple[int, ...], tuple[Any, Plan]] = {}
+            self._whole_plan: Plan = self._planned(self._ordered(range(stats.n_terms)))[1]
+            self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
+            return
+        self._tables = like._tables.with_response(stats)
+        self._plans, self._whole_plan = like._plans, like._whole_plan
+        self._norms_fit = like._norms_fit
+        for active, equations in list(like._equations.items())[-_SETS_KEPT:]:
+            self._equations[active] = equations.with_response(self._tables)
 
     def at(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
@@ -93,13 +102,7 @@ class Eliminations:
         ----------
         stats : that differ in Zy, X'y and y'y only
         """
-        made = copy(self)
-        made._tables, made._last = self._tables.with_response(stats), None
-        made._equations = {
-            active: equations.with_response(made._tables)
-            for active, equations in list(self._equations.items())[-_SETS_KEPT:]
-        }
-        return made
+        return Eliminations(stats, self._names, self._advice, like=self)
 
     @property
     def seconds(self) -> float:
@@ -109,10 +112,6 @@ class Eliminations:
     def norms_fit(self) -> bool:
         """Whether exact squared norms of the inverse's blocks fit into memory."""
         return self._norms_fit
-
-    @cached_property
-    def _norms_fit(self) -> bool:
-        return self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
 
     def check_norms(self, kind: str) -> None:
         """Refuse an information that needs squared norms where these do not fit.

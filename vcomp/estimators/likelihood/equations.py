@@ -126,15 +126,15 @@ _CHEAP_PRODUCTS = 4e9
 class Tables:
     """The cross tables Z_t'Z_u, each made into a sparse matrix once."""
 
-    def __init__(self, stats: CrossProducts) -> None:
+    def __init__(
+        self, stats: CrossProducts, made: dict[tuple[int, int], Any] | None = None
+    ) -> None:
         self.stats = stats
-        self._made: dict[tuple[int, int], Any] = {}
+        self._made: dict[tuple[int, int], Any] = {} if made is None else made
 
     def with_response(self, stats: CrossProducts) -> Tables:
         """Return the tables of the same rows with another response; none is made twice."""
-        other = Tables(stats)
-        other._made = self._made
-        return other
+        return Tables(stats, self._made)
 
     def between(self, t: int, u: int) -> Any:
         """Return Z_t'Z_u of two different terms."""

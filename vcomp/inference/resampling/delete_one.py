@@ -26,14 +26,13 @@ from vcomp.design import Design
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
-from vcomp.inference.resampling.facet import (
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
     SampleRefit,
-    check_levels,
-    refit_sample,
     replicates_of,
     report_failures,
 )
-from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.facet import check_levels, refit_sample
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
 from vcomp.numerics import check_count, run
@@ -253,7 +252,7 @@ class Jackknife:
 
 
 def jackknife(
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     facet: str,
     *,

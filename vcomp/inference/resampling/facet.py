@@ -14,41 +14,38 @@ Generalizability Theory, sec. 6.2.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Design
 from vcomp.estimators import check_fixed_rank, check_terms
-from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import closure
 from vcomp.inference.quantities import VarianceComponents
-from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
+    SampleRefit,
+    collect,
+    report_failures,
+)
 from vcomp.inference.resampling.refits import Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
-from vcomp.numerics import check_count, check_time_limit, run, seed_from, solve, stream
+from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 
 __all__ = [
     "FacetSample",
-    "SampleRefit",
     "adjusted",
     "check_levels",
-    "continued_from",
     "expectation",
     "facet_bootstrap",
-    "joined",
     "refit_sample",
-    "replicates_of",
-    "report_failures",
 ]
 
 
@@ -156,14 +153,6 @@ def _group_size(
 KIND = "facet bootstrap"
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRefit:
-    """An estimate of other rows, or the reason why there is none."""
-
-    found: Refitted
-    reason: str | None = None
-
-
 class FacetSample:
     """Draws rows by the levels of facets.
 
@@ -227,7 +216,7 @@ def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
 
 
 def facet_bootstrap(
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     components: VarianceComponents,
     facets: str | Sequence[str],
@@ -284,38 +273,34 @@ def facet_bootstrap(
             f"there is no adjustment where {', '.join(components.held)} is held: it is one of "
             "estimates; use adjust=False"
         )
-    seed = seed_from(rng)
+    check_rng(rng)
     sample = FacetSample(design, fit.stats, names)
-    fingerprint = {**fit.fingerprint(), "facets": list(names)}
-    drawn = isinstance(rng, np.random.Generator)
-    known = continued_from(path, KIND, fingerprint, seed, drawn=drawn)
-    seed = seed if known is None else known.seed
-    there = set() if known is None else set(known.numbers.tolist())
 
-    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
-        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
-        return new if known is None else joined(known, new)
+    def begin(seed: int) -> Callable[[], Callable[[int], SampleRefit]]:
+        return lambda: lambda b: refit_sample(fit, design, lambda: sample.draw(stream(seed, b)))
 
-    save = None if path is None else (lambda rows: gathered(rows).save(path))
-    rows = run(
-        lambda: lambda b: refit_sample(fit, design, lambda: sample.draw(stream(seed, b))),
-        [b for b in range(n) if b not in there],
+    made, rows = collect(
+        fit,
+        KIND,
+        {"facets": list(names)},
+        begin,
+        n,
+        rng=rng,
         workers=workers,
         time_limit=time_limit,
+        path=path,
         progress=progress,
         label=KIND,
-        save=save,
     )
-    if save is not None and rows:
-        save(rows)
-    made = gathered(rows).first(n)
-    report_failures(made, list(rows.values()), "resamples")
+    report_failures(made, rows, "resamples")
     if len(made) < n:
         warn(f"the time limit ended the {KIND}: {len(made):,} of {n:,} replicates were made")
     return _with_adjustment(made, fit, design, components, names) if adjust else made
 
 
-def refit_sample(fit: Generating, design: Design, draw: Callable[[], Statistics]) -> SampleRefit:
+def refit_sample(
+    fit: GeneratingFit, design: Design, draw: Callable[[], Statistics]
+) -> SampleRefit:
     """Return the estimate of rows drawn, by the method of the fit; a failure with its reason."""
     recipe, n_fixed = fit.recipe, len(fit.fixed_names)
     try:
@@ -328,56 +313,9 @@ def refit_sample(fit: Generating, design: Design, draw: Callable[[], Statistics]
     return SampleRefit(found, None if found.converged else "the estimation did not converge")
 
 
-def replicates_of(
-    fit: Generating,
-    rows: dict[int, SampleRefit],
-    kind: str,
-    fingerprint: dict[str, Any],
-    seed: int,
-    asked: int,
-) -> Replicates:
-    """Return the estimates in the order of their numbers."""
-    k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
-    found = [rows[b].found for b in numbers]
-    return Replicates(
-        kind=kind,
-        names=fit.recipe.names,
-        fixed_names=fit.fixed_names,
-        numbers=np.array(numbers, dtype=np.int64),
-        values=np.array([f.values for f in found]).reshape(-1, k),
-        beta=np.array([fit.uncentre(f.beta) for f in found]).reshape(-1, p),
-        llf=np.array([f.llf for f in found], dtype=float),
-        converged=np.array([f.converged for f in found], dtype=bool),
-        seed=seed,
-        asked=asked,
-        fingerprint=fingerprint,
-    )
-
-
-def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) -> None:
-    """Warn of what could not be fitted and why; an error if that is everything.
-
-    Raises
-    ------
-    EstimationError
-        With the most frequent reason.
-    """
-    reasons = Counter(row.reason for row in rows if row.reason is not None)
-    failed = int((~made.converged).sum())
-    if not failed:
-        return
-    why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-    if failed == len(made):
-        raise EstimationError(f"none of the {failed:,} {what} could be fitted{why}")
-    warn(
-        f"{failed:,} of {len(made):,} {what} could not be fitted, and have converged=False; the "
-        f"most frequent reason{why or ' is not known'}"
-    )
-
-
 def _with_adjustment(
     made: Replicates,
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     components: VarianceComponents,
     facets: Sequence[str],
@@ -393,49 +331,3 @@ def _with_adjustment(
     if method == "ml":
         notes.append("the adjustment is that of unbiased estimates, which those of ML are not")
     return replace(made, adjusted=values, notes=tuple(notes))
-
-
-def continued_from(
-    path: str | PathLike[str] | None,
-    kind: str,
-    fingerprint: dict[str, Any],
-    seed: int,
-    *,
-    drawn: bool,
-) -> Replicates | None:
-    """Return the replicates that a file holds already, None if there is none.
-
-    Parameters
-    ----------
-    path : of the file, or None
-    kind, fingerprint : of the replicates that are wanted
-    seed : of these
-    drawn : whether the seed was drawn from a generator, so that the file's is taken instead
-
-    Raises
-    ------
-    DataError
-        If the path is no path, or the file holds replicates of another kind, fit or seed.
-    """
-    if path is not None and not isinstance(path, (str, PathLike)):
-        raise DataError(f"path names a file for the estimates, not {path!r}")
-    if path is None or not Path(path).exists():
-        return None
-    known = Replicates.load(path)
-    known.check_same(kind, fingerprint, path)
-    if known.seed != seed and not drawn:
-        raise DataError(
-            f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "
-            f"rng={known.seed} to continue them, or another path"
-        )
-    return known
-
-
-def joined(known: Replicates, new: Replicates) -> Replicates:
-    """Return the replicates of both, by number."""
-    order = np.argsort(np.concatenate([known.numbers, new.numbers]), kind="stable")
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(known, name), getattr(new, name)])[order]
-        for name in ("numbers", "values", "beta", "llf", "converged")
-    }
-    return replace(new, adjusted=None, **arrays)

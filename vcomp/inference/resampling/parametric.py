@@ -14,78 +14,31 @@ Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5; Davison
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators import below_zero, get_estimator
-from vcomp.exceptions import DataError, EstimationError, warn
+from vcomp.exceptions import EstimationError, warn
+from vcomp.inference.resampling.collection import GeneratingFit, SampleRefit, collect
 from vcomp.inference.resampling.draws import Draws, draws_of
-from vcomp.inference.resampling.refits import Recipe, Refit, Refitted, refit_of
+from vcomp.inference.resampling.refits import Recipe, Refit, refit_of
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.numerics import check_count, check_time_limit, run, seed_from, stream
+from vcomp.numerics import check_count, check_rng, check_time_limit, run, seed_from, stream
 from vcomp.statistics import Statistics
 
 __all__ = [
-    "Generating",
     "likelihoods_under",
     "parametric_bootstrap",
     "positive_part",
 ]
 
 
-_SAVED_OPTIONS = ("hold", "weights", "iterated")
-
-
-@dataclass(frozen=True, slots=True)
-class Generating:
-    """A fit that data are drawn from.
-
-    Attributes
-    ----------
-    stats : of its data
-    recipe : how it was made
-    values : (k + 1,) components, negative estimates as they are
-    beta : (p,) fixed effects of the columns of X as they are in the statistics
-    fixed_names : their names
-    uncentre : turns such fixed effects into those of X as given
-    formula : as given
-    """
-
-    stats: Statistics
-    recipe: Recipe
-    values: FloatArray
-    beta: FloatArray
-    fixed_names: tuple[str, ...]
-    uncentre: Callable[[FloatArray], FloatArray]
-    formula: str
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what tells this fit from others, in plain text and numbers."""
-        recipe = self.recipe
-        options = {
-            f.name: repr(getattr(recipe.estimator, f.name))
-            for f in fields(recipe.estimator)  # type: ignore[arg-type]
-            if f.name in _SAVED_OPTIONS
-        }
-        return {
-            "formula": self.formula,
-            "method": recipe.estimator.name,
-            "options": {**options, "negative": recipe.negative},
-            "number of rows": int(self.stats.n),
-            "components": list(recipe.names),
-            "estimates": self.values.tolist(),
-            "fixed effects": self.uncentre(self.beta).tolist(),
-        }
-
-
 def parametric_bootstrap(
-    fit: Generating,
+    fit: GeneratingFit,
     n: int,
     *,
     rng: int | np.random.Generator | None = None,
@@ -117,32 +70,28 @@ def parametric_bootstrap(
     """
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
-    seed = seed_from(rng)
+    check_rng(rng)
     v = positive_part(fit.values, fit.recipe.names)
-    known = _known(fit, path, seed, drawn=isinstance(rng, np.random.Generator))
-    seed = seed if known is None else known.seed
-    there = set() if known is None else set(known.numbers.tolist())
-    wanted = [b for b in range(n) if b not in there]
-    draws = draws_of(fit.stats, fit.recipe) if wanted else None
 
-    def gathered(rows: dict[int, Refitted]) -> Replicates:
-        return _gathered(fit, n, seed, known, rows)
+    def begin(seed: int) -> Callable[[], Callable[[int], SampleRefit]]:
+        draws = draws_of(fit.stats, fit.recipe)
+        return lambda: _one(fit, draws, v, seed)
 
-    save = None if path is None else (lambda rows: gathered(rows).save(path))
-    rows = run(
-        lambda: _one(fit, draws, v, seed),
-        wanted,
+    made, _ = collect(
+        fit,
+        "parametric",
+        {},
+        begin,
+        n,
+        rng=rng,
         workers=workers,
         time_limit=time_limit,
+        path=path,
         progress=progress,
         label="bootstrap",
-        save=save,
     )
-    made = gathered(rows)
-    if save is not None and rows:
-        save(rows)
-    _report(made.first(n), n, time_limit)
-    return made.first(n)
+    _report(made, n, time_limit)
+    return made
 
 
 def likelihoods_under(
@@ -235,62 +184,16 @@ def positive_part(values: FloatArray, names: Sequence[str]) -> FloatArray:
 
 
 def _one(
-    fit: Generating, draws: Draws | None, v: FloatArray, seed: int
-) -> Callable[[int], Refitted]:
+    fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int
+) -> Callable[[int], SampleRefit]:
     refit: Refit = refit_of(fit.stats, fit.recipe, v)
 
-    def one(number: int) -> Refitted:
-        assert draws is not None
-        return refit(draws.draw(v, stream(seed, number)))
+    def one(number: int) -> SampleRefit:
+        found = refit(draws.draw(v, stream(seed, number)))
+        # Data are drawn without fixed effects; those of the fit are added to the estimates.
+        return SampleRefit(replace(found, beta=fit.beta + found.beta))
 
     return one
-
-
-def _known(
-    fit: Generating, path: str | PathLike[str] | None, seed: int, *, drawn: bool
-) -> Replicates | None:
-    """Return what the file holds, None if there is none."""
-    if path is None or not Path(path).exists():
-        return None
-    known = Replicates.load(path)
-    known.check_same("parametric", fit.fingerprint(), path)
-    if known.seed != seed and not drawn:
-        raise DataError(
-            f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "
-            f"rng={known.seed} to continue them, or another path"
-        )
-    return known
-
-
-def _gathered(
-    fit: Generating, n: int, seed: int, known: Replicates | None, rows: dict[int, Refitted]
-) -> Replicates:
-    """Return new replicates with those that were there, by number."""
-    k, p, new = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
-    numbers = np.array(new, dtype=np.int64)
-    values = np.array([rows[b].values for b in new]).reshape(-1, k)
-    beta = np.array([fit.uncentre(fit.beta + rows[b].beta) for b in new]).reshape(-1, p)
-    llf = np.array([rows[b].llf for b in new], dtype=float)
-    converged = np.array([rows[b].converged for b in new], dtype=bool)
-    if known is not None:
-        numbers = np.concatenate([known.numbers, numbers])
-        values, beta = np.concatenate([known.values, values]), np.concatenate([known.beta, beta])
-        llf = np.concatenate([known.llf, llf])
-        converged = np.concatenate([known.converged, converged])
-    order = np.argsort(numbers, kind="stable")
-    return Replicates(
-        kind="parametric",
-        names=fit.recipe.names,
-        fixed_names=fit.fixed_names,
-        numbers=numbers[order],
-        values=values[order],
-        beta=beta[order],
-        llf=llf[order],
-        converged=converged[order],
-        seed=seed,
-        asked=n,
-        fingerprint=fit.fingerprint(),
-    )
 
 
 def _report(made: Replicates, n: int, time_limit: float | None) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -33,7 +34,7 @@ _ENTRIES_A_BLOCK = 20_000
 """… and so many in all: fewer take less time than to start a thread."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SparseTable:
     """A matrix in compressed sparse rows.
 
@@ -48,15 +49,16 @@ class SparseTable:
     indices: IntArray
     weights: FloatArray
     n_cols: int
-    _bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _bounds(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of rows, about equal in entries, that go to threads."""
         nnz = self.indices.size
         fewest = max(_ENTRIES_A_COLUMN * self.n_cols, _ENTRIES_A_BLOCK)
         n = int(np.clip(nnz // fewest, 1, _BLOCKS))
         cuts = np.searchsorted(self.indptr, np.linspace(0, nnz, n + 1)[1:-1])
         ends = [0, *(int(c) for c in cuts), self.indptr.size - 1]
-        object.__setattr__(self, "_bounds", tuple(pairwise(ends)))
+        return tuple(pairwise(ends))
 
     @classmethod
     def of(
