@@ -16,9 +16,9 @@ from vcomp.exceptions import EstimationError, VcompWarning
 from vcomp.gtheory.conduct import project
 from vcomp.inference.intervals.limits import FromComponents, IntervalSource
 from vcomp.inference.quantities import VarianceComponents
+from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.delete_one import jackknife
 from vcomp.inference.resampling.facet import facet_bootstrap
-from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import FromReplicates
 from vcomp.model.inference import FromProfile

@@ -16,7 +16,7 @@ from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.profile.constrained import Surface, maximise_on, place_at
+from vcomp.inference.profile.constrained import Surface, maximise_on, search_point
 from vcomp.inference.profile.profile import (
     LinearConstraint,
     RatioConstraint,
@@ -258,7 +258,7 @@ def test_a_surface_without_components_is_refused():
     engine = engine_of(model)
     below = Surface(normal=lambda x: np.ones(2), gap=lambda x: -1.0 - x.sum())
     with pytest.raises(EstimationError, match="cannot be followed"):
-        maximise_on(engine, place_at(engine, v), below, np.zeros(2, dtype=bool))
+        maximise_on(engine, search_point(engine, v), below, np.zeros(2, dtype=bool))
 
 
 # Many designs -----------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_intervals_contain_the_estimate_and_end_at_the_level(name, seed, rows, w
         assert curve.low <= curve.estimate <= curve.high
         assert (np.diff(curve.theta) > 0.0).all()
         assert (np.diff(curve.z) > -1e-6).all()
-        top, limits = engine.loglike(v), constraint.limits(v, np.zeros(k, dtype=bool))
+        top, limits = engine.loglike(v), constraint.range(v, np.zeros(k, dtype=bool))
         for theta, z, at in zip(curve.theta, curve.z, curve.components, strict=True):
             assert constraint.value(at) == pytest.approx(theta, rel=1e-9, abs=1e-12)
             assert 2.0 * (top - engine.loglike(at)) == pytest.approx(z**2, abs=1e-6)

@@ -214,7 +214,7 @@ def test_replicates_are_drawn_by_component():
         llf=np.zeros(50),
         converged=numbers >= 0,
         seed=1,
-        asked=50,
+        requested=50,
     )
     ax = replicates.plot("b", estimate=4.0)
     assert ax.get_xlabel().startswith("σ²(b)")

@@ -2,7 +2,7 @@ from .estimate import Certificate as Certificate
 from .estimate import Estimate as Estimate
 from .estimate import FixedErrors as FixedErrors
 from .estimate import Iteration as Iteration
-from .estimate import Point as Point
+from .estimate import PointEstimate as PointEstimate
 from .estimate import nan_to_none as nan_to_none
 from .estimate import without_bounds_from_json as without_bounds_from_json
 from .estimate import without_bounds_to_json as without_bounds_to_json

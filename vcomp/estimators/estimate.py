@@ -17,7 +17,7 @@ __all__ = [
     "Estimate",
     "FixedErrors",
     "Iteration",
-    "Point",
+    "PointEstimate",
     "StepKind",
     "nan_to_none",
     "without_bounds_from_json",
@@ -204,7 +204,7 @@ def _counted(n: int, word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PointEstimate:
     """What is estimated, without how well it is known: all that a resample needs.
 
     Attributes
@@ -284,9 +284,9 @@ class Estimate:
             "method": self.method,
             "names": list(self.names),
             "values": self.values.tolist(),
-            "covariances": {kind: _plain(c) for kind, c in self.covariances.items()},
+            "covariances": {kind: nan_to_none(c) for kind, c in self.covariances.items()},
             "beta": self.beta.tolist(),
-            "cov_beta": _plain(self.cov_beta),
+            "cov_beta": nan_to_none(self.cov_beta),
             "llf": _number(self.llf),
             "converged": self.converged,
             "status": self.status,
@@ -359,10 +359,6 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _plain(matrix: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]
-
-
 def without_bounds_to_json(pair: tuple[FloatArray, FloatArray] | None) -> Json | None:
     """Return plain lists of estimates without bounds."""
     if pair is None:
@@ -378,4 +374,5 @@ def without_bounds_from_json(stored: Json | None) -> tuple[FloatArray, FloatArra
 
 
 def nan_to_none(matrix: FloatArray) -> list[list[float | None]]:
+    """Return a matrix as lists for JSON, which has no nan: None in its place."""
     return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]

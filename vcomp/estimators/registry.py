@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Protocol
 
-from vcomp.estimators.estimate import Estimate, Point
+from vcomp.estimators.estimate import Estimate, PointEstimate
 from vcomp.estimators.likelihood import ML, REML
 from vcomp.estimators.quadratic import ANOVA, MINQUE, Henderson3, Type1
 from vcomp.exceptions import EstimationError
@@ -31,7 +31,7 @@ class Estimator(Protocol):
 class ClosedForm(Estimator, Protocol):
     """An estimator whose point costs much less than its standard errors."""
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects without standard errors."""
 
 

@@ -18,7 +18,7 @@ from vcomp.formula.parser import Formula, patsy_description
 
 __all__ = [
     "FixedPart",
-    "SentCoding",
+    "PlainCoding",
     "build_fixed",
     "caller_environment",
     "evaluate",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class SentFactor:
+class PlainFactor:
     """A factor: its code, and what was learned of it.
 
     Attributes
@@ -45,7 +45,7 @@ class SentFactor:
     transforms: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, info: Any) -> SentFactor:
+    def of(cls, info: Any) -> PlainFactor:
         """Take patsy's ``FactorInfo`` apart.
 
         Raises
@@ -60,7 +60,7 @@ class SentFactor:
             raise DataError(f"what {code!r} learned of all rows cannot be sent") from None
         return cls(code, info.num_columns, info.categories, memory)
 
-    def received(self, environment: Any) -> Any:
+    def restored(self, environment: Any) -> Any:
         """Return the ``FactorInfo``."""
         from patsy import EvalFactor, FactorInfo
 
@@ -74,7 +74,7 @@ class SentFactor:
 
 
 @dataclass(frozen=True, slots=True)
-class SentSubterm:
+class PlainSubterm:
     """Some columns of a term.
 
     Attributes
@@ -90,7 +90,7 @@ class SentSubterm:
 
 
 @dataclass(frozen=True, slots=True)
-class SentCoding:
+class PlainCoding:
     """The coding of a fixed part.
 
     Attributes
@@ -101,11 +101,11 @@ class SentCoding:
     """
 
     names: tuple[str, ...]
-    factors: tuple[SentFactor, ...]
-    terms: tuple[tuple[tuple[int, ...], tuple[SentSubterm, ...]], ...]
+    factors: tuple[PlainFactor, ...]
+    terms: tuple[tuple[tuple[int, ...], tuple[PlainSubterm, ...]], ...]
 
     @classmethod
-    def of(cls, info: Any) -> SentCoding:
+    def of(cls, info: Any) -> PlainCoding:
         """Take patsy's ``DesignInfo`` apart.
 
         Raises
@@ -117,7 +117,7 @@ class SentCoding:
         terms = []
         for term, subterms in info.term_codings.items():
             parts = tuple(
-                SentSubterm(
+                PlainSubterm(
                     tuple(place[f] for f in s.factors),
                     {
                         place[f]: (c.matrix, tuple(c.column_suffixes))
@@ -128,10 +128,10 @@ class SentCoding:
                 for s in subterms
             )
             terms.append((tuple(place[f] for f in term.factors), parts))
-        factors = tuple(SentFactor.of(found) for found in info.factor_infos.values())
+        factors = tuple(PlainFactor.of(found) for found in info.factor_infos.values())
         return cls(tuple(info.column_names), factors, tuple(terms))
 
-    def received(self, scope: Mapping[str, Any]) -> Any:
+    def restored(self, scope: Mapping[str, Any]) -> Any:
         """Return the ``DesignInfo``.
 
         Parameters
@@ -141,7 +141,7 @@ class SentCoding:
         from patsy import ContrastMatrix, DesignInfo, EvalEnvironment, SubtermInfo, Term
 
         environment = EvalEnvironment([dict(scope)])
-        infos = [factor.received(environment) for factor in self.factors]
+        infos = [factor.restored(environment) for factor in self.factors]
         codings: OrderedDict[Any, list[Any]] = OrderedDict()
         for factors, subterms in self.terms:
             codings[Term([infos[k].factor for k in factors])] = [
@@ -175,8 +175,8 @@ class FixedPart:
     def __reduce__(self) -> Any:
         if self.design_info is None:
             return FixedPart, (self.names, None, self.is_known, self.is_stateful)
-        sent = SentCoding.of(self.design_info)
-        return _received, (self.names, sent, self.is_stateful, self.scope)
+        sent = PlainCoding.of(self.design_info)
+        return _restored, (self.names, sent, self.is_stateful, self.scope)
 
     def depends_on_rows(self, numbers: Collection[str]) -> bool:
         """Whether other rows might be coded in another way.
@@ -293,10 +293,10 @@ def _names_in_term(term: str) -> tuple[str, ...]:
     return () if term == "Intercept" else names_in(term.replace(":", "+"))
 
 
-def _received(
-    names: tuple[str, ...], sent: SentCoding, is_stateful: bool, scope: Mapping[str, Any]
+def _restored(
+    names: tuple[str, ...], sent: PlainCoding, is_stateful: bool, scope: Mapping[str, Any]
 ) -> FixedPart:
-    return FixedPart(names, sent.received(scope), is_stateful=is_stateful, scope=scope)
+    return FixedPart(names, sent.restored(scope), is_stateful=is_stateful, scope=scope)
 
 
 def _from_patsy(error: Any) -> str:

@@ -18,7 +18,7 @@ from vcomp.gtheory.planned_quantity import NO_MEAN, phi_lambda, read_cuts
 from vcomp.gtheory.projection import PLANNED, QUANTITIES, planned_quantity, quantities, weights
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes
-from vcomp.inference import Taken, VarianceComponents
+from vcomp.inference import UsedComponents, VarianceComponents
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalSource,
@@ -46,7 +46,7 @@ _UNSHARED = (
 
 def study_notes(
     components: VarianceComponents,
-    taken: Taken,
+    taken: UsedComponents,
     plan: DStudyPlan,
     columns: Mapping[str, FloatArray],
 ) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def _on_known(names: Sequence[str], why: str) -> list[str]:
     return [note]
 
 
-def _on_negative(components: VarianceComponents, taken: Taken) -> list[str]:
+def _on_negative(components: VarianceComponents, taken: UsedComponents) -> list[str]:
     notes = []
     for name, value in zip(components.names, components.values, strict=True):
         symbol = f"σ²({name}) = {display.number(value)}"
@@ -285,7 +285,7 @@ def project(
     local = FromComponents(components, negative=negative)
     source = local if source is None else source
     made = quantities(weights(components, plan))
-    columns = {name: q.values(local.taken.values) for name, q in made.items()}
+    columns = {name: q.values(local.used.values) for name, q in made.items()}
     methods: dict[str, str] = {}
     said: list[str] = []
     for name in QUANTITIES:
@@ -298,7 +298,7 @@ def project(
         if found.method:
             methods[name] = found.method
         said += [note for note in found.notes if note not in said]
-    notes = study_notes(components, local.taken, plan, columns)
+    notes = study_notes(components, local.used, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)
     return DStudy(plan, components, alpha, negative, columns, methods, notes, source)
 

@@ -285,7 +285,7 @@ def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
     names = local.components.names
     used = q.used[0] if isinstance(q, Quantities) else np.ones(len(names), dtype=bool)
     zeroed = [
-        f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
+        f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.used.zeroed
     ]
     return [f"{', '.join(zeroed)} below zero taken as 0"] if zeroed else []
 

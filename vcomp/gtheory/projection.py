@@ -15,7 +15,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.plan import DStudyPlan, gstudy_design
-from vcomp.inference import Form, Quantities, VarianceComponents, take_components
+from vcomp.inference import Form, Quantities, VarianceComponents, used_components
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,7 +327,7 @@ def effects_table(
     import pandas as pd
 
     made, w = composition(components, plan), weights(components, plan)
-    values = take_components(components, negative).values
+    values = used_components(components, negative).values
     inverse = 1.0 / plan.sizes[row]
     rows = []
     place = {facet: k for k, facet in enumerate(plan.design.facets)}

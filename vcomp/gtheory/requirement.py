@@ -16,7 +16,7 @@ from vcomp.formula import REPLICATE
 from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition, sampling_fractions, weights
-from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, take_components
+from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, used_components
 from vcomp.inference.intervals import (
     ARTEAGA,
     FELDT,
@@ -139,7 +139,7 @@ def required_size(
     facet = check_requirement(plan, target, coefficient, facet)
     held = _held(components, plan, facet)
     universe, a, b, room = _forms(components, plan, target, coefficient, facet)
-    values = take_components(components, negative).values
+    values = used_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
     if D <= 1e-12 * A:

@@ -27,12 +27,12 @@ __all__ = [
     "Quantities",
     "Scale",
     "Smooth",
-    "Taken",
     "Transform",
     "TwoWayMeanSquares",
+    "UsedComponents",
     "VarianceComponents",
     "check_policy",
-    "take_components",
+    "used_components",
 ]
 
 
@@ -258,7 +258,7 @@ class Smooth:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class UsedComponents:
     """The components as a D-study takes them.
 
     Attributes
@@ -271,7 +271,7 @@ class Taken:
 
     Examples
     --------
-    >>> Taken(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
+    >>> UsedComponents(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
     ('Residual',)
     """
 
@@ -281,7 +281,7 @@ class Taken:
     bounded: tuple[str, ...]
 
 
-def take_components(components: VarianceComponents, negative: str) -> Taken:
+def used_components(components: VarianceComponents, negative: str) -> UsedComponents:
     """Return the components under a policy for negative ones.
 
     A component that is held, taken as zero, or without a standard error because it is at its
@@ -306,7 +306,7 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
     --------
     >>> from vcomp.gtheory import from_components
     >>> g = from_components({"p": 2.0, "i": -0.1, "Residual": 4.0}).components
-    >>> take_components(g, "zero").values
+    >>> used_components(g, "zero").values
     array([2., 0., 4.])
     """
     check_policy(negative)
@@ -320,7 +320,7 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
         cov = np.where(known[:, None] | known[None, :], 0.0, cov)
     names = np.array(components.names, dtype=object)
     held = np.isin(names, list(components.held))
-    return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
+    return UsedComponents(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
 
 
 def check_policy(negative: str) -> None:

@@ -13,7 +13,7 @@ from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import SYMBOLS, DStudy, quantities, weights
-from vcomp.inference import take_components
+from vcomp.inference import used_components
 from vcomp.model import VarianceComponentsResults
 from vcomp.plots import escaped
 from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
@@ -505,7 +505,7 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
     made = quantities(weights(study.components, dense))[coefficient]
-    return made.values(take_components(study.components, study.negative).values)
+    return made.values(used_components(study.components, study.negative).values)
 
 
 def _with_first(table: pd.DataFrame, others: dict[str, float]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from vcomp.gtheory import (
     two_way_table,
     weights,
 )
-from vcomp.inference import Quantities, take_components
+from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
@@ -308,7 +308,7 @@ def _logarithms(
     study: DStudy, ratio: Quantities, target: float, coefficient: str, facet: str
 ) -> Known:
     """Return the logarithm of the size that is required, not rounded up, with its interval."""
-    values = ratio.values(take_components(study.components, study.negative).values)
+    values = ratio.values(used_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
     table = two_way_table(study.components, study.plan)

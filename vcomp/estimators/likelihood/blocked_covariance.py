@@ -18,7 +18,7 @@ from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, gib
-from vcomp.numerics.sparse import Plan
+from vcomp.numerics.sparse import EliminationOrder
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -67,8 +67,10 @@ class Eliminations:
         self._equations: dict[tuple[int, ...], Equations] = {}
         if like is None:
             self._tables = Tables(stats)
-            self._plans: dict[tuple[int, ...], tuple[Any, Plan]] = {}
-            self._whole_plan: Plan = self._planned(self._ordered(range(stats.n_terms)))[1]
+            self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
+            self._whole_plan: EliminationOrder = self._planned(
+                self._ordered(range(stats.n_terms))
+            )[1]
             self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
             return
         self._tables = like._tables.with_response(stats)
@@ -139,7 +141,7 @@ class Eliminations:
             words += "; average information only, as exact squared norms do not fit into memory"
         return words
 
-    def _sparse_in_words(self, plan: Plan) -> str:
+    def _sparse_in_words(self, plan: EliminationOrder) -> str:
         if plan.order is not None:
             return f"{plan.cut:,} columns sparse in order of minimum degree"
         sizes, begin = self._tables.stats.sizes, 0
@@ -156,7 +158,7 @@ class Eliminations:
         sizes = self._tables.stats.sizes
         return tuple(sorted(terms, key=lambda t: (-sizes[t], t)))
 
-    def _planned(self, active: tuple[int, ...]) -> tuple[Any, Plan]:
+    def _planned(self, active: tuple[int, ...]) -> tuple[Any, EliminationOrder]:
         if active in self._plans:
             return self._plans[active]
         random, plan = random_part(self._tables, active)

@@ -21,7 +21,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.numerics import Positive
-from vcomp.numerics.sparse import Factor, Pattern, Plan, make_plan
+from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -178,7 +178,9 @@ class Equations:
         return self.tables.stats
 
     @classmethod
-    def of(cls, tables: Tables, active: tuple[int, ...], random: Any, plan: Plan) -> Equations:
+    def of(
+        cls, tables: Tables, active: tuple[int, ...], random: Any, plan: EliminationOrder
+    ) -> Equations:
         """Allocate what a plan for the terms `active` says; `random` is their off-diagonal Z'Z."""
         stats = tables.stats
         ends = np.cumsum([0, *(stats.sizes[t] for t in active)])
@@ -202,7 +204,7 @@ def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
     return np.concatenate([np.zeros(0), *(sums[t] for t in active)])
 
 
-def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | None]:
+def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, EliminationOrder | None]:
     """Return the off-diagonal blocks of Z'Z of the terms, sparse, and how to eliminate them.
 
     Nothing larger than the cross tables is allocated.
@@ -216,7 +218,7 @@ def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | No
         random = block_array(
             [[None if t == u else tables.between(t, u) for u in active] for t in active]
         ).tocsr()
-    return random, make_plan(random, sizes)
+    return random, plan_elimination(random, sizes)
 
 
 class Point:

@@ -77,7 +77,7 @@ class Maximum:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Iterate:
     """A point with its derivatives, and the step that they suggest."""
 
     v: FloatArray
@@ -114,23 +114,25 @@ def maximise(
         If the likelihood cannot be computed at the start.
     """
     known = np.zeros(start.size, dtype=bool) if held is None else held
-    climb = _Climb(likelihood, group_sizes, known, tol)
-    here = climb.first(start.astype(float))
-    log = [climb.logged(here, "start", np.nan)]
+    search = _Maximisation(likelihood, group_sizes, known, tol)
+    here = search.first(start.astype(float))
+    log = [search.logged(here, "start", np.nan)]
     previous, done = np.inf, False
     while True:
-        done = climb.balances(here) and (here.decrement <= tol or _stalled(here, previous))
-        if done or len(log) > max_iter or climb.vanished(here):
+        done = search.has_small_scores(here) and (
+            here.decrement <= tol or _stalled(here, previous)
+        )
+        if done or len(log) > max_iter or search.vanished(here):
             break
         previous = here.decrement
-        moved = climb.move(here)
+        moved = search.move(here)
         if moved is None:
-            done = climb.balances(here) and here.decrement < _STUCK
+            done = search.has_small_scores(here) and here.decrement < _STUCK
             break
         here, kind, fraction = moved
-        log.append(climb.logged(here, kind, fraction))
+        log.append(search.logged(here, kind, fraction))
     if done:
-        here, log[-1] = climb.snapped(here, log[-1])
+        here, log[-1] = search.with_bounds_reached(here, log[-1])
     last = log[-1]
     return Maximum(
         v=here.v,
@@ -141,19 +143,19 @@ def maximise(
         kkt_residual=last.kkt_residual,
         converged=done,
         at_limit=not done and len(log) > max_iter,
-        evaluations=climb.evaluations,
+        evaluations=search.evaluations,
         log=tuple(log),
     )
 
 
-def _stalled(here: _Place, previous: float) -> bool:
+def _stalled(here: _Iterate, previous: float) -> bool:
     """Whether the decrement is small and falls no longer as its kind of step makes it fall."""
     rate = 0.2 if here.kind == "Newton" else 0.9
     return here.decrement < _ROUNDING and here.decrement > rate * previous
 
 
 @dataclass(slots=True)
-class _Climb:
+class _Maximisation:
     """One maximisation: what stays the same, and the count of evaluations."""
 
     likelihood: LikelihoodEngine
@@ -162,7 +164,7 @@ class _Climb:
     tol: float
     evaluations: int = 0
 
-    def first(self, v: FloatArray) -> _Place:
+    def first(self, v: FloatArray) -> _Iterate:
         """Return the start, its residual raised where it is too small to compute with."""
         while True:
             try:
@@ -172,7 +174,7 @@ class _Climb:
                     raise
             v = np.append(v[:-1], 1e3 * v[-1])
 
-    def at(self, v: FloatArray) -> _Place:
+    def at(self, v: FloatArray) -> _Iterate:
         """Return the derivatives at `v` with the step that they suggest."""
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
@@ -182,15 +184,15 @@ class _Climb:
             # themselves, with which the step is that of EM.
             moves &= v > 0.0
             effects = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
-            return _Place(v, derivatives, "EM", *_step(effects, derivatives.score, v, moves))
+            return _Iterate(v, derivatives, "EM", *_step(effects, derivatives.score, v, moves))
         step, decrement = _step(derivatives.average, derivatives.score, v, moves)
         if decrement < _NEWTON_BELOW and (v[moves] > 0.0).all() and moves.any():
             newton = self._newton(v, derivatives.score, moves)
             if newton is not None:
-                return _Place(v, derivatives, "Newton", *newton)
-        return _Place(v, derivatives, "AI", step, decrement)
+                return _Iterate(v, derivatives, "Newton", *newton)
+        return _Iterate(v, derivatives, "AI", step, decrement)
 
-    def move(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+    def move(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
         """Return the next point, how it was reached and by what share of the step, or None."""
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
@@ -199,16 +201,16 @@ class _Climb:
             return self._uphill(here)
         return self._towards_zero_score(here)
 
-    def balances(self, here: _Place) -> bool:
+    def has_small_scores(self, here: _Iterate) -> bool:
         """Whether no score is far from zero: an information that is all rounding would hide it."""
         relative = np.abs(here.v * here.derivatives.score)[~self.held]
         return bool(relative.max(initial=0.0) <= 1e-4 * np.sqrt(self.likelihood.n))
 
-    def vanished(self, here: _Place) -> bool:
+    def vanished(self, here: _Iterate) -> bool:
         """Whether the residual is on its way to zero, where the likelihood has no bound."""
         return not self.held[-1] and bool(here.v[-1] <= VANISHED * here.v.sum())
 
-    def snapped(self, here: _Place, logged: Iteration) -> tuple[_Place, Iteration]:
+    def with_bounds_reached(self, here: _Iterate, logged: Iteration) -> tuple[_Iterate, Iteration]:
         """Put components on their bound that are nearer to it than can be told."""
         with np.errstate(invalid="ignore"):
             distance = here.v * np.sqrt(np.diagonal(here.derivatives.average))
@@ -221,7 +223,7 @@ class _Climb:
             return here, logged
         return there, self.logged(there, logged.step, logged.fraction)
 
-    def logged(self, here: _Place, kind: StepKind, fraction: float) -> Iteration:
+    def logged(self, here: _Iterate, kind: StepKind, fraction: float) -> Iteration:
         """Return the entry of the log for a point."""
         return Iteration(
             step=kind,
@@ -252,7 +254,7 @@ class _Climb:
             return None
         return _step(observed, score, v, moves)
 
-    def _scale_factor(self, here: _Place) -> float:
+    def _scale_factor(self, here: _Iterate) -> float:
         """Return the best factor of all components: Σ σ²_t s_t = ½ (y'Py − degrees of freedom)."""
         if self.held.any():
             return 1.0
@@ -262,7 +264,7 @@ class _Climb:
         # Rounding can leave nothing, or less, of y'Py where components are far too large.
         return factor if np.isfinite(factor) and factor > 0.0 else 1.0
 
-    def _uphill(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+    def _uphill(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
         """Return the first of the step, its halves and the EM step that raises the likelihood."""
         value = here.derivatives.loglike
         # What the value loses to rounding; near the end the step is better than the value shows.
@@ -294,13 +296,13 @@ class _Climb:
                 return self.at(trial), here.kind, fraction
         return None
 
-    def _towards_zero_score(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+    def _towards_zero_score(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
         """Return the first of the step, its halves and the EM step that is nearer to the maximum.
 
         Without a likelihood the distance that the point itself sees decides; far away it may grow
         in good steps as well, so that the best of all is taken where none is nearer.
         """
-        best: tuple[_Place, StepKind, float] | None = None
+        best: tuple[_Iterate, StepKind, float] | None = None
         steps: list[tuple[FloatArray, StepKind, float]] = [
             (_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)
         ]
@@ -314,14 +316,14 @@ class _Climb:
                 break
         return best
 
-    def _tried(self, v: FloatArray) -> _Place | None:
+    def _tried(self, v: FloatArray) -> _Iterate | None:
         """Return the derivatives at `v`, or None where they cannot be computed."""
         try:
             return self.at(v)
         except np.linalg.LinAlgError:
             return None
 
-    def _em(self, here: _Place) -> FloatArray:
+    def _em(self, here: _Iterate) -> FloatArray:
         """Return σ² + 2σ⁴ s/q, which never lowers the likelihood."""
         v, score = here.v, here.derivatives.score
         moved = np.maximum(v + 2.0 * v**2 * score / self.group_sizes, 0.0)
@@ -339,7 +341,7 @@ class _Climb:
         return value if np.isfinite(value) else -np.inf
 
 
-def _moved(here: _Place, fraction: float) -> FloatArray:
+def _moved(here: _Iterate, fraction: float) -> FloatArray:
     """Return the point that a share of the step leads to; rounding takes none below zero."""
     return np.maximum(here.v + fraction * here.step, 0.0)
 

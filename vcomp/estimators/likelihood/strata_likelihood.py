@@ -63,7 +63,7 @@ def strata_solution(
     v : (k + 1,) components, the residual last
     beta, cov_beta : fixed effects at `v` with their covariance
     """
-    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
     effects, prediction, conditional = [], [], []
@@ -93,7 +93,7 @@ def fixed_of_terms(
     ----------
     stats, covariances, v, beta : as for :func:`strata_solution`
     """
-    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
     found = []
@@ -106,7 +106,7 @@ def fixed_of_terms(
     return found
 
 
-class _Part:
+class _StratumForms:
     """One stratum at given components: what its groups hold of P y, of V⁻¹X and of effects."""
 
     def __init__(
@@ -141,7 +141,7 @@ def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[F
 def _term_forms(
     stats: StratumStatistics,
     term: int,
-    parts: Sequence[_Part],
+    parts: Sequence[_StratumForms],
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, FloatArray]:
     """Return Z'P y (g,) and X'V⁻¹Z (p, g) of a term.
@@ -164,7 +164,9 @@ def _term_forms(
     return total.ravel(), np.array(columns).reshape(stats.n_fixed, total.size)
 
 
-def _unexplained(stats: StratumStatistics, term: int, parts: Sequence[_Part]) -> FloatArray:
+def _unexplained(
+    stats: StratumStatistics, term: int, parts: Sequence[_StratumForms]
+) -> FloatArray:
     """Return the share of its variance that is left of each effect of a term, (g,)."""
     axes, grouping = stats.term_axes[term], stats.term_groupings[term]
     left = np.zeros(1)
@@ -224,7 +226,7 @@ def single_cells(
 
 def _group_forms(
     stats: StratumStatistics,
-    part: _Part,
+    part: _StratumForms,
     grouping: int,
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, Sequence[FloatArray]]:

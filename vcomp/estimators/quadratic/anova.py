@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, Point
+from vcomp.estimators.estimate import Estimate, PointEstimate
 from vcomp.estimators.options import check_probes
 from vcomp.estimators.quadratic.sampling import Sampling, sampling_covariance
 from vcomp.estimators.refit import below_zero
@@ -85,7 +85,7 @@ class ANOVA:
             covariance_error=sampling.errors_of(names),
         )
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and the mean alone, without the work of their standard errors.
 
         Raises
@@ -95,7 +95,7 @@ class ANOVA:
         """
         sums = stats.group_sums
         values = _components(sums, henderson1(sums))
-        return Point(values, _mean(sums, values)[0])
+        return PointEstimate(values, _mean(sums, values)[0])
 
     def _sampling(
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray

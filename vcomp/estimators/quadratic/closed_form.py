@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, FixedErrors, Point
+from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate
 from vcomp.estimators.likelihood import choose_engine, errors_of_fixed
 from vcomp.estimators.quadratic.anova import ANOVA, AnovaTable, anova_table
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
@@ -78,7 +78,7 @@ def estimate_from(
     )
 
 
-def point_from(stats: Statistics, reductions: Reductions) -> Point:
+def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
     """Return the same components with fixed effects, without the work of standard errors.
 
     Parameters
@@ -86,13 +86,13 @@ def point_from(stats: Statistics, reductions: Reductions) -> Point:
     stats, reductions : as for :func:`estimate_from`
     """
     if _is_without_variance(stats):
-        return Point(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
+        return PointEstimate(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
     return point_of(stats, solve(reductions.coefficients, reductions.sum_sq))
 
 
-def point_of(stats: Statistics, values: FloatArray) -> Point:
+def point_of(stats: Statistics, values: FloatArray) -> PointEstimate:
     """Return components with the fixed effects at them."""
-    return Point(values, fixed_effects(stats, values, slopes=False).beta)
+    return PointEstimate(values, fixed_effects(stats, values, slopes=False).beta)
 
 
 def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
@@ -131,7 +131,7 @@ def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedPart:
+class FixedEffects:
     """The fixed effects of a closed form.
 
     Attributes
@@ -147,7 +147,7 @@ class FixedPart:
     errors: FixedErrors | None = None
 
 
-def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedPart:
+def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedEffects:
     """Return generalised least squares at the components, negative ones as zero.
 
     Parameters
@@ -160,21 +160,23 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
     nothing = np.full((p, p), np.nan)
     v = np.maximum(values, 0.0)
     if p == 0:
-        return FixedPart(np.zeros(0), nothing)
+        return FixedEffects(np.zeros(0), nothing)
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
             engine = choose_engine(stats, reml=True)
             beta, cov_beta = engine.fixed_effects(v)
-            return FixedPart(beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None)
+            return FixedEffects(
+                beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None
+            )
         except EstimationError:
-            return FixedPart(
+            return FixedEffects(
                 np.full(p, np.nan),
                 nothing,
                 " No fixed effects: generalised least squares needs more memory than is free.",
             )
         except np.linalg.LinAlgError:
             pass
-    return FixedPart(
+    return FixedEffects(
         solve_positive(stats.XX, stats.Xy),
         nothing,
         " Fixed effects by ordinary least squares, without standard errors: no residual variance "
@@ -231,7 +233,7 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
     )
 
 
-def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> Point:
+def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
     """Return the same components with fixed effects, without the work of standard errors."""
     return point_of(stats, ANOVA().point(stats, names).values)
 
@@ -281,7 +283,7 @@ class Henderson3:
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("henderson3", stats, reductions, names)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects alone, without the work of their standard errors.
 
         Raises
@@ -340,7 +342,7 @@ class Type1:
         reductions.refuse_nothing_left(names, _TYPE1_ADVICE)
         return estimate_from("type1", stats, reductions, names)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects alone, without the work of their standard errors.
 
         Raises

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, Point
+from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
@@ -102,7 +102,7 @@ class MINQUE:
         found = self._solution(stats, priors, w)
         return _labelled(stats, names, found, _error(priors, found), given=not self._to_the_end)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects alone, without the work of their standard errors.
 
         Raises
@@ -113,7 +113,7 @@ class MINQUE:
         w = prior_weights(self.weights, names)
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
-            return Point(nothing.values, nothing.beta)
+            return PointEstimate(nothing.values, nothing.beta)
         found = self._solution(stats, _priors(stats), w)
         return replace(
             point_of(stats, found.values), converged=found.is_end(given=not self._to_the_end)

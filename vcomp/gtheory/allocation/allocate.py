@@ -18,7 +18,7 @@ from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_p
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import QUANTITIES
-from vcomp.inference import take_components
+from vcomp.inference import used_components
 
 if TYPE_CHECKING:
     from vcomp.gtheory.study import DStudy
@@ -109,7 +109,7 @@ def optimize(
                 f"a facet is called {reserved!r}, which is a column of the allocation's tables; "
                 "rename it"
             )
-    values = take_components(study.components, study.negative).values
+    values = used_components(study.components, study.negative).values
     counted = [counts_objects(priced, plan) for plan in plans]
     alternatives, unfit = [], []
     for plan, is_counted in zip(plans, counted, strict=True):

@@ -21,9 +21,9 @@ from vcomp.inference.quantities import (
     Quantities,
     Scale,
     Smooth,
-    Taken,
+    UsedComponents,
     VarianceComponents,
-    take_components,
+    used_components,
 )
 
 __all__ = [
@@ -300,28 +300,28 @@ class FromComponents:
     def values(self, quantities: Quantities | Smooth) -> FloatArray:
         """Return the quantities at the estimates, (m,)."""
         if isinstance(quantities, Smooth):
-            return np.array([quantities.function(self.taken.values, self.beta)])
-        return quantities.values(self.taken.values)
+            return np.array([quantities.function(self.used.values, self.beta)])
+        return quantities.values(self.used.values)
 
     def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
         """Return the delta method's standard errors; nan where only what is unsure matters."""
         if isinstance(quantities, Smooth):
-            by_v, by_beta = quantities.slopes(self.taken.values, self.beta)
-            se = standard_errors(by_v[None, :], self.taken.cov, self.unsure)
+            by_v, by_beta = quantities.slopes(self.used.values, self.beta)
+            se = standard_errors(by_v[None, :], self.used.cov, self.unsure)
             return np.sqrt(np.square(se) + by_beta @ self.cov_beta @ by_beta)
-        gradients = quantities.gradients(self.taken.values)
-        return standard_errors(gradients, self.taken.cov, self.unsure)
+        gradients = quantities.gradients(self.used.values)
+        return standard_errors(gradients, self.used.cov, self.unsure)
 
     @cached_property
-    def taken(self) -> Taken:
+    def used(self) -> UsedComponents:
         """The components under the policy for negative ones."""
-        return take_components(self.components, self.negative)
+        return used_components(self.components, self.negative)
 
     @cached_property
     def unsure(self) -> BoolArray:
         """Components without a standard error that are not known either."""
         names = np.array(self.components.names, dtype=object)
-        return np.isin(names, [*self.taken.zeroed, *self.taken.bounded])
+        return np.isin(names, [*self.used.zeroed, *self.used.bounded])
 
     @cached_property
     def squares(self) -> MeanSquares | None:
@@ -339,12 +339,12 @@ class FromComponents:
                 "fits have method='profile' and 'bootstrap'"
             )
         found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
-        if self.components.without_bounds is not None or self.taken.zeroed:
+        if self.components.without_bounds is not None or self.used.zeroed:
             # The mean squares know no bounds, and the estimates do: the interval holds them too.
-            values = q.values(self.taken.values)
+            values = q.values(self.used.values)
             low, high = np.fmin(found.low, values), np.fmax(found.high, values)
             found = replace(found, low=low, high=high)
-        silent = self._says_nothing(squares, q)
+        silent = self._is_undetermined(squares, q)
         low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
         found = replace(found, low=low, high=high)
         notes = [*found.notes, *self._at_bound(q)]
@@ -386,7 +386,7 @@ class FromComponents:
                 "design, and for Φ of a complete two-way table; use method='mls'"
             )
 
-    def _says_nothing(self, squares: MeanSquares, q: Quantities) -> BoolArray:
+    def _is_undetermined(self, squares: MeanSquares, q: Quantities) -> BoolArray:
         """Return where all components that matter were neither estimated nor held."""
         unsure = np.ones(q.a.shape[1], dtype=bool)
         unsure[squares.places] = False

@@ -19,11 +19,11 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import constrained_step
 
 __all__ = [
-    "Place",
+    "SearchPoint",
     "Surface",
     "maximise_on",
-    "place_at",
     "rescaled",
+    "search_point",
 ]
 
 
@@ -59,7 +59,7 @@ class Surface:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchPoint:
     """A point with all that the next step is made from.
 
     Attributes
@@ -86,7 +86,7 @@ class ConstrainedMaximum:
     v : (k + 1,) components
     loglike : there
     multiplier : λ, with score = λ × normal but for components at zero
-    place : the last point that was evaluated, where the next search may start
+    point : the last point that was evaluated, where the next search may start
     decrement : how far the maximum seems to be, in standard errors
     evaluations : of the likelihood
     """
@@ -94,7 +94,7 @@ class ConstrainedMaximum:
     v: FloatArray
     loglike: float
     multiplier: float
-    place: Place
+    point: SearchPoint
     decrement: float
     evaluations: int
 
@@ -107,7 +107,7 @@ class _Step:
     is_newton: bool
 
 
-def place_at(engine: LikelihoodEngine, v: FloatArray) -> Place:
+def search_point(engine: LikelihoodEngine, v: FloatArray) -> SearchPoint:
     """Return the derivatives at components, with the observed information if there is one.
 
     Raises
@@ -119,11 +119,11 @@ def place_at(engine: LikelihoodEngine, v: FloatArray) -> Place:
     observed = None
     if "observed" in engine.kinds:
         observed = engine.information(v, "observed", positive_only=True)
-    return Place(v, found.loglike, found.score, found.average, observed)
+    return SearchPoint(v, found.loglike, found.score, found.average, observed)
 
 
 def maximise_on(
-    engine: LikelihoodEngine, start: Place, surface: Surface, held: BoolArray
+    engine: LikelihoodEngine, start: SearchPoint, surface: Surface, held: BoolArray
 ) -> ConstrainedMaximum:
     """Return the maximum on a surface, above zero.
 
@@ -140,7 +140,7 @@ def maximise_on(
         If no step raises the likelihood before the conditions of a maximum are met, or no
         components above zero lie on the surface.
     """
-    return _Search(engine, surface, held).from_place(start)
+    return _Search(engine, surface, held).from_point(start)
 
 
 def rescaled(v: FloatArray, surface: Surface, held: BoolArray) -> FloatArray:
@@ -177,9 +177,9 @@ class _Search:
     surface: Surface
     held: BoolArray
     evaluations: int = 0
-    bend: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    curvature: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
-    def from_place(self, start: Place) -> ConstrainedMaximum:
+    def from_point(self, start: SearchPoint) -> ConstrainedMaximum:
         here = self._onto_surface(start)
         previous = np.inf
         for _ in range(_STEPS):
@@ -196,7 +196,7 @@ class _Search:
                     return self._ended(here, step, here.v, here.loglike)
                 break
             previous = step.decrement
-            self._learn_bend(here, there, step.multiplier)
+            self._update_curvature(here, there, step.multiplier)
             here = there
         raise EstimationError(
             "the profile cannot be followed: no step along it raises the likelihood, although "
@@ -204,14 +204,16 @@ class _Search:
             "the parametric bootstrap"
         )
 
-    def _ended(self, here: Place, step: _Step, v: FloatArray, value: float) -> ConstrainedMaximum:
+    def _ended(
+        self, here: SearchPoint, step: _Step, v: FloatArray, value: float
+    ) -> ConstrainedMaximum:
         return ConstrainedMaximum(
             v, value, step.multiplier, here, step.decrement, self.evaluations
         )
 
     # To the surface -----------------------------------------------------------------------------
 
-    def _onto_surface(self, start: Place) -> Place:
+    def _onto_surface(self, start: SearchPoint) -> SearchPoint:
         """Return a first point on the surface: the tangent's, or a rescaled one."""
         shift = self.surface.gap(start.v)
         if shift == 0.0:
@@ -267,7 +269,7 @@ class _Search:
 
     # Along it -----------------------------------------------------------------------------------
 
-    def _step(self, here: Place, shift: float = 0.0) -> _Step:
+    def _step(self, here: SearchPoint, shift: float = 0.0) -> _Step:
         """Return the step that the quadratic model suggests, to the surface or along it."""
         free = ~self.held
         normal = self.surface.normal(here.v)
@@ -278,8 +280,8 @@ class _Search:
             return step
         moves = free & ((here.v > 0.0) | (step.d > 0.0))
         information = here.observed
-        if self.bend.size:
-            information = information + step.multiplier * self.bend
+        if self.curvature.size:
+            information = information + step.multiplier * self.curvature
         matrix = information[np.ix_(moves, moves)]
         if not normal[moves].any() or not _is_positive_within(matrix, normal[moves]):
             return step
@@ -288,7 +290,7 @@ class _Search:
         except np.linalg.LinAlgError:  # only a corner of the bounds lies on the surface
             return step
 
-    def _uphill(self, here: Place, step: _Step) -> Place | None:
+    def _uphill(self, here: SearchPoint, step: _Step) -> SearchPoint | None:
         """Return the first of the step and its halves that raises the likelihood."""
         lost = 1e-12 if step.decrement < 1e-3 else 1e-14
         slack = lost * max(abs(here.loglike), self.engine.n)
@@ -303,25 +305,25 @@ class _Search:
                 return there
         return None
 
-    def _evaluated(self, v: FloatArray) -> Place:
+    def _evaluated(self, v: FloatArray) -> SearchPoint:
         self.evaluations += 1
-        place = place_at(self.engine, v)
+        place = search_point(self.engine, v)
         if not np.isfinite(place.loglike):
             raise np.linalg.LinAlgError("no likelihood here")
         return place
 
-    def _learn_bend(self, here: Place, there: Place, multiplier: float) -> None:
+    def _update_curvature(self, here: SearchPoint, there: SearchPoint, multiplier: float) -> None:
         """Learn the curvature of the surface from how its normal turned (symmetric rank one)."""
         if self.surface.is_flat or multiplier == 0.0:
             return
-        if not self.bend.size:
-            self.bend = np.zeros((here.v.size, here.v.size))
+        if not self.curvature.size:
+            self.curvature = np.zeros((here.v.size, here.v.size))
         d = there.v - here.v
         turned = self.surface.normal(there.v) - self.surface.normal(here.v)
-        rest = turned - self.bend @ d
+        rest = turned - self.curvature @ d
         along = float(rest @ d)
         if abs(along) > 1e-8 * np.linalg.norm(rest) * np.linalg.norm(d):
-            self.bend = self.bend + np.outer(rest, rest) / along
+            self.curvature = self.curvature + np.outer(rest, rest) / along
 
 
 def _floor(v: FloatArray) -> FloatArray:

@@ -18,15 +18,15 @@ from vcomp.inference.profile.constrained import Surface
 
 __all__ = [
     "Constraint",
-    "Limits",
     "LinearConstraint",
+    "Range",
     "RatioConstraint",
     "SmoothConstraint",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Range:
     """The values that a quantity can have.
 
     Attributes
@@ -51,10 +51,10 @@ class Constraint(Protocol):
     def surface(self, theta: float) -> Surface:
         """Return the surface on which the quantity is `theta`."""
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return the slope of the profile log-likelihood at a multiplier of 1."""
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
         """Return the range of the quantity while some components stay as they are in `v`.
 
         Raises
@@ -77,8 +77,8 @@ class LinearConstraint:
     >>> total = LinearConstraint(np.ones(3))
     >>> total.value(np.array([1.0, 2.0, 4.0]))
     7.0
-    >>> limits = total.limits(np.ones(3), np.array([False, True, False]))
-    >>> limits.low, limits.high
+    >>> span = total.range(np.ones(3), np.array([False, True, False]))
+    >>> span.low, span.high
     (1.0, inf)
     """
 
@@ -93,11 +93,11 @@ class LinearConstraint:
         w = self.weights
         return Surface(normal=lambda v: w, gap=lambda v: _rounded(theta - float(w @ v), theta))
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return 1."""
         return 1.0
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
         """Return the range of w'v."""
         free = np.where(held, 0.0, self.weights)
         if not free.any():
@@ -106,7 +106,7 @@ class LinearConstraint:
         rises, falls = free > 0.0, free < 0.0
         low = -np.inf if falls.any() else base
         high = np.inf if rises.any() else base
-        return Limits(
+        return Range(
             low,
             high,
             None if falls.any() or rises[-1] else rises,
@@ -133,8 +133,8 @@ class RatioConstraint:
     >>> share = RatioConstraint(np.array([1.0, 0.0]), np.array([1.0, 1.0]))
     >>> share.value(np.array([1.0, 3.0]))
     0.25
-    >>> limits = share.limits(np.ones(2), np.zeros(2, dtype=bool))
-    >>> limits.low, limits.high, limits.zero_low, limits.zero_high
+    >>> span = share.range(np.ones(2), np.zeros(2, dtype=bool))
+    >>> span.low, span.high, span.zero_low, span.zero_high
     (0.0, 1.0, array([ True, False]), None)
     """
 
@@ -174,11 +174,11 @@ class RatioConstraint:
             normal=lambda v: normal, gap=lambda v: _rounded(-float(normal @ v), float(size @ v))
         )
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return b'v."""
         return float(self.denominator @ v)
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
         """Return the range of a'v / b'v, which lies between those of single components."""
         a, b, known = self.numerator, self.denominator, ~held
         used = known & ((a != 0.0) | (b != 0.0))
@@ -189,7 +189,7 @@ class RatioConstraint:
         if not ratios.size or every.min() == every.max():
             raise EstimationError(_CONSTANT)
         low, high = float(every.min()), float(every.max())
-        return Limits(low, high, self._zero(low, v, held), self._zero(high, v, held))
+        return Range(low, high, self._zero(low, v, held), self._zero(high, v, held))
 
     def _zero(self, end: float, v: FloatArray, held: BoolArray) -> BoolArray | None:
         """Return what has to be zero for the ratio to be at an end of its range."""
@@ -237,15 +237,15 @@ class SmoothConstraint:
 
         return Surface(normal, gap, is_flat=False)
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return 1."""
         return 1.0
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
         """Return the range that was given."""
         if not np.where(held, 0.0, self.gradient(v)).any():
             raise EstimationError(_CONSTANT)
-        return Limits(self.low, self.high)
+        return Range(self.low, self.high)
 
 
 _CONSTANT = (

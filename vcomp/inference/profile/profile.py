@@ -20,11 +20,11 @@ from vcomp.estimators.likelihood import (
     maximise,
 )
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.constrained import Place, maximise_on, place_at, rescaled
+from vcomp.inference.profile.constrained import SearchPoint, maximise_on, rescaled, search_point
 from vcomp.inference.profile.constraints import (
     Constraint,
-    Limits,
     LinearConstraint,
+    Range,
     RatioConstraint,
     SmoothConstraint,
 )
@@ -114,10 +114,10 @@ def profile_quantity(
     estimate = constraint.value(v_hat)
     if np.isinf(estimate):
         return _of_reciprocal(engine, v_hat, constraint, known, alpha, name, points)
-    limits = constraint.limits(v_hat, known)
+    span = constraint.range(v_hat, known)
     here = checked_maximum(engine, v_hat, known)
-    quantity = _Quantity(engine, constraint, known, limits, here, estimate)
-    return trace_curve(quantity.trace(alpha), limits, quantity.guess, name, alpha, points)
+    quantity = _Quantity(engine, constraint, known, span, here, estimate)
+    return trace_curve(quantity.trace(alpha), span, quantity.guess, name, alpha, points)
 
 
 # Quantities of components -----------------------------------------------------------------------
@@ -130,8 +130,8 @@ class _Quantity:
     engine: LikelihoodEngine
     constraint: Constraint
     held: BoolArray
-    limits: Limits
-    here: Place
+    span: Range
+    here: SearchPoint
     estimate: float
     scale: Coordinate | None = None
 
@@ -141,7 +141,7 @@ class _Quantity:
 
         level = -float(ndtri(0.5 * alpha))
         self.scale = _coordinate(
-            self.limits, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
+            self.span, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
         )
         start = Visit(self.estimate, 0.0, self._slope(1.0), self.here.v, self.here)
         return Trace(self.visit, self.edge, self.other, self.scale, [start])
@@ -151,7 +151,7 @@ class _Quantity:
         assert self.scale is not None
         side = float(np.sign(level))
         distance = self._distance(side, abs(level))
-        at_bound = self.estimate in (self.limits.low, self.limits.high)
+        at_bound = self.estimate in (self.span.low, self.span.high)
         if at_bound:
             return self.scale.t_of(self.estimate + side * distance)
         t = self.scale.t_of(self.estimate)
@@ -159,7 +159,7 @@ class _Quantity:
 
     def visit(self, theta: float, near: Visit) -> Visit:
         """Return the point of the profile at θ."""
-        return self._found(theta, near.place)
+        return self._found(theta, near.point)
 
     def other(self, theta: float, near: Visit) -> Visit | None:
         """Return the likeliest point at θ that other starts lead to; None for one component.
@@ -181,21 +181,21 @@ class _Quantity:
         for start in starts:
             try:
                 v = rescaled(start, surface, self.held)
-                found.append(self._found(theta, place_at(self.engine, v)))
+                found.append(self._found(theta, search_point(self.engine, v)))
             except (np.linalg.LinAlgError, EstimationError):
                 continue
         return min(found, key=lambda visit: abs(visit.z), default=None)
 
-    def _found(self, theta: float, start: Place) -> Visit:
+    def _found(self, theta: float, start: SearchPoint) -> Visit:
         surface = self.constraint.surface(theta)
         found = maximise_on(self.engine, start, surface, self.held)
-        slope = found.multiplier * self.constraint.pace(found.v)
-        return Visit(theta, self._root(theta, found.loglike), slope, found.v, found.place)
+        slope = found.multiplier * self.constraint.slope_factor(found.v)
+        return Visit(theta, self._root(theta, found.loglike), slope, found.v, found.point)
 
     def edge(self, side: float) -> Visit | None:
         """Return the point where the range ends, None where no components have it."""
         low = side < 0.0
-        zero = self.limits.zero_low if low else self.limits.zero_high
+        zero = self.span.zero_low if low else self.span.zero_high
         if zero is None:
             return None
         sizes = np.array([*self.engine.sizes, self.engine.n], dtype=float)
@@ -206,9 +206,13 @@ class _Quantity:
                 "the maximum of the likelihood with components at zero was not found, and with it "
                 "whether the profile interval reaches the end of the range; use a Wald interval"
             )
-        theta = self.limits.low if low else self.limits.high
+        theta = self.span.low if low else self.span.high
         return Visit(
-            theta, self._root(theta, found.loglike), 0.0, found.v, place_at(self.engine, found.v)
+            theta,
+            self._root(theta, found.loglike),
+            0.0,
+            found.v,
+            search_point(self.engine, found.v),
         )
 
     def _root(self, theta: float, loglike: float) -> float:
@@ -228,7 +232,7 @@ class _Quantity:
         if inside.any() or not rises.any():
             return 0.0
         steepest = float((self.here.score[rises] / (side * normal[rises])).max())
-        return min(steepest, 0.0) * self.constraint.pace(self.here.v)
+        return min(steepest, 0.0) * self.constraint.slope_factor(self.here.v)
 
     def _distance(self, side: float, level: float) -> float:
         """Return how far away z may be at a level: λδ − δ²/2V = −z²/2."""
@@ -237,7 +241,7 @@ class _Quantity:
         a, information = normal[moves], self.here.average[np.ix_(moves, moves)]
         scale = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
         solved = np.linalg.pinv(information / np.outer(scale, scale), rcond=1e-12) @ (a / scale)
-        variance = float(solved @ (a / scale)) / self.constraint.pace(self.here.v) ** 2
+        variance = float(solved @ (a / scale)) / self.constraint.slope_factor(self.here.v) ** 2
         slope = self._slope(side)
         if variance <= 0.0 or not np.isfinite(variance):
             return level * (abs(self.estimate) or float(self.here.v.sum()))
@@ -245,13 +249,13 @@ class _Quantity:
         return float(level**2 / (root - slope))
 
 
-def _coordinate(limits: Limits, estimate: float, below: float, above: float) -> Coordinate:
+def _coordinate(span: Range, estimate: float, below: float, above: float) -> Coordinate:
     """Return a scale whose unit is the estimate, or a standard error where that is less."""
-    low, high = limits.low, limits.high
+    low, high = span.low, span.high
     inner = estimate
-    if limits.zero_low is not None or estimate <= low:
+    if span.zero_low is not None or estimate <= low:
         inner = max(inner, low + 0.5 * min(above, high - low if np.isfinite(high) else above))
-    if limits.zero_high is not None or estimate >= high:
+    if span.zero_high is not None or estimate >= high:
         inner = min(inner, high - 0.5 * min(below, high - low if np.isfinite(low) else below))
     if np.isinf(low) and np.isinf(high):
         unit = max(below, above)
@@ -266,8 +270,8 @@ def _coordinate(limits: Limits, estimate: float, below: float, above: float) -> 
         high,
         inner,
         unit,
-        0.0 if limits.zero_low is None else _SOFT,
-        0.0 if limits.zero_high is None else _SOFT,
+        0.0 if span.zero_low is None else _SOFT,
+        0.0 if span.zero_high is None else _SOFT,
     )
 
 
@@ -339,11 +343,11 @@ def profile_fixed_effect(
     estimate, variance = effect.generalised(v_hat)
     deviation = float(np.sqrt(variance))
     effect.estimate = estimate
-    limits = Limits(-np.inf, np.inf)
+    span = Range(-np.inf, np.inf)
     scale = Coordinate(-np.inf, np.inf, estimate, deviation, 0.0, 0.0)
     start = Visit(estimate, 0.0, 0.0, v_hat, None)
     trace = Trace(effect.visit, lambda side: None, lambda theta, near: None, scale, [start])
-    return trace_curve(trace, limits, lambda z: z, name, alpha, points)
+    return trace_curve(trace, span, lambda z: z, name, alpha, points)
 
 
 @dataclass(slots=True)

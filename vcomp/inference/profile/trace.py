@@ -17,8 +17,8 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.constrained import Place, place_at
-from vcomp.inference.profile.constraints import Limits
+from vcomp.inference.profile.constrained import SearchPoint, search_point
+from vcomp.inference.profile.constraints import Range
 from vcomp.numerics import bounded_step
 
 if TYPE_CHECKING:
@@ -131,14 +131,14 @@ class Visit:
     z : signed root of the likelihood ratio
     slope : dPL/dθ
     v : (k + 1,) components there
-    place : what the next search may start from
+    point : what the next search may start from
     """
 
     theta: float
     z: float
     slope: float
     v: FloatArray
-    place: Any
+    point: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +426,7 @@ class ProfileCurve:
 
 def trace_curve(
     trace: Trace,
-    limits: Limits,
+    span: Range,
     guess: Callable[[float], float],
     name: str,
     alpha: float,
@@ -437,7 +437,7 @@ def trace_curve(
     Parameters
     ----------
     trace : with the estimate as its only point
-    limits : the range of the quantity
+    span : the range of the quantity
     guess : from a level of z to where it may be on the coordinate
     name, alpha, points : as in :func:`profile_quantity`
     """
@@ -447,9 +447,9 @@ def trace_curve(
 
     def ends(level: float) -> tuple[End, End]:
         z = -float(ndtri(0.5 * level))
-        at_low, at_high = start.theta <= limits.low, start.theta >= limits.high
-        low = End(limits.low, False) if at_low else trace.crossing(-z, guess(-z))
-        high = End(limits.high, False) if at_high else trace.crossing(z, guess(z))
+        at_low, at_high = start.theta <= span.low, start.theta >= span.high
+        low = End(span.low, False) if at_low else trace.crossing(-z, guess(-z))
+        high = End(span.high, False) if at_high else trace.crossing(z, guess(z))
         return low, high
 
     low, high = ends(alpha)
@@ -517,7 +517,7 @@ def check_engine(engine: LikelihoodEngine) -> None:
         )
 
 
-def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) -> Place:
+def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) -> SearchPoint:
     """Return the place of an estimate, and refuse one that is no maximum.
 
     Raises
@@ -530,7 +530,7 @@ def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) ->
             "a profile needs components above zero and a positive residual, as REML and ML give "
             f"them, not {v.tolist()}"
         )
-    here = place_at(engine, v)
+    here = search_point(engine, v)
     free = ~held
     _, decrement = bounded_step(here.average[np.ix_(free, free)], here.score[free], -v[free])
     if decrement > _AT_MAXIMUM:

@@ -151,7 +151,7 @@ def replicates_of(
     kind: str,
     fingerprint: dict[str, Any],
     seed: int,
-    asked: int,
+    requested: int,
 ) -> Replicates:
     """Return the estimates in the order of their numbers."""
     k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
@@ -166,7 +166,7 @@ def replicates_of(
         llf=np.array([f.llf for f in found], dtype=float),
         converged=np.array([f.converged for f in found], dtype=bool),
         seed=seed,
-        asked=asked,
+        requested=requested,
         fingerprint=fingerprint,
     )
 

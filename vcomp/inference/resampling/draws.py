@@ -48,11 +48,11 @@ class StrataDraws:
         if stats.remainder.parents is None:
             raise ValueError("the remainder is crossed; its statistics come from rows")
         self.stats = stats
-        self._plans = [_Plan.of(stats, s) for s in stats.strata]
+        self._strata = [_StratumDraws.of(stats, s) for s in stats.strata]
 
     def columns(self, v: FloatArray, rng: np.random.Generator) -> list[GroupedColumns]:
         """Return y and X of every stratum, y drawn at the components `v`, the residual last."""
-        return [plan.draw(plan.coefficients @ v, rng) for plan in self._plans]
+        return [stratum.draw(stratum.coefficients @ v, rng) for stratum in self._strata]
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> StratumStatistics:
         """Return strata with a response drawn at the components `v`, (k + 1,), and no mean."""
@@ -60,7 +60,7 @@ class StrataDraws:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _StratumDraws:
     """What is drawn for one stratum.
 
     Attributes
@@ -83,7 +83,7 @@ class _Plan:
     factor: FloatArray
 
     @classmethod
-    def of(cls, stats: StratumStatistics, stratum: Stratum) -> _Plan:
+    def of(cls, stats: StratumStatistics, stratum: Stratum) -> _StratumDraws:
         n, parents = stats.remainder.tables.group_n[-1], stats.remainder.parents
         assert parents is not None
         df = stratum.multiplicity * float((n - 1.0).sum())

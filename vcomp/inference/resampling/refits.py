@@ -13,7 +13,7 @@ from vcomp.estimators import (
     ClosedForm,
     Estimator,
     Negative,
-    Point,
+    PointEstimate,
     drop_negative,
     known_components,
     residual_alone,
@@ -274,11 +274,11 @@ class InClosedForm:
             values[[*kept, -1]] = found.values
         return Refitted(values, found.beta, np.nan, found.converged)
 
-    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> Point:
+    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> PointEstimate:
         names = self._names
         if not terms:
             alone = residual_alone(self._estimator.name, stats.n, stats.XX, stats.Xy, stats.yy)
-            return Point(alone.values, alone.beta)
+            return PointEstimate(alone.values, alone.beta)
         chosen = (*(names[t] for t in terms), names[-1])
         return self._estimator.point(stats.of_terms(terms), chosen)
 

@@ -52,7 +52,7 @@ class Replicates:
     llf : (B,) log-likelihood; nan for methods without one
     converged : (B,) whether each estimation reached its answer; values of others may be nan
     seed : that the random numbers of all replicates come from
-    asked : number of replicates that were asked for
+    requested : number of replicates that were asked for
     fingerprint : what was refitted: plain text and numbers by name
     adjusted : (B, k + 1) components after an adjustment for the way of resampling; None without
     notes : what a reader should know of them, half sentences
@@ -77,7 +77,7 @@ class Replicates:
     llf: FloatArray
     converged: BoolArray
     seed: int
-    asked: int
+    requested: int
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     adjusted: FloatArray | None = None
     notes: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Replicates:
         kept = self.numbers < n
         return replace(
             self,
-            asked=n,
+            requested=n,
             numbers=self.numbers[kept],
             values=self.values[kept],
             beta=self.beta[kept],
@@ -189,7 +189,7 @@ class Replicates:
             "names": self.names,
             "fixed_names": self.fixed_names,
             "seed": self.seed,
-            "asked": self.asked,
+            "asked": self.requested,
             "fingerprint": dict(self.fingerprint),
             "notes": self.notes,
         }
@@ -217,6 +217,7 @@ class Replicates:
                 arrays = {name: stored[name] for name in _ARRAYS if name in stored}
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
+            about["requested"] = about.pop("asked")  # its name in files
             for name in ("names", "fixed_names", "notes"):
                 about[name] = tuple(about[name])
             return cls(**about, **arrays)

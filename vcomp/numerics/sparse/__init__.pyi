@@ -1,7 +1,7 @@
+from .elimination import EliminationOrder as EliminationOrder
 from .elimination import Factor as Factor
 from .elimination import Pattern as Pattern
-from .elimination import Plan as Plan
-from .elimination import make_plan as make_plan
+from .elimination import plan_elimination as plan_elimination
 from .krylov import Solved as Solved
 from .krylov import conjugate_gradients as conjugate_gradients
 from .krylov import log_quadrature as log_quadrature

@@ -21,11 +21,11 @@ from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
 __all__ = [
+    "EliminationOrder",
     "Factor",
     "Inverse",
     "Pattern",
-    "Plan",
-    "make_plan",
+    "plan_elimination",
 ]
 
 
@@ -49,7 +49,7 @@ _MOST_ENTRIES = 450_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EliminationOrder:
     """An order of elimination with its cost.
 
     Attributes
@@ -84,7 +84,7 @@ class Plan:
         return 56.0 * float(self.counts.sum()) + 8.0 * 5.0 * self.n_dense**2
 
 
-def make_plan(matrix: Any, sizes: list[int]) -> Plan | None:
+def plan_elimination(matrix: Any, sizes: list[int]) -> EliminationOrder | None:
     """Return how to eliminate, or None if L has too many entries in every order.
 
     Parameters
@@ -122,7 +122,9 @@ def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
     return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
 
 
-def _cheapest(lower: Any, order: LongArray | None, last: int, ends: list[int]) -> Plan | None:
+def _cheapest(
+    lower: Any, order: LongArray | None, last: int, ends: list[int]
+) -> EliminationOrder | None:
     """Return the plan with the cheapest cut up to `last`, at one of `ends` if that is as good."""
     n = lower.shape[0]
     parent, counts = elimination_tree(
@@ -143,7 +145,7 @@ def _cheapest(lower: Any, order: LongArray | None, last: int, ends: list[int]) -
     if seconds[end] <= 1.2 * seconds[cut] + 1e-3:
         cut = int(end)
     parent = np.where(parent[:cut] >= 0, parent[:cut], np.int32(n)).astype(np.int32)
-    return Plan(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
+    return EliminationOrder(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
 
 
 def _seconds(counts: LongArray, n: int) -> FloatArray:
@@ -201,7 +203,7 @@ class Pattern:
         return self.n - self.cut
 
     @classmethod
-    def of(cls, plan: Plan) -> Pattern:
+    def of(cls, plan: EliminationOrder) -> Pattern:
         """Allocate what a plan says."""
         from scipy.sparse import csc_array
 
