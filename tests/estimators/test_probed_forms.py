@@ -159,7 +159,7 @@ def test_another_seed_has_other_probes(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_probes": 1}, "n_probes is a whole number from 2 on, not 1"),
+        ({"n_probes": 1}, "n_probes must be a whole number of at least 2, not 1"),
         ({"rng": "dice"}, "rng is a seed from 0 on or a numpy Generator, not 'dice'"),
         ({"rng": 1}, "the standard errors of these data are exact without any"),
     ],

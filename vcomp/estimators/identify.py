@@ -1,8 +1,8 @@
-"""Which terms and columns the data can tell apart, and a start for iterations.
+"""Identifiability: refuse models whose fixed effects or components the data cannot distinguish.
 
-With Q = I − X(X'X)⁻¹X' the forms tr(Q V_t Q V_u) and y'Q V_t Q y need only cross-products. Their
-matrix is singular exactly when the components cannot be told apart; where it is not, the linear
-equations that they make give MIVQUE(0), which is the ANOVA estimator of balanced data.
+Checked before any estimation. With Q = I − X(X'X)⁻¹X' the matrix of tr(Q V_t Q V_u) is singular
+exactly if the data cannot distinguish the components; its null vector names them
+(docs/explanation/mathematics.md, eq. (2.12) at P = Q).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = [
 
 
 _DEPENDENT = 1e-11
-"""A squared residual norm below this share of a column's own is rounding: columns are centred and
-float64 leaves about 1e-16 of a square."""
+"""A squared residual norm below this fraction of a column's squared norm is rounding error: columns
+are centred, and float64 keeps about 1e-16 of a square."""
 
 _CONSTANT = 1e-26
-"""A centred column whose square is below this share of its mean's is constant but for rounding."""
+"""A centred column whose squared norm is below this fraction of its mean's square is constant."""
 
 
 def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
@@ -39,7 +39,7 @@ def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArr
     Raises
     ------
     DesignError
-        Naming the first dependent column and those that it is a combination of.
+        If a column is a combination of others; the message names both.
     """
     XX = stats.XX
     origin = stats.n * x_origin**2
@@ -65,17 +65,17 @@ def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArr
 
 
 def check_terms(stats: Statistics, names: Sequence[str]) -> None:
-    """Refuse random terms that group the rows alike, or whose components cannot be told apart.
+    """Refuse confounded random terms, and components that the data cannot distinguish.
 
     Raises
     ------
     DesignError
-        Naming the terms at fault.
+        If there are any; the message names the terms.
     """
     for t, u in _alike(stats):
         raise DesignError(
             f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
-            "same way, so their variances cannot be told apart; keep one of them"
+            "same way, so that the data contain only the sum of their variances; keep one of them"
         )
     if stats.strata is not None:
         forms = StrataLikelihood(stats.strata, reml=True).quadratic_forms()
@@ -84,8 +84,8 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
     for t, name in enumerate(names):
         if forms[t, t] <= _DEPENDENT * _squares(stats, t):
             raise DesignError(
-                f"nothing is left of term {name!r} after the fixed part, which tells all its "
-                f"groups apart; leave out (1|{name}) or the fixed factor"
+                f"nothing is left of term {name!r} after the fixed part, which distinguishes all "
+                f"its groups; leave out (1|{name}) or the fixed factor"
             )
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))
     values, vectors = np.linalg.eigh(scaled)
@@ -93,13 +93,13 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
         all_names = [*names, RESIDUAL]
         involved = [n for n, c in zip(all_names, vectors[:, 0], strict=True) if abs(c) > 1e-4]
         raise DesignError(
-            f"the variances of {', '.join(involved)} cannot be told apart with these data: "
+            f"these data cannot distinguish the variances of {', '.join(involved)}: "
             "a combination of them gives the same covariances; leave one of them out"
         )
 
 
 def _alike(stats: Statistics) -> Iterator[tuple[int, int]]:
-    """Yield pairs of terms that group the rows alike."""
+    """Yield pairs of confounded terms: they group the rows in the same way."""
     for t, u in combinations(range(stats.n_terms), 2):
         if stats.sizes[t] == stats.sizes[u]:
             by = stats.cross_products if stats.strata is None else stats.strata

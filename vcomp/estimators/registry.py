@@ -1,4 +1,4 @@
-"""The estimators by name."""
+"""The estimators by name: ``method="reml"`` becomes a value with one method, ``estimate``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Estimator(Protocol):
-    """A value with one method; its options are its fields."""
+    """An estimator of components; its options are its fields."""
 
     name: Any
 
@@ -29,7 +29,7 @@ class Estimator(Protocol):
 
 
 class ClosedForm(Estimator, Protocol):
-    """An estimator whose point costs much less than its standard errors."""
+    """An estimator whose point estimates cost much less than its standard errors."""
 
     def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects without standard errors."""
@@ -51,7 +51,7 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     Raises
     ------
     EstimationError
-        If there is no such method, or it does not take such an option.
+        If the method is not known, or does not have such an option.
     """
     known = METHODS.get(str(method).lower())
     if known is None:

@@ -1,12 +1,12 @@
-"""What the error of the fixed effects depends on: forms of X in V⁻¹, component by component.
+"""Forms of X in V⁻¹: the covariance of the fixed effects and its derivatives.
 
-With Φ = (X'V⁻¹X)⁻¹ the covariance matrix of β̂ moves with the components as
+With Φ = (X'V⁻¹X)⁻¹ the derivative of Cov(β̂) by a component is
 
     ∂Φ/∂σ²_t = Φ G_t Φ,   G_t = X'V⁻¹V_t V⁻¹X
 
-which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985). Kenward and Roger (1997)
-also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X. In Henderson's equations both come from the solutions for
-the columns of X, which are there already: Z_t'V⁻¹X.
+which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985; docs/explanation/
+mathematics.md, eq. (11.5)). Kenward and Roger (1997) also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X, eq.
+(11.6). In Henderson's equations both follow from Z_t'V⁻¹X, the solutions for the columns of X.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def forms_of_totals(totals: Totals, *, second: bool) -> FixedForms:
-    """Return the forms from totals over strata, whose columns are y and X."""
+    """Return the forms from totals over strata; the columns are y and X."""
     return FixedForms(
         cov_beta=totals.XVX.inverse(),
         first=totals.first[:, 1:, 1:].copy(),
@@ -56,7 +56,7 @@ def forms_with_residual(
 def forms_of_point(point: Point, *, second: bool) -> FixedForms:
     """Return the forms from Henderson's equations, factored at one point.
 
-    The second ones cost a solution for p columns a term.
+    The second forms cost a solution for p columns for each term.
     """
     stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
     gram = point.fixed.matrix() / point.residual
@@ -80,13 +80,13 @@ def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
 
 
 _MOST_SLOPES = 10_000_000
-"""Numbers that slopes may take; beyond, there are none."""
+"""Elements that the derivatives may have; with more they are not computed."""
 
 
 def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return how the covariance of the fixed effects moves at components `v`, still without df.
+    """Return the derivatives of the covariance of the fixed effects at components `v`, without df.
 
-    None where there are no fixed effects, or too many.
+    None if there are no fixed effects, or too many.
     """
     p = engine.n_fixed
     if not p or v.size * p**2 > _MOST_SLOPES:
