@@ -298,7 +298,7 @@ def test_ties_are_a_or_b():
 
 @BOTH
 def test_rng_is_a_seed(measure):
-    with pytest.raises(EstimationError, match="rng is a seed from 0 on"):
+    with pytest.raises(EstimationError, match="rng must be a seed of at least 0"):
         measure(PAIRS, 5, rng="1")
 
 

@@ -205,7 +205,7 @@ def test_variances_of_prediction_are_not_guessed():
 
 def test_too_few_probes():
     stats = accumulate(model_of("crossed").chunk)
-    with pytest.raises(EstimationError, match="n_probes=1"):
+    with pytest.raises(EstimationError, match="n_probes must be at least 2, not 1"):
         IterativeLikelihood(stats, reml=True, n_probes=1)
 
 

@@ -447,7 +447,7 @@ def test_options_are_fields():
     [
         ({"n_probes": 1}, "n_probes must be a whole number of at least 2, not 1"),
         ({"n_probes": 2.5}, "not 2.5"),
-        ({"rng": -1}, "rng is a seed from 0 on or a numpy Generator, not -1"),
+        ({"rng": -1}, "rng must be a seed of at least 0 or a numpy Generator, not -1"),
         ({"rng": "seed"}, "not 'seed'"),
         ({"engine": "strata", "rng": 1}, "engine='strata' has no random probes"),
         ({"engine": "blocked", "n_probes": 8}, "leave n_probes= and rng= out"),

@@ -133,7 +133,7 @@ def test_rounds_from_mivque0_of_many_groups(monkeypatch):
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     res = model.fit("minque", weights=0, iterated=3)
     np.testing.assert_allclose(res.vcomp, expected.vcomp, rtol=1e-9)
-    assert res.status.startswith("3 rounds, as asked")
+    assert res.status.startswith("3 rounds, as requested")
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -147,7 +147,7 @@ def test_rounds_are_estimates_at_the_last_estimates(many, monkeypatch):
         at_once = model.fit("minque", iterated=rounds)
         np.testing.assert_allclose(at_once.vcomp, res.vcomp, rtol=1e-9)
         assert at_once.converged
-        assert at_once.status.startswith(f"{rounds} rounds, as asked")
+        assert at_once.status.startswith(f"{rounds} rounds, as requested")
 
 
 @given(case=UNBALANCED, power=st.integers(-3, 3))
@@ -242,8 +242,8 @@ def test_a_number_for_every_term():
         ({"weights": [1.0, 1.0, 0.0]}, r"the weight of Residual is 0: .* singular"),
         ({"weights": "one"}, r"weights are a number, a mapping .* not 'one'"),
         ({"weights": None}, r"weights are a number, a mapping .* not None"),
-        ({"iterated": 0}, r"iterated is True, False or a number of rounds from 1 on, not 0"),
-        ({"iterated": 2.5}, r"iterated is True, False or a number of rounds from 1 on, not 2.5"),
+        ({"iterated": 0}, r"iterated must be True, False or a number of rounds \(at least 1\), not 0"),
+        ({"iterated": 2.5}, r"iterated must be True, False or a number of rounds \(at least 1\), not 2.5"),
         ({"tol": 1e-3}, r"method 'minque' takes weights, iterated, not 'tol'"),
     ],
 )

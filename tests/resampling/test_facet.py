@@ -298,11 +298,11 @@ def test_what_is_approximate_is_noted(crossed, tmp_path):
         ("pp", {}, r"'pp' is no facet of the random part \(did you mean 'p'\?\), which has p, i"),
         (["p", "p"], {}, "facet 'p' is given twice"),
         ([], {}, "no facet is given; they are p, i"),
-        ("p", {"n": 0}, "n is a whole number from 1 on, not 0"),
+        ("p", {"n": 0}, "n must be a whole number of at least 1, not 0"),
         ("p", {"adjust": "yes"}, "adjust is True or False, not 'yes'"),
-        ("p", {"rng": -1}, "rng is a seed from 0 on"),
-        ("p", {"workers": 0}, "workers is a whole number from 1 on"),
-        ("p", {"time_limit": -1}, "time_limit is a positive number of seconds"),
+        ("p", {"rng": -1}, "rng must be a seed of at least 0"),
+        ("p", {"workers": 0}, "workers must be a whole number of at least 1"),
+        ("p", {"time_limit": -1}, "time_limit must be a positive number of seconds"),
     ],
 )
 def test_what_is_refused(crossed, facets, options, words):

@@ -259,7 +259,7 @@ def test_sizes_of_numpy(frame):
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"trials": 0}, vcomp.EstimationError, "trials is a whole number from 1 on"),
+        ({"trials": 0}, vcomp.EstimationError, "trials must be a whole number of at least 1"),
         ({"workers": 0}, vcomp.EstimationError, "workers"),
         ({"grid": "every"}, vcomp.PlanError, "grid is 'all' or 'each'"),
         ({"rng": "x"}, vcomp.EstimationError, "rng"),

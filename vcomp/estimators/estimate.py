@@ -86,8 +86,8 @@ class Iteration:
 
     Attributes
     ----------
-    step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one factor), ``"AI"``,
-        ``"Newton"`` or ``"EM"``
+    step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one
+        factor), ``"AI"``, ``"Newton"`` or ``"EM"``
     fraction : the part of the full step that was used; nan at the start
     loglike : log-likelihood; nan if the engine does not compute it during the iteration
     newton_decrement : estimated distance to the maximum in standard errors
@@ -235,8 +235,8 @@ class Estimate:
     names : the components, the residual last
     values : (k + 1,) their estimates
     covariances : covariance matrices of the estimates by kind: ``"observed"``, ``"expected"`` and
-        ``"average"`` for likelihood methods, ``"sampling"`` for closed forms; nan where a component
-        is at its bound or held. The first one gives the standard errors
+        ``"average"`` for likelihood methods, ``"sampling"`` for closed forms; nan where a
+        component is at its bound or held. The first one gives the standard errors
     beta, cov_beta : fixed effects (of X as given, not centred) and their covariance matrix
     llf : log-likelihood; nan for closed forms
     converged : whether the result is the estimate that the method defines

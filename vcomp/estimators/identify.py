@@ -26,7 +26,7 @@ __all__ = [
 
 
 _DEPENDENT = 1e-11
-"""A squared residual norm below this fraction of a column's squared norm is rounding error: columns
+"""A squared residual norm below this fraction of a column's squared norm is rounding: columns
 are centred, and float64 keeps about 1e-16 of a square."""
 
 _CONSTANT = 1e-26

@@ -127,7 +127,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         self._eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
-        """Return the engine of the same rows with another response; orders of elimination are shared.
+        """Return the engine of the same rows with another response; orders are shared.
 
         The two share working memory: only one of them can be used at a time.
 

@@ -37,7 +37,7 @@ _SETS_KEPT = 4
 
 
 class Eliminations:
-    """Henderson's equations, analysed once for each set of positive components; the last point is kept.
+    """Henderson's equations, analysed once for each set of positive components.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class BlockedCovariance:
         return point.log_determinants()[0], self._gram(point)
 
     def forms(self, c: FloatArray) -> Forms:
-        """Return all forms at components `c`: the residual, which is last, positive, others ≥ 0."""
+        """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
         point = self._eliminations.at(c)
         total = float(self._stats.n)
         traces = point.traces(with_fixed=False)
@@ -316,7 +316,7 @@ def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> Fl
 def with_residual_forms(
     squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
 ) -> FloatArray:
-    """Return forms with two K's and the residual added, eq. (5.9); `traces` are those with one K."""
+    """Return forms with two K's and the residual, eq. (5.9); `traces` are those with one K."""
     k = traces.shape[0]
     whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
     whole[:k, :k] = squares

@@ -23,7 +23,7 @@ __all__ = [
 
 
 _FLAT = 1e-8
-"""An eigenvalue below this, on a unit diagonal, is a flat direction: its standard error is more than
+"""An eigenvalue below this, on a unit diagonal, is a flat direction: its standard error is over
 10,000 times those of the single components."""
 
 _SINGULAR = 1e-13

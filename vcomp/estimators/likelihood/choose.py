@@ -23,7 +23,7 @@ __all__ = [
 
 
 _SECONDS = 0.1
-"""For nearly complete grids: a blocked evaluation may take this long, else holes are solved for."""
+"""For nearly complete grids: a blocked evaluation may take this long, else holes are solved."""
 
 _PLANNED = 30_000
 """For nearly complete grids with more effects than this no elimination order is computed: the
@@ -131,7 +131,7 @@ def _fills_up(sums: CrossProducts, seconds: float) -> bool:
 def _blocked_within(
     stats: Statistics, seconds: float, *, reml: bool, names: Sequence[str] | None
 ) -> BlockedLikelihood | None:
-    """Return the blocked engine if it fits and an evaluation takes at most `seconds`, else None."""
+    """Return the blocked engine if it fits and takes at most `seconds` each time, else None."""
     sums = stats.cross_products
     if _fills_up(sums, seconds):
         return None

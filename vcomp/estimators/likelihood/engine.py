@@ -216,8 +216,9 @@ class ExactEngine:
 class Forms:
     """Forms of V⁻¹ at one point; the residual is the last of the L + 1 components.
 
-    The b columns B (y and the columns of X) may each consist of r independent vectors with the same
-    V, the multiplicity of a stratum; forms in B are summed over vectors, the others are of one V.
+    The b columns B (y and the columns of X) may each consist of r independent vectors with the
+    same V, the multiplicity of a stratum; forms in B are summed over vectors, the others are of
+    one V.
 
     Attributes
     ----------
@@ -258,7 +259,7 @@ class Covariance(Protocol):
         """Return log|V| and B'V⁻¹B, all that the value of a likelihood needs."""
 
     def forms(self, c: FloatArray) -> Forms:
-        """Return all forms at components `c`: the residual, which is last, positive, others ≥ 0."""
+        """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""

@@ -58,7 +58,7 @@ def large_at_zero(point: Point) -> list[int]:
 
 
 def squares_at_zero(point: Point, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
-    """Return ‖Z_t'Q Z_u‖², eq. (7.7), of some terms at zero (rows) with positive terms and themselves.
+    """Return ‖Z_t'Q Z_u‖², eq. (7.7), of terms at zero (rows) with positive ones and themselves.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ class Point:
         return np.concatenate([nothing, *(sums[t] for t in self.active)])
 
     def prediction_variances(self, rows: Any, X: FloatArray) -> FloatArray:
-        """Return σ²_e c'C⁻¹c, the prediction error variance of combinations c = (z, x), eq. (9.1), (m,).
+        """Return σ²_e c'C⁻¹c, the prediction error variances of c = (z, x), eq. (9.1), (m,).
 
         Parameters
         ----------

@@ -1,11 +1,11 @@
 """The holes engine: the likelihood of a nearly complete grid, by its strata.
 
 With K = V⁻¹ of the whole grid, the columns are filled in the holes by their predictions, x̃_m =
-−K_mm⁻¹[K x]_m (docs/explanation/mathematics.md, eq. (4.3)). Every form of the rows is then one of the
-filled grid, from its strata, and a correction for the holes, eqs. (4.1) to (4.5). Up to 500 holes
-K_mm is factored and everything is exact. With more, systems in K_mm are solved by conjugate
-gradients, and traces over the holes come from random probes: with 5 % of the cells missing, most of
-each trace has no Monte Carlo error.
+−K_mm⁻¹[K x]_m (docs/explanation/mathematics.md, eq. (4.3)). Every form of the rows is then one of
+the filled grid, from its strata, and a correction for the holes, eqs. (4.1) to (4.5). Up to 500
+holes K_mm is factored and everything is exact. With more, systems in K_mm are solved by conjugate
+gradients, and traces over the holes come from random probes: with 5 % of the cells missing, most
+of each trace has no Monte Carlo error.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ class CompletedLikelihood(CrossProductsEngine):
         return Solution(beta, cov_beta, self._effects(point), variances, variances)
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
-        """Return the Monte Carlo covariance of the positive components, eq. (8.6); 0 for others."""
+        """Return the Monte Carlo covariance of positive components, eq. (8.6); else 0."""
         if self.exact_value:
             return None
         point = self._at(v)
@@ -400,8 +400,8 @@ class CompletedLikelihood(CrossProductsEngine):
             for z in self._probe_columns():
                 solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
                 values, firsts = log_quadrature(solved)
-                # The scaled matrix has a unit diagonal: the error of its first moment is known, eq.
-                # (8.5).
+                # The scaled matrix has a unit diagonal: the error of its first moment is known,
+                # eq. (8.5).
                 logs.append(z.shape[0] * (values - (firsts - 1.0)))
             log_holes = np.log(diagonal).sum() + np.concatenate(logs)
         loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)

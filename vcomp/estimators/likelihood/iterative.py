@@ -3,8 +3,8 @@
 For crossed terms with hundreds of thousands of levels each, such as ratings of films. Solutions,
 quadratic forms and the average information are exact to the tolerance of the solves; traces come
 from fixed random probes and have a Monte Carlo error, which is reported. See docs/explanation/
-mathematics.md, section 8; traces follow from (7.4) with tr C^tt by (8.3) and (8.4), and the score of
-the residual by (5.9).
+mathematics.md, section 8; traces follow from (7.4) with tr C^tt by (8.3) and (8.4), and the score
+of the residual by (5.9).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class IterativeLikelihood(CrossProductsEngine):
         )
 
     def monte_carlo(self, v: FloatArray) -> FloatArray:
-        """Return the Monte Carlo covariance of the positive components, eq. (8.6); 0 for others."""
+        """Return the Monte Carlo covariance of positive components, eq. (8.6); else 0."""
         point = self._at(v)
         terms = _covariance_of_mean(point.traces(reml=self.reml))
         lift = np.vstack(

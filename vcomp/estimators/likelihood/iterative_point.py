@@ -135,7 +135,7 @@ class IterativePoint:
         return np.concatenate(active)
 
     def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
-        """Return positions in W of H = [X Z_s …] (without X if requested), and E = H'V_o⁻¹H + Γ⁻¹."""
+        """Return positions in W of H = [X Z_s …] (X if requested), and E = H'V_o⁻¹H + Γ⁻¹."""
         places = self._dense if with_fixed else self._dense[self._stats.n_fixed :]
         ridge = np.zeros(self._columns[1].shape[0])
         for t, place in self.context.small.items():

@@ -48,7 +48,7 @@ _TOLERANCE_OF_PROBES = 1e-4
 """Newton decrements at which iterations end: exact engines, and engines with random probes."""
 
 _ROUNDED_RESIDUAL = 1e-12
-"""If no maximum is found, a residual below this fraction of the total variance is rounding error."""
+"""If no maximum is found, a residual below this fraction of the total variance is rounding."""
 
 
 @dataclass(frozen=True, slots=True)

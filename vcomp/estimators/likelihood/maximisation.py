@@ -150,7 +150,7 @@ def maximise(
 
 
 def _stalled(here: _Iterate, previous: float) -> bool:
-    """Whether the decrement is small and falls more slowly than its kind of step should make it."""
+    """Whether the decrement is small and falls more slowly than its kind of step implies."""
     rate = 0.2 if here.kind == "Newton" else 0.9
     return here.decrement < _ROUNDING and here.decrement > rate * previous
 
@@ -194,7 +194,7 @@ class _Maximisation:
         return _Iterate(v, derivatives, "AI", step, decrement)
 
     def move(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
-        """Return the next point, the kind of step and the fraction of it that was used, or None."""
+        """Return the next point, the kind of step and the fraction used, or None."""
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
             return self.at(factor * here.v), "scale", 1.0
@@ -203,7 +203,7 @@ class _Maximisation:
         return self._towards_zero_score(here)
 
     def has_small_scores(self, here: _Iterate) -> bool:
-        """Whether all scores are near zero, which an information of rounding error would not show."""
+        """Whether all scores are near zero; an information of rounding error would not show it."""
         relative = np.abs(here.v * here.derivatives.score)[~self.held]
         return bool(relative.max(initial=0.0) <= 1e-4 * np.sqrt(self.likelihood.n))
 

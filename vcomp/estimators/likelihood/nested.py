@@ -99,7 +99,7 @@ class NestedCovariance:
         return sums, means - _times(1.0 / tree[-1].shrink, deviations[-1])
 
     def spread(self, grouping: int, values: FloatArray) -> FloatArray:
-        """Return values of the groups of a grouping, repeated for the innermost groups within them."""
+        """Return values of the groups of a grouping, repeated for the innermost groups."""
         for parent in self._parents[grouping:]:
             values = values[parent]
         return values
@@ -129,14 +129,14 @@ class NestedCovariance:
     def path_forms(self, c: FloatArray, groups: LongArray, weights: FloatArray) -> FloatArray:
         """Return r'V⁻¹r of columns r = Σ_l w_l 1_g(l), their groups within one another, (m,).
 
-        With L = 1'V_g⁻¹r of the part of r within a group, and R the part of r'V_g⁻¹r that is not due
-        to the means, R grows by L² (1/a − 1/A) at each level outwards: nothing cancels.
+        With L = 1'V_g⁻¹r of the part of r within a group, and R the part of r'V_g⁻¹r that is not
+        due to the means, R grows by L² (1/a − 1/A) at each level outwards: nothing cancels.
 
         Parameters
         ----------
         c : components
-        groups : (levels, m) the group at each level, outermost first; arbitrary if all weights from
-            that level inwards are zero
+        groups : (levels, m) the group at each level, outermost first; arbitrary if all weights
+            from that level inwards are zero
         weights : (levels + 1, m) w, the last that of one observation of the innermost group
         """
         rest = np.zeros(weights.shape[1])

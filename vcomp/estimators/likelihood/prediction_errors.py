@@ -1,9 +1,9 @@
 """Prediction error variances of combinations of fixed and random effects.
 
-Var(x'β̂ + z'û − x'β − z'u) is docs/explanation/mathematics.md, eq. (9.1) (Henderson 1975, Biometrics
-31, 423-447), by Henderson's equations or from orthogonal strata. In stratum s, w'V⁻¹w has the part
-Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s, with r_s a sum of a few groups that lie within one another. Terms at
-zero have no effects.
+Var(x'β̂ + z'û − x'β − z'u) is docs/explanation/mathematics.md, eq. (9.1) (Henderson 1975,
+Biometrics 31, 423-447), by Henderson's equations or from orthogonal strata. In stratum s, w'V⁻¹w
+has the part Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s, with r_s a sum of a few groups that lie within one
+another. Terms at zero have no effects.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ def _by_iteration(
             f"variances of {X.shape[0]:,} different combinations of effects would each need a "
             f"solve of their own, as the {sum(stats.sizes):,} effects of these data are too many "
             f"to factor; request {most:,} combinations or fewer at a time, or predictions without "
-            "variances: predict() needs no variances, and level='population' is one combination for "
-            "each set of covariates"
+            "variances: predict() needs none, and level='population' is one combination for each "
+            "set of covariates"
         )
     positive = np.flatnonzero(v[:-1] > 0.0).tolist()
     active = tuple(sorted(positive, key=lambda t: (-stats.sizes[t], t)))

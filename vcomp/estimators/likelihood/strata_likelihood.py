@@ -56,7 +56,8 @@ def strata_solution(
 
     Parameters
     ----------
-    stats : strata whose remaining facets are nested, or no term of which has single cells as groups
+    stats : strata whose remaining facets are nested, or no term of which has single cells as
+        groups
     covariances : of the strata
     v : (k + 1,) components, the residual last
     beta, cov_beta : fixed effects at `v` with their covariance
@@ -105,7 +106,7 @@ def fixed_of_terms(
 
 
 class _StratumForms:
-    """One stratum at given components: Z_l'P y, Z_l'V⁻¹X and conditional variances of its groups."""
+    """One stratum at given components: Z_l'P y, Z_l'V⁻¹X and conditional variances."""
 
     def __init__(
         self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
@@ -119,7 +120,7 @@ class _StratumForms:
         self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
 
     def unexplained(self, term: int, grouping: int) -> FloatArray:
-        """Return the conditional variance of each effect of a term relative to its component, (q,)."""
+        """Return the conditional variances of effects relative to their component, (q,)."""
         weights = self.stratum.coefficients[grouping]
         others = np.where(np.arange(self._v.size) == term, 0.0, self._v)
         own = float(weights[term] * self._v[term])
@@ -285,7 +286,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         return solve(self.quadratic_forms(), self._ordinary.quadratics)
 
     def quadratic_forms(self) -> FloatArray:
-        """Return the matrix of tr(Q V_t Q V_u), singular if the data cannot distinguish components."""
+        """Return tr(Q V_t Q V_u), singular if the data cannot distinguish the components."""
         return self._ordinary.expected(reml=True)
 
     def least_squares(self) -> FloatArray:

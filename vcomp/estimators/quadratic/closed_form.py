@@ -1,4 +1,8 @@
-"""What the estimators without a likelihood share: a covariance, fixed effects and a sentence."""
+"""Type I and Henderson's Method III, and the parts that all closed-form estimators share.
+
+Estimates solve sums of squares = expectations (docs/explanation/mathematics.md, eqs. (2.9) to
+(2.11)); fixed effects follow by generalised least squares at the estimates.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +43,16 @@ __all__ = [
 
 
 _EXACT_FIT = 1e-13
-"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+"""y'Qy below this fraction of y'y is rounding error: the fixed part reproduces the response."""
 
 _NO_RESIDUAL = 1e-12
-"""A residual component below this share of the largest is rounding: V cannot be inverted."""
+"""A residual below this fraction of the largest component is rounding: V is singular."""
 
 
 def estimate_from(
     method: str, stats: Statistics, reductions: Reductions, names: tuple[str, ...]
 ) -> Estimate:
-    """Return the components at which the sums of squares have their expectations.
+    """Return the components at which the sums of squares equal their expectations, eq. (2.10).
 
     Parameters
     ----------
@@ -79,7 +83,7 @@ def estimate_from(
 
 
 def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
-    """Return the same components with fixed effects, without the work of standard errors.
+    """Return the same components with fixed effects, without standard errors.
 
     Parameters
     ----------
@@ -91,12 +95,12 @@ def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
 
 
 def point_of(stats: Statistics, values: FloatArray) -> PointEstimate:
-    """Return components with the fixed effects at them."""
+    """Return components with the fixed effects estimated at them."""
     return PointEstimate(values, fixed_effects(stats, values, slopes=False).beta)
 
 
 def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
-    """Return zeros if the fixed part reproduces the response, a constant above all; else None."""
+    """Return zeros if the fixed part reproduces the response, such as a constant; else None."""
     if not _is_without_variance(stats):
         return None
     k, p = len(names), stats.Xy.size
@@ -120,7 +124,7 @@ def _is_without_variance(stats: Statistics) -> bool:
 
 
 def left_after_fixed(stats: Statistics) -> float:
-    """Return the sum of squares that ordinary least squares on X leaves."""
+    """Return the residual sum of squares of ordinary least squares on X."""
     return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
 
 
@@ -136,9 +140,10 @@ class FixedEffects:
 
     Attributes
     ----------
-    beta, cov_beta : nan, or of ordinary least squares and nan, where they cannot be had
-    doubt : a sentence on that, empty if all is there
-    errors : how their covariance moves with the components, None where it is not known
+    beta, cov_beta : estimates and covariance; without a residual variance those of ordinary least
+        squares and nan, and nan if they do not fit into memory
+    doubt : a sentence on that, else empty
+    errors : derivatives of their covariance by the components, None if not known
     """
 
     beta: FloatArray
@@ -154,7 +159,7 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
     ----------
     stats : sums of the data
     values : (k + 1,) components
-    slopes : whether to find how the covariance of the effects moves with the components
+    slopes : whether to compute the derivatives of the covariance of the effects
     """
     p = stats.Xy.size
     nothing = np.full((p, p), np.nan)
@@ -185,7 +190,7 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
 
 
 def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray, str]:
-    """Return the sampling covariance at the estimates, negative ones as they are."""
+    """Return the sampling covariance at the estimates, eq. (2.6), negative ones as they are."""
     try:
         quadratic = reductions.covariance(values)
     except TooLargeError:
@@ -198,9 +203,9 @@ def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray,
 
 
 def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
-    """Return the analysis of variance of a design with orthogonal terms, None if they are not.
+    """Return the analysis of variance of a design with orthogonal terms (Tjur 1984), else None.
 
-    None too where no degrees of freedom are left for the residual.
+    None also if no degrees of freedom are left for the residual.
     """
     if stats.strata is None or not _is_orthogonal(stats.strata):
         return None
@@ -234,7 +239,7 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
 
 
 def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-    """Return the same components with fixed effects, without the work of standard errors."""
+    """Return the same components with fixed effects, without standard errors."""
     return point_of(stats, ANOVA().point(stats, names).values)
 
 
@@ -264,7 +269,7 @@ _ADVICE = "the others explain all that it does; use method='reml', or leave out 
 
 @dataclass(frozen=True, slots=True)
 class Henderson3:
-    """Analysis of variance with every term adjusted for the others; takes any fixed part."""
+    """Henderson's Method III: each term adjusted for those not finer than it; any fixed part."""
 
     name: ClassVar[str] = "henderson3"
 
@@ -274,8 +279,8 @@ class Henderson3:
         Raises
         ------
         EstimationError
-            If nothing is left of a term after the others, or nothing for the residual; or if that
-            cannot be computed in memory.
+            If a term or the residual has no degrees of freedom left, or the computation does not
+            fit into memory.
         """
         if orthogonal_table(stats, names) is not None:
             return orthogonal_estimate("henderson3", stats, names)
@@ -284,7 +289,7 @@ class Henderson3:
         return estimate_from("henderson3", stats, reductions, names)
 
     def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects alone, without the work of their standard errors.
+        """Return components and fixed effects without standard errors.
 
         Raises
         ------
@@ -299,7 +304,7 @@ class Henderson3:
 
 
 def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
-    """Return the analysis of variance with every term adjusted for those not finer than it.
+    """Return the analysis of variance with each term adjusted for those not finer than it.
 
     Its sums of squares need not add up to the total.
     """
@@ -307,7 +312,7 @@ def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
 
 
 def adjusted(stats: CrossProducts) -> Reductions:
-    """Return the reductions with every term adjusted for those that are not finer than it."""
+    """Return the reductions with each term adjusted for those that are not finer than it."""
     terms = range(stats.n_terms)
     return Reductions(
         stats,
@@ -323,7 +328,7 @@ _TYPE1_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Type1:
-    """Analysis of variance by sequential sums of squares; takes any fixed part."""
+    """Analysis of variance by sequential sums of squares (Type I); any fixed part."""
 
     name: ClassVar[str] = "type1"
 
@@ -333,8 +338,8 @@ class Type1:
         Raises
         ------
         EstimationError
-            If nothing is left of a term after those before it, or nothing for the residual; or if
-            that cannot be computed in memory.
+            If a term or the residual has no degrees of freedom left, or the computation does not
+            fit into memory.
         """
         if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
             return orthogonal_estimate("type1", stats, names)
@@ -343,7 +348,7 @@ class Type1:
         return estimate_from("type1", stats, reductions, names)
 
     def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects alone, without the work of their standard errors.
+        """Return components and fixed effects without standard errors.
 
         Raises
         ------
@@ -364,7 +369,7 @@ def type1_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
 
 
 def _is_coarser_first(stats: Statistics) -> bool:
-    """Whether no term comes after a finer one, as far as strata say it."""
+    """Whether no term comes after a finer one; False if there are no strata."""
     strata, terms = stats.strata, range(stats.n_terms)
     return strata is not None and not any(
         strata.is_finer(before, t) for t in terms for before in range(t)
