@@ -1,4 +1,4 @@
-"""Numerical building blocks without a model: solves, bounded steps, memory, random streams, threads.
+"""Numerical building blocks: solves, bounded steps, memory, random streams, threads.
 
 The lowest room: ``sparse`` has large systems, ``kernels`` the loops that numba compiles.
 """

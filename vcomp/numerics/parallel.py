@@ -37,199 +37,21 @@ def check_time_limit(time_limit: float | None) -> None:
     """
     is_number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and float(time_limit) > 0.0):
-        raise
-       
-       
-       
-       
-       
-       
-        EstimationError(f"time_limit must
-       
-       
-       
-       
-       
-       
-       
-        be a
-       
-       
-       
-       
-       
-       
-       
-       
-        positive number
-       
-       
-       
-       
-       
-       
-       
-       
-       
-        of seconds,
-       
-       
-       
-       
-       
-       
-       
-       
-       
-       
-        not
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-     
-      
-       
-        {time_limit!r}")
+        raise EstimationError(
+            f"time_limit must be a positive number of seconds, not {time_limit!r}"
+        )
 
 
-
-
-
-
-
-
-
-
-
- d de def r
-
-
-
-
-
-r r r r r r
-ru r
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
- r ru run run(
-  
-   
-  
-   
-  
-   
-  
-   
-  
-   
+def run(
     make: Callable[[], Callable[[int], Row]],
-   
-   
-   
-   
-   
-   
-   
-   
-   
-   
     numbers: Sequence[int],
-   
-   
-   
-  
-   
-    *, workers: int = 1, time_limit: float | None
-    = None, progress: bool | None = None,
-    label: str = "replicates", save: Callable[[dict[int, Row]],
-    None]
-   
-    |
-    None =
-    None,
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
- ) ->
-dict[int,
-Row]
-Ro
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
- R Ro Row Row] Row]:
+    *,
+    workers: int = 1,
+    time_limit: float | None = None,
+    progress: bool | None = None,
+    label: str = "replicates",
+    save: Callable[[dict[int, Row]], None] | None = None,
+) -> dict[int, Row]:
     """Return the result for each number; those after the time limit are missing.
 
     Parameters

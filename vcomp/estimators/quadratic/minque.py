@@ -79,7 +79,8 @@ class MINQUE:
             isinstance(self.iterated, Integral) and self.iterated >= 1
         ):
             raise EstimationError(
-                f"iterated must be True, False or a number of rounds (at least 1), not {self.iterated!r}"
+                "iterated must be True, False or a number of rounds (at least 1), not "
+                f"{self.iterated!r}"
             )
         if not isinstance(self.weights, Real | Mapping | Sequence | np.ndarray) and not hasattr(
             self.weights, "keys"
@@ -199,7 +200,7 @@ class _Solved:
         return not self.trapped and (given or self.step <= _TOLERANCE)
 
     def status(self, *, given: bool) -> str:
-        """Return a sentence without its stop; `given` says that a number of rounds was requested."""
+        """Return a sentence without its stop; `given` if a number of rounds was requested."""
         if self.trapped:
             return (
                 "Not converged: no step leaves the covariance matrix positive definite "
@@ -363,8 +364,8 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
 def _refuse_negative(values: FloatArray) -> None:
     if (values < 0.0).any():
         raise EstimationError(
-            "iterated MINQUE reaches components below zero, and with so many groups it is computed "
-            "at non-negative ones only; use method='reml', which bounds them at zero"
+            "iterated MINQUE reaches components below zero, and with so many groups it is "
+            "computed at non-negative ones only; use method='reml', which bounds them at zero"
         )
 
 

@@ -55,7 +55,7 @@ class TooLargeError(Exception):
 
 
 def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
-    """Return C of eq. (2.6), 2 tr((A_α − A_μ) V (A_β − A_μ) V), for the terms and, last, the total.
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V), eq. (2.6), for the terms and, last, the total.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class _Chains:
         return self._inner(self._product(a, b, s, c), other, a, p, c, r)
 
     def _shortened(self, chain: Chain) -> Chain:
-        """Return the chain without projectors next to coarser terms, with equal neighbours merged."""
+        """Return the chain without projectors next to coarser terms, equal neighbours merged."""
         chain = _collapsed(chain)
         for i, (term, power) in enumerate(chain):
             neighbours = (chain[i - 1][0], chain[(i + 1) % len(chain)][0])
