@@ -341,7 +341,7 @@ def test_negative_components():
     assert 'σ²(i) = -1 is taken as 0 (negative="keep"' in zero.notes[0]
     assert "taken as estimated" in keep.notes[0]
     assert zero.components.values[1] == -1.0
-    with pytest.raises(PlanError, match="negative is 'zero' or 'keep', not 'drop'"):
+    with pytest.raises(PlanError, match="negative must be 'zero' or 'keep', not 'drop'"):
         g.dstudy(i=10, negative="drop")
 
 

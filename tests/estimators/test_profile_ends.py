@@ -257,7 +257,7 @@ def test_a_surface_without_components_is_refused():
     model, v = fitted("one way")
     engine = engine_of(model)
     below = Surface(normal=lambda x: np.ones(2), gap=lambda x: -1.0 - x.sum())
-    with pytest.raises(EstimationError, match="cannot be followed"):
+    with pytest.raises(EstimationError, match="cannot be traced"):
         maximise_on(engine, search_point(engine, v), below, np.zeros(2, dtype=bool))
 
 

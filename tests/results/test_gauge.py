@@ -325,7 +325,7 @@ def test_held_components_have_no_error():
         (("part", "operator"), {"k": -6}, "6 or 5.15"),
         (("part", "operator"), {"k": np.inf}, "above 0; not inf"),
         (("part", "operator"), {"alpha": 2}, "alpha lies between 0 and 1"),
-        (("part", "operator"), {"negative": "drop"}, "negative is 'zero' or 'keep'"),
+        (("part", "operator"), {"negative": "drop"}, "negative must be 'zero' or 'keep'"),
     ],
 )
 def test_errors(arguments, options, said):

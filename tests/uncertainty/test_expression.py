@@ -42,21 +42,21 @@ def test_what_is_read(text, form, value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("syss", r"'syss' is no component and no quantity \(did you mean 'sys'\?\)"),
+        ("syss", r"'syss' is not a component or quantity \(did you mean 'sys'\?\)"),
         ("Erho", "did you mean 'Erho2'"),
         ("sys +", "cannot read 'sys \\+'"),
-        ("sys * topic", "components are multiplied by numbers only"),
-        ("1 / sys", "a ratio is one of two sums"),
+        ("sys * topic", "components can be multiplied by numbers only"),
+        ("1 / sys", "a ratio must be one of two sums"),
         ("sys + 1", "only components can be added up"),
-        ("sys / topic / Residual", "a ratio is one of two sums"),
+        ("sys / topic / Residual", "a ratio must be one of two sums"),
         ("sys / 0", "divides by zero"),
         ("-sqrt(sys)", "positive numbers only"),
         ("sqrt(sys/topic)", "sqrt is of a sum"),
         ("log(sys)", "the functions are sqrt, sd, var, share"),
-        ("sys ** 2", r"only \+, -, \* and / are read"),
+        ("sys ** 2", r"only \+, -, \* and / are allowed"),
         ("sys[0]", r"only \+, -, \*, / and sqrt"),
-        ("3 * 4", "holds no component"),
-        ("share(2)", "share is of a sum of components"),
+        ("3 * 4", "contains no component"),
+        ("share(2)", "share must be a sum of components"),
     ],
 )
 def test_what_is_refused(text, message):
