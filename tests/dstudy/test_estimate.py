@@ -137,7 +137,7 @@ def test_errors(res, published):
         vcomp.from_components({"p": 0.0, "Residual": 0.0}).estimate("p / Residual")
     with pytest.raises(EstimationError, match="'bootstrap' is not known"):
         published.estimate("p", method="bootstrap")
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         res.estimate("sys", alpha=95)
 
 

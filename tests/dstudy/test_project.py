@@ -366,7 +366,7 @@ def test_nothing_at_all():
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, 5, np.nan, "0.05", None])
 def test_alpha(alpha):
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         dstudy(TREC3, topic=5, alpha=alpha)
 
 

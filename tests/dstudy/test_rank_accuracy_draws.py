@@ -282,7 +282,7 @@ def pair_means(X):
         ({"draws": 10.5}, "draws is a whole number from 1 on, not 10.5"),
         ({"draws": True}, "draws is a whole number from 1 on, not True"),
         ({"draws": 10**8}, "100,000,000 draws of 8 systems and 12 topics do not fit into memory"),
-        ({"alpha": 2}, "alpha lies between 0 and 1"),
+        ({"alpha": 2}, "alpha must be between 0 and 1"),
     ],
 )
 @BOTH

@@ -93,7 +93,7 @@ def test_what_cannot_be_drawn_is_refused(crossed):
     with pytest.raises(VcompError, match="leave out method="):
         crossed.plot("effects", term="a", method="wald")
     for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
-        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+        with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
             alpha_of(alpha=5)
     stored = vcomp.VarianceComponentsResults.from_json(crossed.to_json())
     assert drawn_text(stored.plot()) == ["a", "b", "Residual"]

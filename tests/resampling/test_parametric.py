@@ -211,12 +211,12 @@ def test_negative_estimates_are_drawn_as_zero():
     data["y"] -= np.repeat(data["y"].reshape(10, 4).mean(axis=1), 4) * 0.9
     res = vcomp.fit("y ~ (1|a)", data, method="anova")
     assert res.vcomp["a"] < 0.0
-    with pytest.warns(VcompWarning, match=r"σ²\(a\) is estimated below zero and taken as 0"):
+    with pytest.warns(VcompWarning, match=r"σ²\(a\) is estimated below zero and set to 0"):
         made = res.bootstrap(2000, rng=3)
     ms = res.vcomp["Residual"]
     # σ̂²(a) = (MS_a − MS_e)/4 around zero.
     agree_in_mean(made.values[:, 0], 0.0, (2 * ms**2 / 9 + 2 * ms**2 / 30) / 16)
-    with pytest.warns(VcompWarning, match="taken as 0"):
+    with pytest.warns(VcompWarning, match="set to 0"):
         res.simulate(1)
 
 
@@ -415,7 +415,7 @@ def test_likelihoods_are_those_of_fits(which, reml):
 
 def test_likelihoods_need_components_that_can_be_drawn(crossed):
     stats, names = crossed.model.statistics, crossed.model.component_names
-    with pytest.raises(EstimationError, match="v0 has 3 components"):
+    with pytest.raises(EstimationError, match="v0 must have 3 components"):
         likelihoods_under(stats, names, np.array([1.0, -1.0, 1.0]), [{}], 2)
     with pytest.raises(EstimationError, match="which is not there"):
         likelihoods_under(stats, names, np.ones(3), [{"who": 0.0}], 2)

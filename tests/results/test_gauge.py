@@ -324,7 +324,7 @@ def test_held_components_have_no_error():
         (("part", "operator"), {"process_sd": np.nan}, "process_sd is a standard deviation"),
         (("part", "operator"), {"k": -6}, "6 or 5.15"),
         (("part", "operator"), {"k": np.inf}, "above 0; not inf"),
-        (("part", "operator"), {"alpha": 2}, "alpha lies between 0 and 1"),
+        (("part", "operator"), {"alpha": 2}, "alpha must be between 0 and 1"),
         (("part", "operator"), {"negative": "drop"}, "negative must be 'zero' or 'keep'"),
     ],
 )

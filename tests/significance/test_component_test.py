@@ -37,7 +37,7 @@ def test_an_exact_test_is_chosen_where_there_is_one(crossed):
     assert (found.term, found.symbol, found.method) == ("a", "F", "exact F-test")
     text = str(found).splitlines()
     assert re.fullmatch(r"a: F = \S+, p = \S+; exact F-test, F\(6, 48\)\.", text[0])
-    assert text[-1] == "Chosen as it is exact."
+    assert text[-1] == "Chosen because it is exact."
 
 
 def test_else_a_simulated_one_where_that_is_cheap(documents):
@@ -57,7 +57,7 @@ def test_else_the_limiting_mixture(monkeypatch):
         res.test("a", "f")
     found = res.test("a")
     assert found.method == "restricted likelihood ratio test"
-    assert "simulating would take long here" in found.notes[-1]
+    assert "simulation would take long here" in found.notes[-1]
     expected = 0.5 * stats.chi2.sf(found.statistic, 1) if found.statistic else 1.0
     assert found.p_value == pytest.approx(expected)
 
@@ -121,7 +121,7 @@ def test_terms_that_are_not_orthogonal_have_no_classical_table():
     [
         ("Residual", "auto", "the residual cannot be tested: .*; components that can be are a, b"),
         ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); they are a, b"),
-        ("topic", "auto", "there is no component 'topic' to test; they are a, b"),
+        ("topic", "auto", "there is no component 'topic' to test; components are a, b"),
         (3, "f", "there is no component 3 to test"),
         ("a", "wald", "method='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),
         ("a", None, "method=None is not known"),

@@ -170,7 +170,7 @@ def test_errors():
     ):
         FromComponents(G, "exakt")
     for alpha in (0, 1, 5, True, "x"):
-        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+        with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
             limits(q, "mls", alpha=alpha)
 
 

@@ -36,17 +36,17 @@ _SAVED_OPTIONS = ("hold", "weights", "iterated")
 
 @dataclass(frozen=True, slots=True)
 class GeneratingFit:
-    """A fit that data are drawn from.
+    """A fit from which data are drawn, and which is repeated on them.
 
     Attributes
     ----------
     stats : of its data
-    recipe : how it was made
+    recipe : its estimator and options
     values : (k + 1,) components, negative estimates as they are
     beta : (p,) fixed effects of the columns of X as they are in the statistics
     fixed_names : their names
-    uncentre : turns such fixed effects into those of X as given
-    formula : as given
+    uncentre : transforms such fixed effects to those of X as given
+    formula : text of the formula
     """
 
     stats: Statistics
@@ -58,7 +58,7 @@ class GeneratingFit:
     formula: str
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells this fit from others, in plain text and numbers."""
+        """Return text and numbers that identify this fit."""
         recipe = self.recipe
         options = {
             f.name: repr(getattr(recipe.estimator, f.name))
@@ -78,7 +78,7 @@ class GeneratingFit:
 
 @dataclass(frozen=True, slots=True)
 class SampleRefit:
-    """An estimate of other rows, or the reason why there is none."""
+    """An estimate from other rows, or the reason of its failure."""
 
     found: Refitted
     reason: str | None = None
@@ -102,11 +102,11 @@ def collect(
 
     Parameters
     ----------
-    fit : that is refitted
+    fit : the fit that is repeated
     kind : of the replicates
-    details : what identifies them besides the fit, plain text and numbers by name
-    begin : given the seed, returns what makes a worker: a function of the replicate's number.
-        Called once, unless the file holds all replicates
+    details : their identification besides the fit, text and numbers by name
+    begin : called once with the seed, unless the file contains all replicates; returns a function
+        that makes the work of one thread, a function of the replicate's number
     n : number of replicates
     rng, workers, time_limit, path, progress : as for :func:`parametric_bootstrap`
     label : of the progress bar
@@ -153,7 +153,7 @@ def replicates_of(
     seed: int,
     requested: int,
 ) -> Replicates:
-    """Return the estimates in the order of their numbers."""
+    """Return the estimates as replicates, by number."""
     k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
     found = [rows[b].found for b in numbers]
     return Replicates(
@@ -172,12 +172,12 @@ def replicates_of(
 
 
 def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) -> None:
-    """Warn of what could not be fitted and why; an error if that is everything.
+    """Warn if some refits failed, with the most frequent reason.
 
     Raises
     ------
     EstimationError
-        With the most frequent reason.
+        If all failed.
     """
     reasons = Counter(row.reason for row in rows if row.reason is not None)
     failed = int((~made.converged).sum())
@@ -200,22 +200,21 @@ def continued_from(
     *,
     drawn: bool,
 ) -> Replicates | None:
-    """Return the replicates that a file holds already, None if there is none.
+    """Return the replicates of an existing file, None if there is none.
 
     Parameters
     ----------
     path : of the file, or None
-    kind, fingerprint : of the replicates that are wanted
-    seed : of these
-    drawn : whether the seed was drawn from a generator, so that the file's is taken instead
+    kind, fingerprint, seed : of the requested replicates
+    drawn : whether the seed was drawn from a generator, so that the file's is used instead
 
     Raises
     ------
     DataError
-        If the path is no path, or the file holds replicates of another kind, fit or seed.
+        If the path is invalid, or the file contains replicates of another kind, fit or seed.
     """
     if path is not None and not isinstance(path, (str, PathLike)):
-        raise DataError(f"path names a file for the estimates, not {path!r}")
+        raise DataError(f"path must be the name of a file for the estimates, not {path!r}")
     if path is None or not Path(path).exists():
         return None
     known = Replicates.load(path)
@@ -229,7 +228,7 @@ def continued_from(
 
 
 def joined(known: Replicates, new: Replicates) -> Replicates:
-    """Return the replicates of both, by number."""
+    """Return the replicates of both sets, by number."""
     order = np.argsort(np.concatenate([known.numbers, new.numbers]), kind="stable")
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(known, name), getattr(new, name)])[order]

@@ -1,8 +1,9 @@
-"""Brennan's bootstrap: the levels of one facet, or of several, are drawn with replacement.
+"""The bootstrap of levels: levels of one facet, or of several, are drawn with replacement.
 
-Nothing is assumed of the distribution of the effects, but that the levels are a sample. All rows
-of a level go together and a level that is drawn twice is two levels, each with levels of its own
-of what is nested in it; a nested facet is drawn within what it is nested in.
+No distribution of the effects is assumed. All rows of a level are drawn together, and a level that
+is drawn twice becomes two levels, each with its own levels of the facets nested in it; a nested
+facet is drawn within the facets that it is nested in. Adjusted replicates are without the bias of
+resampling, docs/explanation/mathematics.md, eq. (10.12).
 
 References
 ----------
@@ -50,21 +51,21 @@ __all__ = [
 
 
 def expectation(components: VarianceComponents, facet: str) -> FloatArray:
-    """Return A with E* σ²* = A σ² over all resamples of a facet, (k + 1, k + 1).
+    """Return A with E* σ̂²* = A σ̂² over all resamples of a facet, eq. (10.12), (k + 1, k + 1).
 
-    For the analysis of variance of balanced data whose terms are all that the design has it holds
-    for the data at hand; with fewer terms in expectation, under the model; and for unbalanced data
-    it is an approximation, with harmonic means of the sizes.
+    It is exact for the analysis of variance of balanced data with a term for every effect; with
+    fewer terms it holds in expectation under the model; for unbalanced data it is an
+    approximation with harmonic means of the sizes.
 
     Parameters
     ----------
-    components : whose facets, nesting and sizes are used, not their values
-    facet : that is drawn, within the facets that it is nested in
+    components : their facets, nesting and sizes are used, not their values
+    facet : the resampled facet
 
     Raises
     ------
     EstimationError
-        If a size is not known, or components cannot be told apart at these sizes.
+        If a size is not known, or the components cannot be distinguished at these sizes.
 
     Examples
     --------
@@ -100,7 +101,7 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
         return np.eye(len(terms)) + solve(left, change)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "components cannot be told apart at the sizes "
+            "components cannot be distinguished at the sizes "
             + ", ".join(f"{f} {n:g}" for f, n in sizes.items())
             + "; adjust=False leaves the replicates as they are"
         ) from None
@@ -109,12 +110,12 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
 def adjusted(
     values: FloatArray, components: VarianceComponents, facets: Sequence[str]
 ) -> FloatArray:
-    """Return replicates as they would be, in the mean, without the resampling's bias.
+    """Return replicates A⁻¹σ̂²*, without the bias of resampling.
 
     Parameters
     ----------
     values : (B, k + 1) estimates; nan stays nan
-    components : whose facets, nesting and sizes are used
+    components : their facets, nesting and sizes are used
     facets : in the order in which they were drawn
 
     Raises
@@ -129,15 +130,15 @@ def adjusted(
         return solve(whole, values.T).T
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "nothing is left to adjust where a facet has one level: adjust=False leaves the "
-            "replicates as they are"
+            "replicates cannot be adjusted if a facet has one level: adjust=False leaves them as "
+            "they are"
         ) from None
 
 
 def _coefficients(
     s: frozenset[str], terms: Sequence[frozenset[str]], sizes: Mapping[str, float]
 ) -> FloatArray:
-    """Return those of the components in E T_S: N n_{S∪β} / n_S."""
+    """Return the coefficients of the components in E T_S: N n_{S∪β}/n_S."""
     everything = terms[-1]
     n, n_s = _group_size(frozenset(), everything, sizes), _group_size(s, everything, sizes)
     return np.array([n * _group_size(s | t, everything, sizes) / n_s for t in terms])
@@ -146,7 +147,7 @@ def _coefficients(
 def _group_size(
     s: frozenset[str], everything: frozenset[str], sizes: Mapping[str, float]
 ) -> float:
-    """Return the rows of a group in which the facets S are fixed."""
+    """Return n_S, the number of rows in a group of the facets S."""
     return float(prod(sizes[f] for f in everything - s))
 
 
@@ -160,12 +161,12 @@ class FacetSample:
     ----------
     design : of the data
     stats : of the data, with their rows
-    facets : that are drawn, those that others are nested in first
+    facets : the resampled facets, nested ones after those that they are nested in
 
     Raises
     ------
     EstimationError
-        If there are not two levels of one of them to draw from.
+        If one of them has fewer than two levels.
     """
 
     def __init__(self, design: Design, stats: Statistics, facets: Sequence[str]) -> None:
@@ -186,7 +187,7 @@ class FacetSample:
         Raises
         ------
         DesignError
-            If a facet has one level only in it, or a term one row in every group.
+            If a facet has only one level in it, or a term one row in each group.
         """
         sample, levels = self._whole, self._first
         for place, facet in enumerate(self._facets):
@@ -197,12 +198,12 @@ class FacetSample:
 
 
 def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
-    """Refuse a facet of which there are too few levels to be drawn or left out.
+    """Refuse a facet with too few levels to be drawn or left out.
 
     Raises
     ------
     EstimationError
-        Naming the facet and its number of levels.
+        If it has too few; the message has their number.
     """
     name = design.facets[levels.facet].name
     above = sorted(design.structure.nested_in[name])
@@ -211,7 +212,7 @@ def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
         within = f" within each {' and '.join(above)}" if above else ""
         number = "one level" if most == 1 else f"{most} levels"
         raise EstimationError(
-            f"facet {name!r} has {number}{within}; to resample them takes at least {fewest}"
+            f"facet {name!r} has {number}{within}; resampling needs at least {fewest}"
         )
 
 
@@ -233,27 +234,26 @@ def facet_bootstrap(
 
     Parameters
     ----------
-    fit : that is made again, with the statistics of its rows
+    fit : the fit that is repeated, with the statistics of its rows
     design : of its data
     components : its estimates with their facets, nesting and sizes
-    facets : whose levels are drawn: one, or several, each drawn by itself
+    facets : whose levels are drawn: one, or several, each drawn independently
     n : number of replicates
-    rng : seed, or a generator that one is drawn from once; 0 if not given. Replicate b has the
-        stream ``SeedSequence(seed, spawn_key=(b,))`` to itself
-    adjust : whether components are also given less the bias of the resampling, as
-        ``replicates.adjusted``
-    workers : threads; the numbers are the same for any number of them
-    time_limit : seconds after which no replicate is begun; what is done is kept, with a warning
-    path : of a file that the replicates are saved to; if it is there already, only what is missing
-        is made
-    progress : whether to show a bar; None for one where stderr is a terminal
+    rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
+        stream ``SeedSequence(seed, spawn_key=(b,))``
+    adjust : whether ``replicates.adjusted`` has the components without the bias of resampling
+    workers : number of threads, which does not change the numbers
+    time_limit : seconds after which no replicate is started; finished ones are kept, with a
+        warning
+    path : of a file to which replicates are saved; if it exists, only missing ones are computed
+    progress : whether to show a bar; None shows one if stderr is a terminal
 
     Raises
     ------
     EstimationError
-        If a facet is not one of the random part, has fewer than two levels to draw from, or an
-        option is not one that it can have; if no resample could be fitted, or an adjustment is
-        asked for where components are held.
+        If a facet is not one of the random part or has fewer than two levels, or an option is
+        invalid; if no resample could be fitted, or an adjustment is requested and components are
+        held.
     DataError
         If the file is not one of replicates, or of another fit, seed or facet.
 
@@ -267,11 +267,11 @@ def facet_bootstrap(
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     if not isinstance(adjust, bool | np.bool_):
-        raise EstimationError(f"adjust is True or False, not {adjust!r}")
+        raise EstimationError(f"adjust must be True or False, not {adjust!r}")
     if adjust and components.held:
         raise EstimationError(
-            f"there is no adjustment where {', '.join(components.held)} is held: it is one of "
-            "estimates; use adjust=False"
+            f"there is no adjustment if {', '.join(components.held)} is held: only estimates are "
+            "adjusted; use adjust=False"
         )
     check_rng(rng)
     sample = FacetSample(design, fit.stats, names)
@@ -301,7 +301,7 @@ def facet_bootstrap(
 def refit_sample(
     fit: GeneratingFit, design: Design, draw: Callable[[], Statistics]
 ) -> SampleRefit:
-    """Return the estimate of rows drawn, by the method of the fit; a failure with its reason."""
+    """Return the estimate from drawn rows by the method of the fit, or the reason of a failure."""
     recipe, n_fixed = fit.recipe, len(fit.fixed_names)
     try:
         stats = draw()
@@ -320,14 +320,14 @@ def _with_adjustment(
     components: VarianceComponents,
     facets: Sequence[str],
 ) -> Replicates:
-    """Return the replicates with adjusted components, and what is approximate in them."""
+    """Return the replicates with adjusted components and notes on approximations."""
     values: FloatArray = adjusted(made.values, components, facets)
     notes = []
     if not design.structure.balanced:
-        notes.append("the adjustment, which is exact for balanced data, rests on mean sizes here")
+        notes.append("the adjustment, which is exact for balanced data, uses mean sizes here")
     method = fit.recipe.estimator.name
     if method in ("reml", "ml") and (made.values == 0.0).any():
-        notes.append("estimates at their bound 0 are adjusted as if they were no bound")
+        notes.append("estimates at their bound 0 are adjusted as if there were no bound")
     if method == "ml":
-        notes.append("the adjustment is that of unbiased estimates, which those of ML are not")
+        notes.append("the adjustment is for unbiased estimates, which those of ML are not")
     return replace(made, adjusted=values, notes=tuple(notes))

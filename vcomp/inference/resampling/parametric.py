@@ -1,9 +1,9 @@
-"""The parametric bootstrap: data drawn at the estimates, and estimated again.
+"""The parametric bootstrap: data are drawn at the estimates and estimated again.
 
-Where orthogonal strata with a nested remainder say all that the estimator needs, their statistics
-are drawn, and a replicate costs nothing that grows with the rows; elsewhere responses are drawn
-row by row, and summed. Fixed effects are left out of what is drawn and added to what is estimated:
-components and restricted or full likelihoods do not depend on them.
+If nested orthogonal strata are sufficient for the estimator, their statistics are drawn, and the
+cost of a replicate does not depend on the number of rows (docs/explanation/mathematics.md, eq.
+(10.11)); otherwise responses are drawn for all rows and summed. Data are drawn without fixed
+effects, which are added to the estimates: components and likelihoods do not depend on them.
 
 References
 ----------
@@ -51,20 +51,21 @@ def parametric_bootstrap(
 
     Parameters
     ----------
-    fit : that is drawn from and made again; negative components are drawn as zero, with a warning
+    fit : from which data are drawn; negative components are set to zero, with a warning
     n : number of replicates
-    rng : seed, or a generator that one is drawn from once; 0 if not given. Replicate b has the
-        stream ``SeedSequence(seed, spawn_key=(b,))`` to itself
-    workers : threads; the numbers are the same for any number of them
-    time_limit : seconds after which no replicate is begun; what is done is kept, with a warning
-    path : of a file that the replicates are saved to every half minute, at the end and when the
-        work is interrupted; if it is there already, only what is missing is made
-    progress : whether to show a bar; None for one where stderr is a terminal
+    rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
+        stream ``SeedSequence(seed, spawn_key=(b,))``
+    workers : number of threads, which does not change the numbers
+    time_limit : seconds after which no replicate is started; finished ones are kept, with a
+        warning
+    path : of a file to which replicates are saved every half minute, at the end and at an
+        interruption; if it exists, only missing ones are computed
+    progress : whether to show a bar; None shows one if stderr is a terminal
 
     Raises
     ------
     EstimationError
-        If an option is not of that form, or no component is positive.
+        If an option is invalid, or no component is positive.
     DataError
         If the file is not one of replicates, or of another fit or seed.
     """
@@ -108,36 +109,36 @@ def likelihoods_under(
 ) -> FloatArray:
     """Return maximised log-likelihoods of drawn data under several sets of held components.
 
-    The null distribution of a likelihood ratio: every data set is fitted under each set, from the
-    same draws. Fixed effects are profiled out, so that none have to be given.
+    For the null distribution of a likelihood ratio: each data set is fitted under each set. Fixed
+    effects are profiled out and need not be given.
 
     Parameters
     ----------
     stats : of the data
     names : of the components, the residual last
-    v0 : (k + 1,) components that data are drawn at; not negative, the residual positive. Where a
-        set does not hold them, iterations start there
-    holds : for each model the components that it holds: ``{}`` for all free, ``{"topic": 0.0}``
+    v0 : (k + 1,) components at which data are drawn, not negative, the residual positive;
+        iterations start there
+    holds : for each model its held components: ``{}`` for none, ``{"topic": 0.0}``
     n : number of data sets
     rng : as for :func:`parametric_bootstrap`; the numbers are those of its replicates
     reml : restricted likelihoods, or full ones
-    workers : threads; the numbers are the same for any number of them
-    progress : whether to show a bar; None for one where stderr is a terminal
+    workers : number of threads, which does not change the numbers
+    progress : whether to show a bar; None shows one if stderr is a terminal
 
     Returns
     -------
-    (n, number of sets); nan where an iteration did not reach a maximum
+    (n, number of sets); nan if an iteration did not converge
 
     Raises
     ------
     EstimationError
-        If a component is not known, or a number is not one that it can have.
+        If a component is not known, or a number is invalid.
     """
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     seed, v0 = seed_from(rng), np.asarray(v0, dtype=float)
     if v0.shape != (len(names),) or not (v0 >= 0.0).all() or not v0[-1] > 0.0:
         raise EstimationError(
-            f"v0 has {len(names)} components that are not negative, the residual positive; it is "
+            f"v0 must have {len(names)} non-negative components, the residual positive; it is "
             f"{v0!r}"
         )
     recipes = [
@@ -162,22 +163,22 @@ def likelihoods_under(
 
 
 def positive_part(values: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Return components that can be drawn from: negative ones as zero, with a warning.
+    """Return components with negative ones set to zero, with a warning, for drawing data.
 
     Raises
     ------
     EstimationError
-        If no component is positive: every response would be the same.
+        If no component is positive.
     """
     v = np.maximum(values, 0.0)
     if not np.isfinite(values).all() or not (v > 0.0).any():
         raise EstimationError(
-            "no variance component is estimated above zero: there is nothing to draw from"
+            "no variance component is estimated above zero: data cannot be drawn"
         )
     below = below_zero(names, values)
     if below:
         warn(
-            f"{below} and taken as 0 where data are drawn: replicates are centred there, and not "
+            f"{below} and set to 0 where data are drawn: replicates are centred there, and not "
             "on the estimate"
         )
     return v
@@ -201,7 +202,7 @@ def _report(made: Replicates, n: int, time_limit: float | None) -> None:
         limit = display.number(float(time_limit or 0.0), 3)
         warn(
             f"the time limit of {limit} s ended the bootstrap: {len(made):,} of {n:,} replicates "
-            "were made (with path= they are continued in another call)"
+            "were made (with path= another call continues them)"
         )
     failed = int((~made.converged).sum())
     if failed:
