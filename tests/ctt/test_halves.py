@@ -179,7 +179,7 @@ def test_options_that_do_not_go_together():
         split_half(QUESTIONS, "all", n_splits=10)
     with pytest.raises(DataError, match="are for split='random'"):
         split_half(QUESTIONS, (range(5), range(5, 10)), rng=1)
-    with pytest.raises(EstimationError, match="n_splits is a whole number"):
+    with pytest.raises(EstimationError, match="n_splits must be a whole number"):
         split_half(QUESTIONS, "random", n_splits=0)
     with pytest.raises(DataError, match="24 items have 1,352,078 splits"):
         split_half(np.random.default_rng(0).normal(size=(5, 24)), "all")

@@ -242,8 +242,14 @@ def test_a_number_for_every_term():
         ({"weights": [1.0, 1.0, 0.0]}, r"the weight of Residual is 0: .* singular"),
         ({"weights": "one"}, r"weights are a number, a mapping .* not 'one'"),
         ({"weights": None}, r"weights are a number, a mapping .* not None"),
-        ({"iterated": 0}, r"iterated must be True, False or a number of rounds \(at least 1\), not 0"),
-        ({"iterated": 2.5}, r"iterated must be True, False or a number of rounds \(at least 1\), not 2.5"),
+        (
+            {"iterated": 0},
+            r"iterated must be True, False or a number of rounds \(at least 1\), not 0",
+        ),
+        (
+            {"iterated": 2.5},
+            r"iterated must be True, False or a number of rounds \(at least 1\), not 2.5",
+        ),
         ({"tol": 1e-3}, r"method 'minque' takes weights, iterated, not 'tol'"),
     ],
 )

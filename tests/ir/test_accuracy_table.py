@@ -342,7 +342,9 @@ MISTAKES = {
         SCORES, "tau", trials=50
     ),
     "model= is of measures that are extrapolated": lambda: accuracy(SCORES, "tau", model="exp1"),
-    "trials must be a whole number of at least 1, not 0": lambda: accuracy(SCORES, "sens_abs", trials=0),
+    "trials must be a whole number of at least 1, not 0": lambda: accuracy(
+        SCORES, "sens_abs", trials=0
+    ),
     "alpha must be between 0 and 1": lambda: accuracy(SCORES, "tau", alpha=1.5),
     "the number of topics must be positive, not -1": lambda: accuracy(SCORES, "tau", -1),
     "the number of topics must be positive, not True": lambda: accuracy(SCORES, "tau", True),

@@ -122,10 +122,10 @@ def test_expected_mean_squares_of_a_book_example():
         ({"p": 3}, "the size of 'i' is missing"),
         ({"p": 3, "i": 4, "person": 2}, r"unknown facet 'person'.*the design has p, i"),
         ({"p": 3, "i": 0}, "the size of 'i' must be a whole number of at least 1, not 0"),
-        ({"p": 3, "i": 2.5}, "the size of 'i' is a whole number"),
-        ({"p": 3, "i": True}, "the size of 'i' is a whole number"),
-        ({"p": 3, "i": "4"}, "the size of 'i' is a whole number"),
-        ({"p": float("nan"), "i": 4}, "the size of 'p' is a whole number"),
+        ({"p": 3, "i": 2.5}, "the size of 'i' must be a whole number"),
+        ({"p": 3, "i": True}, "the size of 'i' must be a whole number"),
+        ({"p": 3, "i": "4"}, "the size of 'i' must be a whole number"),
+        ({"p": float("nan"), "i": 4}, "the size of 'p' must be a whole number"),
     ],
 )
 def test_sizes_have_to_be_whole_numbers_of_all_facets(sizes, message):

@@ -295,7 +295,11 @@ def test_what_is_approximate_is_noted(crossed, tmp_path):
 @pytest.mark.parametrize(
     ("facets", "options", "words"),
     [
-        ("pp", {}, r"'pp' is not a facet of the random part \(did you mean 'p'\?\), which has p, i"),
+        (
+            "pp",
+            {},
+            r"'pp' is not a facet of the random part \(did you mean 'p'\?\), which has p, i",
+        ),
         (["p", "p"], {}, "facet 'p' is given twice"),
         ([], {}, "no facet is given; facets are p, i"),
         ("p", {"n": 0}, "n must be a whole number of at least 1, not 0"),

@@ -337,10 +337,10 @@ def test_a_file_of_another_fit_or_seed_is_refused(crossed, tmp_path):
     ("options", "message"),
     [
         ({"n": 0}, "n must be a whole number of at least 1, not 0"),
-        ({"n": 2.5}, "n is a whole number"),
-        ({"n": 5, "workers": 0}, "workers is a whole number"),
-        ({"n": 5, "rng": "x"}, "rng is a seed"),
-        ({"n": 5, "rng": -1}, "rng is a seed"),
+        ({"n": 2.5}, "n must be a whole number"),
+        ({"n": 5, "workers": 0}, "workers must be a whole number"),
+        ({"n": 5, "rng": "x"}, "rng must be a seed"),
+        ({"n": 5, "rng": -1}, "rng must be a seed"),
         ({"n": 5, "time_limit": 0}, "time_limit must be a positive number"),
     ],
 )

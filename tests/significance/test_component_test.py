@@ -135,7 +135,9 @@ def test_what_cannot_be_tested(crossed, term, method, message):
 @pytest.mark.parametrize("options", [{"n": 0}, {"n": 2.5}, {"n": True}, {"workers": 0}])
 def test_numbers_that_cannot_be_meant(crossed, options):
     (name,) = options
-    with pytest.raises(vcomp.EstimationError, match=f"{name} must be a whole number of at least 1"):
+    with pytest.raises(
+        vcomp.EstimationError, match=f"{name} must be a whole number of at least 1"
+    ):
         crossed.test("a", "simulated", **options)
 
 
