@@ -221,7 +221,7 @@ MISTAKES = [
     ({"hold": {"a": True}}, "a component must be a number of at least 0"),
     ({"hold": {"Residual": 0}}, "hold the residual at a positive value, or estimated"),
     ({"hold": "a"}, "hold must be a mapping such as {'a': 0.01}"),
-    ({"start": {"d": 1.0}}, "start names component 'd', which is not there"),
+    ({"start": {"d": 1.0}}, "start names component 'd', which is not in the model"),
     ({"start": {"Residual": 0.0}}, "the start of 'Residual' must be positive, not 0"),
     ({"start": [1.0, 2.0]}, "3 numbers in the order a, b, Residual, not [1.0, 2.0]"),
     ({"start": ["x", 1.0, 2.0]}, "3 numbers in the order a, b, Residual"),

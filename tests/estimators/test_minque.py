@@ -91,7 +91,7 @@ def test_engines_without_exact_traces_are_not_taken(monkeypatch):
 
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     monkeypatch.setattr(minque, "choose_engine", only("iterative"))
-    with pytest.raises(vcomp.EstimationError, match=r"engine 'iterative'.*does not give"):
+    with pytest.raises(vcomp.EstimationError, match=r"'iterative' engine.*does not compute"):
         model.fit("minque")
     # Where only the automatic choice is such an engine, the exact one is asked for.
     monkeypatch.setattr(

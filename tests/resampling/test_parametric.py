@@ -365,7 +365,7 @@ def test_without_rows_nothing_is_drawn(crossed):
 def test_without_variance_nothing_is_drawn():
     data = {"y": np.ones(12), "a": np.repeat(range(4), 3)}
     res = vcomp.fit("y ~ (1|a)", data, method="anova")
-    with pytest.raises(EstimationError, match="nothing to draw from"):
+    with pytest.raises(EstimationError, match="data cannot be drawn"):
         res.bootstrap(5)
 
 
@@ -417,6 +417,6 @@ def test_likelihoods_need_components_that_can_be_drawn(crossed):
     stats, names = crossed.model.statistics, crossed.model.component_names
     with pytest.raises(EstimationError, match="v0 must have 3 components"):
         likelihoods_under(stats, names, np.array([1.0, -1.0, 1.0]), [{}], 2)
-    with pytest.raises(EstimationError, match="which is not there"):
+    with pytest.raises(EstimationError, match="which is not in the model"):
         likelihoods_under(stats, names, np.ones(3), [{"who": 0.0}], 2)
     assert likelihoods_under(stats, names, np.ones(3), [], 2).shape == (2, 0)

@@ -298,7 +298,7 @@ def test_other_intervals():
     table = res.gauge_rr("part", "operator", method=replicates).table
     assert (table["low"] <= table["variance"]).all()
     assert (table["variance"] <= table["high"]).all()
-    with pytest.raises(EstimationError, match="not of a ratio"):
+    with pytest.raises(EstimationError, match="not for ratios"):
         res.gauge_rr("part", "operator", method="satterthwaite")
 
 

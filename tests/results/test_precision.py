@@ -213,7 +213,7 @@ def test_errors():
         res.precision(laboratory="dya")
     with pytest.raises(PlanError, match="alpha lies between"):
         res.precision(alpha=0)
-    with pytest.raises(PlanError, match="negative is"):
+    with pytest.raises(PlanError, match="negative must be"):
         res.precision(negative="drop")
     with pytest.raises(EstimationError, match="'exact' is not known"):
         res.precision(method="exact")

@@ -267,7 +267,7 @@ def test_sizes_of_numpy(frame):
         ({"method": "lasso"}, vcomp.EstimationError, "lasso"),
         ({"dstudy": 50}, vcomp.PlanError, "dstudy is a mapping"),
         ({"options": 50}, vcomp.EstimationError, "options is a mapping"),
-        ({"path": 50}, vcomp.DataError, "path names a file"),
+        ({"path": 50}, vcomp.DataError, "path must be the name of a file"),
         ({"dstudy": {"b": [10, 20]}}, vcomp.PlanError, "asks for 2"),
         ({"dstudy": {"c": 10}}, vcomp.PlanError, "unknown facet 'c'"),
         ({"target": 1.5}, vcomp.PlanError, "between 0 and 1"),

@@ -51,7 +51,7 @@ def test_what_is_read(text, form, value):
         ("sys / topic / Residual", "a ratio must be one of two sums"),
         ("sys / 0", "divides by zero"),
         ("-sqrt(sys)", "positive numbers only"),
-        ("sqrt(sys/topic)", "sqrt is of a sum"),
+        ("sqrt(sys/topic)", "argument of sqrt must be a sum"),
         ("log(sys)", "the functions are sqrt, sd, var, share"),
         ("sys ** 2", r"only \+, -, \* and / are allowed"),
         ("sys[0]", r"only \+, -, \*, / and sqrt"),
