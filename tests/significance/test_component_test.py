@@ -44,7 +44,7 @@ def test_else_a_simulated_one_where_that_is_cheap(documents):
     found = documents.test("i", n=40, rng=3)
     assert found.method == "simulated restricted likelihood ratio test"
     assert found.distribution == "40 data sets drawn at the fit without it"
-    assert "the design gives no exact F-test, and simulating is cheap" in found.notes[-1]
+    assert "the design gives no exact F-test, and simulation is cheap" in found.notes[-1]
     assert found.p_value * 41.0 == pytest.approx(round(found.p_value * 41.0))
     assert "(Monte Carlo)" in str(found) or found.p_error == 0.0
     assert found == documents.test("i", n=40, rng=3)
@@ -120,7 +120,7 @@ def test_terms_that_are_not_orthogonal_have_no_classical_table():
     ("term", "method", "message"),
     [
         ("Residual", "auto", "the residual cannot be tested: .*; components that can be are a, b"),
-        ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); they are a, b"),
+        ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); components are a, b"),
         ("topic", "auto", "there is no component 'topic' to test; components are a, b"),
         (3, "f", "there is no component 3 to test"),
         ("a", "wald", "method='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),

@@ -233,7 +233,7 @@ def test_what_cannot_be_fitted_is_said():
     [
         ({}, "sizes is a mapping"),
         ([5], "sizes is a mapping"),
-        ({"aa": 5}, r"'aa' is no facet .*did you mean 'a'"),
+        ({"aa": 5}, r"'aa' is not a facet .*did you mean 'a'"),
         ({"a": []}, "no size is given for 'a'"),
         ({"a": 1}, "sizes of 'a' go from 2 to 7"),
         ({"a": [3, 8]}, "not to 8"),
