@@ -319,7 +319,8 @@ def test_a_column_of_the_fixed_part_is_not_drawn():
     _, frame = table("p x i")
     frame["x"] = np.arange(len(frame)) % 5
     fit, design, components, _ = fit_again("y ~ x + (1|p) + (1|i)", frame, "reml")
-    with pytest.raises(vcomp.VcompError, match=r"'x' is not a facet .* a column of the fixed part"):
+    message = r"'x' is not a facet .* a column of the fixed part"
+    with pytest.raises(vcomp.VcompError, match=message):
         facet_bootstrap(fit, design, components, "x")
 
 

@@ -71,7 +71,7 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> [effect.name for effect in design_effects(parse_design("p x (i:h)"))]
     ['p', 'h', 'i:h', 'ph', 'pi:h']
     >>> [effect.term for effect in design_effects(parse_design("p x (i:h)"))]
@@ -130,7 +130,7 @@ def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFr
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> table = expected_mean_squares(parse_design("p x (i:h)"), {"p": 10, "i": 4, "h": 3})
     >>> table["df"].tolist()
     [9, 2, 9, 18, 81]
