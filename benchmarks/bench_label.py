@@ -20,7 +20,7 @@ from benchmarks.common import (
 )
 from vcomp.estimators.estimate import Estimate
 from vcomp.formula.brennan import object_key
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.model.record import label
 
 

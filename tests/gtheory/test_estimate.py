@@ -137,7 +137,7 @@ def test_errors(res, published):
         vcomp.from_components({"p": 0.0, "Residual": 0.0}).quantity("p / Residual")
     with pytest.raises(EstimationError, match="'bootstrap' is not known"):
         published.quantity("p", interval="bootstrap")
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         res.quantity("sys", alpha=95)
 
 

@@ -13,7 +13,7 @@ from vcomp.formula.brennan import closure, parse_design
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 TREC5 = from_components(BODOFF_LI)
 
@@ -341,7 +341,7 @@ def test_negative_components():
     assert 'σ²(i) = -1 is replaced by 0 (negative="keep"' in zero.notes[0]
     assert "used as estimated" in keep.notes[0]
     assert zero.components.values[1] == -1.0
-    with pytest.raises(PlanError, match="negative is 'zero' or 'keep', not 'drop'"):
+    with pytest.raises(PlanError, match="negative must be 'zero' or 'keep', not 'drop'"):
         g.dstudy(i=10, negative="drop")
 
 
@@ -366,7 +366,7 @@ def test_nothing_at_all():
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, 5, np.nan, "0.05", None])
 def test_alpha(alpha):
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         dstudy(TREC3, topic=5, alpha=alpha)
 
 

@@ -10,7 +10,7 @@ from vcomp.codec import from_plain, to_plain
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 QUANTITIES = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
 

@@ -21,7 +21,7 @@ from vcomp.formula.brennan import parse_design
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components
 from vcomp.gtheory.universe import Counts
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 
 def written_out(values, closure, objects, within, sampled, universe):

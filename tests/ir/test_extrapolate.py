@@ -237,7 +237,7 @@ def test_bad_sizes_of_predictions(n):
 
 
 def test_bad_alpha():
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         fit_curve(*noisy()).predict(50, alpha=5)
 
 

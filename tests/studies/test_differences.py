@@ -336,7 +336,7 @@ def test_a_bootstrap_needs_the_same_levels(frame):
         ({"coefficient": "phi"}, vcomp.PlanError, "did you mean 'Phi'"),
         ({"interval": "t"}, vcomp.PlanError, "interval is 'mover' or 'bootstrap'"),
         ({"shared": ["topics"]}, vcomp.EstimationError, "did you mean 'topic'"),
-        ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n is a whole number"),
+        ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n must be a whole number"),
     ],
 )
 def test_options_that_cannot_be(frame, arguments, error, message):

@@ -1,33 +1,33 @@
-"""What an estimation leaves: numbers on the scale of the data, and how they were reached."""
+"""The result of an estimation: components, fixed effects, their covariances, the certificate.
+
+Every estimator returns an :class:`Estimate`; inference and results work on it alone.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, Json
 from vcomp.codec import from_plain, stored
-from vcomp.estimators.likelihood import Iteration, LikelihoodEngine
 
 __all__ = [
     "Certificate",
     "Estimate",
     "FixedErrors",
     "Iteration",
-    "Point",
-    "errors_of_fixed",
+    "PointEstimate",
+    "StepKind",
 ]
 
 
-_MOST_SLOPES = 10_000_000
-"""Numbers that slopes may take; beyond, there are none."""
-
 _STORED = 20_000
-"""Numbers of slopes that are written into a file, at most."""
+"""Largest number of elements of slopes that is written to a file."""
 
 
 def _few_slopes(slopes: FloatArray) -> FloatArray | None:
@@ -37,29 +37,47 @@ def _few_slopes(slopes: FloatArray) -> FloatArray | None:
 
 @dataclass(frozen=True, slots=True)
 class FixedErrors:
-    """Degrees of freedom of the fixed effects, and how their covariance moves with components.
+    """Degrees of freedom of the fixed effects, and the derivatives of their covariance matrix.
 
     Attributes
     ----------
-    slopes : (k + 1, p, p) ∂Cov(β̂)/∂σ²_t, on the scale of the ``cov_beta`` beside it; None where
-        there are too many to be kept in a file
-    df : (p,) Satterthwaite's degrees of freedom, ∞ where all components are known and nan where
-        their covariance is not; empty before the fixed effects are on the scale of the data
+    slopes : (k + 1, p, p) ∂Cov(β̂)/∂σ²_t, on the scale of ``cov_beta``; None if there are too many
+        to be stored
+    df : (p,) Satterthwaite's degrees of freedom (docs/explanation/mathematics.md, eq. (11.5)), ∞
+        if all components are known, nan if their covariance is not; empty until the fixed effects
+        have been transformed to the scale of the data
     """
 
     slopes: FloatArray | None = field(metadata=stored(write=_few_slopes))
     df: FloatArray
 
 
-def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return how the covariance of the fixed effects moves at components `v`, still without df.
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
 
-    None where there are no fixed effects, or too many.
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One point of an iteration.
+
+    Attributes
+    ----------
+    step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one
+        factor), ``"AI"``, ``"Newton"`` or ``"EM"``
+    fraction : the part of the full step that was used; nan at the start
+    loglike : log-likelihood; nan if the engine does not compute it during the iteration
+    newton_decrement : estimated distance to the maximum in standard errors
+    kkt_residual : see :class:`~vcomp.estimators.Certificate`
+    n_bound : components at zero
+    components : (k + 1,) their values
     """
-    p = engine.n_fixed
-    if not p or v.size * p**2 > _MOST_SLOPES:
-        return None
-    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))
+
+    step: StepKind
+    fraction: float
+    loglike: float
+    newton_decrement: float
+    kkt_residual: float
+    n_bound: int
+    components: tuple[float, ...]
 
 
 _LINE = 92
@@ -67,30 +85,32 @@ _LINE = 92
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """The numbers that show that an iteration has ended at a maximum; printed, in words.
+    """The numbers that show that an iteration ended at a maximum; they print as sentences.
+
+    The conditions are those of docs/explanation/mathematics.md, section 6.2.
 
     Attributes
     ----------
     free : components estimated above zero
     bounded : components estimated at their bound, zero
-    bound_scores : the score of each bounded component, its multiplier; negative means that the
-        likelihood falls from zero on
-    kkt_residual : the largest violation of the first-order conditions, with every score multiplied
-        by its component (for a bounded one by the total variance), so that it has no unit
-    newton_decrement : √(s' I⁻¹ s) on the free components: how far the maximum is, in standard
-        errors
-    information_eigenvalues : of the information of the free components scaled to a unit diagonal;
-        all positive at a proper maximum
-    iterations, evaluations : steps taken, and evaluations of the likelihood
-    at_maximum : whether all of this shows a maximum
+    bound_scores : the likelihood score of each bounded component; negative means that the
+        likelihood decreases as the component increases from zero
+    kkt_residual : the largest violation of the first-order conditions, eq. (6.2). Scores are
+        multiplied by their component (by the total variance at a bound), so that it has no unit
+    newton_decrement : √(s' I⁻¹ s) on the free components: the distance to the maximum in
+        standard errors
+    information_eigenvalues : of the information of the free components, scaled to a unit
+        diagonal; all positive at a proper maximum
+    iterations, evaluations : number of steps, and of evaluations of the likelihood
+    at_maximum : whether these numbers show a maximum
     held : components that were given and not estimated
-    information : which information the eigenvalues and standard errors are of, ``"observed"`` or
+    information : the information that gives the eigenvalues and standard errors, ``"observed"`` or
         ``"average"``
     flat : combinations of components along which the likelihood is flat, in words
-    tolerance : the decrement that was asked for; a larger one at a maximum means that rounding
-        ended the iteration
-    engine, reason : what computed the likelihood, and why that
-    seconds : of each stage
+    tolerance : the requested decrement; a larger one at a maximum means that rounding ended the
+        iteration
+    engine, reason : the engine that computed the likelihood, and why it was chosen
+    seconds : time of each stage
     """
 
     free: tuple[str, ...]
@@ -165,14 +185,14 @@ def _counted(n: int, word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """What is estimated, without how well it is known: all that a resample needs.
+class PointEstimate:
+    """Point estimates without standard errors: all that a resample needs.
 
     Attributes
     ----------
     values : (k + 1,) components, the residual last
     beta : (p,) fixed effects of the columns of X as they are in the statistics
-    converged : whether it is what the method defines
+    converged : whether it is the estimate that the method defines
     """
 
     values: FloatArray
@@ -191,29 +211,29 @@ class Estimate:
 
     Attributes
     ----------
-    method : its name, such as ``"reml"``
+    method : name of the method, such as ``"reml"``
     names : the components, the residual last
     values : (k + 1,) their estimates
     covariances : covariance matrices of the estimates by kind: ``"observed"``, ``"expected"`` and
-        ``"average"`` for likelihood methods, ``"sampling"`` for ANOVA; nan where a component is at
-        its bound or held. The first is the one used for standard errors
+        ``"average"`` for likelihood methods, ``"sampling"`` for closed forms; nan where a
+        component is at its bound or held. The first one gives the standard errors
     beta, cov_beta : fixed effects (of X as given, not centred) and their covariance matrix
-    llf : log-likelihood, nan for ANOVA
-    converged : whether the result can be relied on as what the method defines
-    status : a sentence about it
-    engine : which engine computed it, and why
+    llf : log-likelihood; nan for closed forms
+    converged : whether the result is the estimate that the method defines
+    status : a sentence on convergence
+    engine : the engine that computed it, and why it was chosen
     certificate : for likelihood methods, else None
     held : components that were given, not estimated
     log : the points of the iteration, the start first; empty for closed forms
-    seconds : of each stage
-    monte_carlo : of each component the standard error that random probes give it; empty where the
-        engine has none
-    llf_error : the same of the log-likelihood
-    covariance_error : where a covariance matrix is by Monte Carlo the standard error of each
-        component's standard error, relative to it; empty where the matrices are exact
-    fixed_errors : degrees of freedom of the fixed effects; None where there are none
-    without_bounds : where a likelihood has components at their bound, what the estimates would be
-        without bounds, and their covariance matrix; else None
+    seconds : time of each stage
+    monte_carlo : Monte Carlo standard error of each component, eq. (8.6); empty if the engine has
+        no random probes
+    llf_error : Monte Carlo standard error of the log-likelihood
+    covariance_error : relative Monte Carlo error of each component's standard error, if the
+        covariance matrix is estimated by probes; empty if it is exact
+    fixed_errors : degrees of freedom of the fixed effects; None if there are none
+    without_bounds : if components are at their bound, the estimates without bounds, eq. (6.3), and
+        their covariance matrix; else None
     """
 
     method: str
@@ -239,7 +259,7 @@ class Estimate:
     fixed_errors: FixedErrors | None = None
 
     def with_seconds(self, stages: Mapping[str, float]) -> Estimate:
-        """Return the same estimate with the seconds of earlier stages before its own."""
+        """Return the same estimate with the times of earlier stages added."""
         seconds, certificate = {**stages, **self.seconds}, self.certificate
         if certificate is not None:
             certificate = replace(certificate, seconds=seconds)

@@ -369,9 +369,7 @@ def _replaced_by_zero(q: Quantities | Smooth, local: FromComponents) -> list[str
     """Return a note on the negative estimates that are replaced by zero."""
     names = local.components.names
     used = q.used[0] if isinstance(q, Quantities) else np.ones(len(names), dtype=bool)
-    zeroed = [
-        f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
-    ]
+    zeroed = [f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.used.zeroed]
     return [f"{', '.join(zeroed)} below zero replaced by 0"] if zeroed else []
 
 

@@ -29,7 +29,7 @@ from vcomp.inference import (
     Quantities,
     TwoWayMeanSquares,
     VarianceComponents,
-    take_components,
+    used_components,
 )
 from vcomp.inference.intervals import (
     ARTEAGA,
@@ -153,7 +153,7 @@ def required_size(
     facet = check_requirement(plan, target, coefficient, facet)
     held = _held(components, plan, facet)
     universe, a, b, room = _forms(components, plan, target, coefficient, facet)
-    values = take_components(components, negative).values
+    values = used_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
     if D <= 1e-12 * A:

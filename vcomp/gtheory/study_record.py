@@ -28,7 +28,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.requirement import Requirement, required_size
 from vcomp.gtheory.universe import check_columns
-from vcomp.inference import Projected, Quantities, Taken, VarianceComponents
+from vcomp.inference import Projected, Quantities, UsedComponents, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def project(
     local = FromComponents(components, negative=negative)
     source = local if source is None else source
     made = quantities(weights(components, plan))
-    columns = {name: q.values(local.taken.values) for name, q in made.items()}
+    columns = {name: q.values(local.used.values) for name, q in made.items()}
     methods: dict[str, str] = {}
     said: list[str] = []
     for name in QUANTITIES:
@@ -201,7 +201,7 @@ def project(
         if found.interval_method:
             methods[name] = found.interval_method
         said += [note for note in found.notes if note not in said]
-    notes = study_notes(components, local.taken, plan, columns)
+    notes = study_notes(components, local.used, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)
     return of(plan, components, alpha, negative, columns, methods, notes, source)
 
@@ -214,7 +214,7 @@ _UNSHARED = (
 
 def study_notes(
     components: VarianceComponents,
-    taken: Taken,
+    taken: UsedComponents,
     plan: DStudyPlan,
     columns: Mapping[str, FloatArray],
 ) -> tuple[str, ...]:
@@ -275,7 +275,7 @@ def _on_known(names: Sequence[str], why: str) -> list[str]:
     return [note]
 
 
-def _on_negative(components: VarianceComponents, taken: Taken) -> list[str]:
+def _on_negative(components: VarianceComponents, taken: UsedComponents) -> list[str]:
     notes = []
     for name, value in zip(components.names, components.values, strict=True):
         if name not in taken.zeroed and not value < 0:

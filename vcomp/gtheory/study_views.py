@@ -25,7 +25,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.requirement import SYMBOLS
 from vcomp.gtheory.study_record import StudyRecord, quantity_of, requirement_of, study_table
-from vcomp.inference import VarianceComponents, take_components
+from vcomp.inference import VarianceComponents, used_components
 from vcomp.inference.intervals import FromComponents, unbiased_covariance
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
     if type(row) is bool or not isinstance(row, Integral) or not 0 <= row < len(plan):
         raise PlanError(f"there is no plan {row!r}: they are 0 to {len(plan) - 1}")
     made, w = composition(components, plan), weights(components, plan)
-    values = take_components(components, study.negative).values
+    values = used_components(components, study.negative).values
     inverse = 1.0 / plan.sizes[row]
     rows = []
     place = {facet: k for k, facet in enumerate(plan.design.facets)}

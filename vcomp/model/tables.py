@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import Iteration
+from vcomp.estimators import Iteration
 from vcomp.estimators.quadratic import AnovaTable
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import IntervalSource, Limits

@@ -62,7 +62,7 @@ class CovarianceComponents:
     variables : their names
     names : the terms as written, the residual last
     facets : for each term the facets that its effect depends on, see
-        :class:`~vcomp.inference.components.VarianceComponents`
+        :class:`~vcomp.inference.quantities.VarianceComponents`
     values : (k + 1, v, v) a matrix Σ a term; nan for variables that share no levels of it
     linked : (k + 1, v, v) whether they share levels
     cov : (m, m) covariance matrix of the variances and covariances, in the order of

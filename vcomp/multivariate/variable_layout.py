@@ -30,7 +30,7 @@ class Layout:
     ----------
     scores : the scores
     names : of the terms, the residual last
-    facets : of each term, see :class:`~vcomp.inference.components.VarianceComponents`
+    facets : of each term, see :class:`~vcomp.inference.quantities.VarianceComponents`
     groups : for each term the (n,) group of every score
     sizes : numbers of groups
     """

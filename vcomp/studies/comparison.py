@@ -12,8 +12,14 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import SYMBOLS, CoefficientName, DStudy, GoalName, quantity_of
-from vcomp.inference import take_components
+from vcomp.gtheory import (
+    SYMBOLS,
+    CoefficientName,
+    DStudy,
+    GoalName,
+    quantity_of,
+)
+from vcomp.inference import used_components
 from vcomp.plots import escaped
 from vcomp.studies.difference_tables import (
     DifferenceInterval,
@@ -495,7 +501,7 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
     made = quantity_of(study, coefficient, dense)
-    return made.values(take_components(study.components, study.negative).values)
+    return made.values(used_components(study.components, study.negative).values)
 
 
 def _with_first(table: pd.DataFrame, others: dict[str, float]) -> pd.DataFrame:

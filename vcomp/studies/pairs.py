@@ -23,7 +23,7 @@ from vcomp.gtheory import (
     quantity_of,
     requirement_ratio,
 )
-from vcomp.inference import Quantities, take_components
+from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
@@ -307,7 +307,7 @@ def _logarithms(
     study: DStudy, ratio: Quantities, target: float, coefficient: str, facet: str
 ) -> Known:
     """Return the logarithm of the size that is required, not rounded up, with its interval."""
-    values = ratio.values(take_components(study.components, study.negative).values)
+    values = ratio.values(used_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
     by_f = study.source.interval in ("auto", "f")

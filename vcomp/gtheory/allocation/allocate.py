@@ -22,7 +22,7 @@ from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import QUANTITIES, GoalName
 from vcomp.gtheory.study_record import S, StudyRecord
-from vcomp.inference import take_components
+from vcomp.inference import used_components
 
 __all__ = [
     "optimize",
@@ -111,7 +111,7 @@ def optimize(
                 f"a facet is called {reserved!r}, which is a column of the allocation's tables; "
                 "rename it"
             )
-    values = take_components(study.components, study.negative).values
+    values = used_components(study.components, study.negative).values
     counted = [counts_objects(priced, plan) for plan in plans]
     alternatives, unfit = [], []
     for plan, is_counted in zip(plans, counted, strict=True):
