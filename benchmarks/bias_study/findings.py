@@ -179,8 +179,8 @@ def _ranks(outcome: Outcome) -> str:
         f"**Eτ and Eτ_AP as published are biased at 50 topics.** They {too}. In {len(above)} of "
         f"{len(published)} cases the bias exceeds {UNBIASED:g} by more than two Monte Carlo "
         f"errors; the largest is {worst.bias:.3f} ± {worst.error:.3f} ({_NAMES[worst.estimator]} "
-        f"of {worst.collection}, {worst.truth}). The reason is in eq. 35, which assumes that all true "
-        "differences are equally likely. If systems are similar, observed differences are too "
+        f"of {worst.collection}, {worst.truth}). The reason is in eq. 35, which assumes that all "
+        "true differences are equally likely. If systems are similar, observed differences are too "
         "large on average, and swaps are more likely than they seem. The bias is largest for "
         "robust2003, the collection with the smallest share of σ²(s), and decreases with more "
         "topics. The text of the paper calls the error negligible from 50 topics on. In its table "
@@ -198,10 +198,11 @@ def _shrunken(rows: list[AtFifty]) -> str:
         below = sum(abs(r.bias) - 2.0 * r.error < UNBIASED for r in found)
         said.append(
             f"{_NAMES[estimator]} is {worst.bias:+.3f} ± {worst.error:.3f} "
-            f"({worst.collection}, {worst.truth}), and in {below} of {len(found)} cases it is below "
-            f"{UNBIASED:g} within two Monte Carlo errors"
+            f"({worst.collection}, {worst.truth}), and in {below} of {len(found)} cases it is "
+            f"below {UNBIASED:g} within two Monte Carlo errors"
         )
-    return f"If differences are shrunk by their reliability, the largest bias of {'; of '.join(said)}."
+    joined = "; of ".join(said)
+    return f"If differences are shrunk by their reliability, the largest bias of {joined}."
 
 
 def _order(outcome: Outcome) -> str:
@@ -225,8 +226,8 @@ def _order(outcome: Outcome) -> str:
     low = [fifty[key] for key in fifty if key[0] in ("tau.exp1", "tau.logit")]
     power = [fifty[key] for key in fifty if key[0] == "F"]
     return (
-        "**The estimators rank as published.** Errors of Eτ and Eτ_AP have a smaller variance than "
-        f"those of all curves through halves: {ratio[0]:.2f} and {ratio[1]:.2f} of the smallest "
+        "**The estimators rank as published.** Errors of Eτ and Eτ_AP have a smaller variance "
+        f"than those of all curves through halves: {ratio[0]:.2f} and {ratio[1]:.2f} of the smallest "
         f"of these for existing collections (published .66 and .66), {ratio[2]:.2f} and "
         f"{ratio[3]:.2f} for new ones (.30 and .29). exp1 and logit underestimate τ at 50 "
         f"topics in each collection, by {-max(low):.2f} to {-min(low):.2f}. F₁ underestimates "

@@ -166,8 +166,8 @@ def _at_fifty(outcome: Outcome) -> str:
             name = f"{NAMES[measure]}, {method or 'as published'}"
             lines.append([collection, name, *(f"{r.bias:+.4f} ± {r.error:.4f}" for r in rows)])
     said = (
-        f"Mean difference of estimate and actual accuracy, ± its Monte Carlo standard error, from {n:,} "
-        "collections of 50 topics each under the realistic assumptions. *Original* and "
+        f"Mean difference of estimate and actual accuracy, ± its Monte Carlo standard error, from "
+        f"{n:,} collections of 50 topics each under the realistic assumptions. *Original* and "
         "*expected* are the two truths; in *means kept* system effects are shifted so that both "
         'are the same (`means="observed"`). *Shrunken* is the default of `vcomp.ir.expected_tau`: '
         "observed differences are shrunk by their reliability "

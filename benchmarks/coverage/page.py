@@ -84,7 +84,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
         _OF_DISTRIBUTIONS,
         _distributions(rows),
         "## Near zero\n",
-        "Variances that are zero or below their own standard error, and shares of such variances.\n",
+        "Variances that are zero or below their own standard error, and shares of these.\n",
         _table([r for r in rows if r.near_zero and r.distribution == "normal" and _is_main(r)]),
         "## Design by design\n",
         *(_design(cell, rows) for cell in CELLS),
