@@ -180,8 +180,8 @@ def _ranks(outcome: Outcome) -> str:
         f"{len(published)} cases the bias exceeds {UNBIASED:g} by more than two Monte Carlo "
         f"errors; the largest is {worst.bias:.3f} ± {worst.error:.3f} ({_NAMES[worst.estimator]} "
         f"of {worst.collection}, {worst.truth}). The reason is in eq. 35, which assumes that all "
-        "true differences are equally likely. If systems are similar, observed differences are too "
-        "large on average, and swaps are more likely than they seem. The bias is largest for "
+        "true differences are equally likely. If systems are similar, observed differences are "
+        "too large on average, and swaps are more likely than they seem. The bias is largest for "
         "robust2003, the collection with the smallest share of σ²(s), and decreases with more "
         "topics. The text of the paper calls the error negligible from 50 topics on. In its table "
         "3, however, collections have 11 % of .0135: mean errors differ between collections with "
@@ -227,8 +227,8 @@ def _order(outcome: Outcome) -> str:
     power = [fifty[key] for key in fifty if key[0] == "F"]
     return (
         "**The estimators rank as published.** Errors of Eτ and Eτ_AP have a smaller variance "
-        f"than those of all curves through halves: {ratio[0]:.2f} and {ratio[1]:.2f} of the smallest "
-        f"of these for existing collections (published .66 and .66), {ratio[2]:.2f} and "
+        f"than those of all curves through halves: {ratio[0]:.2f} and {ratio[1]:.2f} of the "
+        f"smallest of these for existing collections (published .66 and .66), {ratio[2]:.2f} and "
         f"{ratio[3]:.2f} for new ones (.30 and .29). exp1 and logit underestimate τ at 50 "
         f"topics in each collection, by {-max(low):.2f} to {-min(low):.2f}. F₁ underestimates "
         f"the power of the F test, by {-max(power):.2f} to {-min(power):.2f}."
