@@ -1,4 +1,4 @@
-"""What the study found, in words; the numbers in them come from the rows."""
+"""The findings of the study in words, with numbers from the rows."""
 
 from __future__ import annotations
 
