@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.table [--limit SECONDS] [--generalizit PYTHON] [PART …]`` prints a table in
 Markdown. Data are frames with int32 codes. A time is that of a whole ``vcomp.fit``, the best of
-five calls after a first one, in its own process; beside it are the seconds of all threads together.
+five calls after a first one, in its own process; beside it are the seconds of all threads
+together.
 """
 
 from __future__ import annotations

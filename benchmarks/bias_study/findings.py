@@ -34,8 +34,8 @@ AS_PUBLISHED = {
     (7, "sens_rel.logit"): 0.983,
 }
 """By table and estimator: the total with ties as in the code of the paper, over the total by the
-rule of the library, from the same collections. ``python -m benchmarks.bias_study.ties`` computes it
-from the first few trials of every kind of collection."""
+rule of the library, from the same collections. ``python -m benchmarks.bias_study.ties`` computes
+it from the first few trials of every kind of collection."""
 
 _SETS = 8
 """Sets of assumptions with one kind of sampling, for which trials of one number had one seed."""
@@ -51,8 +51,8 @@ def are_enough(table: int, trials: int) -> bool:
 def is_near(total: Share, published: float) -> bool:
     """Whether a total differs from the published one by no more than chance may explain.
 
-    The error of the published one is that of fully dependent sets of assumptions with one seed: the
-    square root of their number times the error here.
+    The error of the published one is that of fully dependent sets of assumptions with one seed:
+    the square root of their number times the error here.
     """
     off = max(0.0, abs(total.variance - published) - ROUNDING)
     return bool(off <= 2.0 * total.error * np.sqrt(1.0 + _SETS))
