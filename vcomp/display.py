@@ -1,7 +1,7 @@
-"""How numbers and tables look: the only place that formats them.
+"""Formats numbers and tables; no other module does.
 
-Everything printed (summaries, the command line, designs) passes through here, so that a number
-looks the same wherever it is shown. Values are never rounded before.
+Summaries, the command line and designs print through these functions, so that a number looks the
+same wherever it is shown. Values are not rounded before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 
 MISSING = "–"
-"""What stands for a number that is not known."""
+"""Printed instead of a number that is not known."""
 
 _MOST_DECIMALS = 10
 _MOST_DECADES = 6
@@ -54,7 +54,7 @@ def decimals_for(values: Iterable[float], significant: int = 4) -> int:
 
     Parameters
     ----------
-    values : the column; zeros and what is not finite do not count
+    values : the column; zeros and values that are not finite are ignored
     significant : digits that the smallest nonzero number keeps
 
     Examples
@@ -79,8 +79,8 @@ def fixed(
 ) -> list[str]:
     """Return a column of numbers with a common number of decimals.
 
-    Numbers that span more than six decades, or are too small for ten decimals, are written in
-    scientific notation, all of them.
+    If the numbers span more than six orders of magnitude, or are too small for ten decimals,
+    all of them are in scientific notation.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def fixed(
 
 
 def number(value: float, significant: int = 4) -> str:
-    """Return one number on its own, in running text.
+    """Return one number for running text.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def number(value: float, significant: int = 4) -> str:
 
 
 def count(value: float) -> str:
-    """Return a count with thousands set off; an effective size with two decimals.
+    """Return a count with thousands separators; an effective size with two decimals.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def count(value: float) -> str:
 
 
 def degrees_of_freedom(values: Iterable[float]) -> str:
-    """Return degrees of freedom side by side, without separators that would look like more.
+    """Return degrees of freedom in one text, without thousands separators.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def degrees_of_freedom(values: Iterable[float]) -> str:
 
 
 def coefficient(value: float) -> str:
-    """Return a coefficient between 0 and 1 with three decimals, more where it is near an end.
+    """Return a coefficient between 0 and 1 with three decimals, and more close to 0 or 1.
 
     A coefficient that is not 1 is never written as 1.000, nor one that is not 0 as 0.000.
 
@@ -166,7 +166,7 @@ def coefficient(value: float) -> str:
 
 
 def coefficient_interval(low: float, high: float) -> str:
-    """Return the interval of a coefficient, empty where it is not known.
+    """Return the interval of a coefficient, or an empty text if it is not known.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def coefficient_interval(low: float, high: float) -> str:
 
 
 def short_interval(low: float, high: float, significant: int = 3) -> str:
-    """Return an interval whose ends have a few significant digits each.
+    """Return an interval whose limits have a few significant digits each.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def short_interval(low: float, high: float, significant: int = 3) -> str:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """Return a share in per cent.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def percent(share: float, decimals: int = 1) -> str:
 
 
 def level(alpha: float) -> str:
-    """Return the confidence that `alpha` leaves.
+    """Return the confidence level 1 − alpha as a percentage.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def level(alpha: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value in running text.
+    """Return a p-value for running text.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def p_value(p: float) -> str:
 
 
 def bar(share: float, width: int = 30) -> str:
-    """Return a bar of blocks, `width` of them for a share of one; a sliver for what is above 0.
+    """Return a bar of blocks, `width` of them for a share of 1; a thin one for a tiny share.
 
     Examples
     --------
@@ -257,11 +257,11 @@ def simple_table(
 
     Parameters
     ----------
-    rows : what the cells show, already formatted
-    headers : one a column, without one for the stubs
+    rows : the formatted cells
+    headers : one for each column, without one for the stubs
     title : a line above the table
     stubs : names of the rows, left-aligned
-    align : ``"r"`` or ``"l"`` a column; the last letter goes on for the columns after it
+    align : ``"r"`` or ``"l"`` for each column; further columns have the last one
 
     Returns
     -------
@@ -292,7 +292,7 @@ def simple_table(
 
 
 def plain_table(rows: Sequence[tuple[str, str]]) -> Any:
-    """Return two columns of text, the second to the right: the head of a summary.
+    """Return the head of a summary: two columns of text, the second right-aligned.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def _escaping_summary() -> Any:
 
 
 def _escaped(table: Any) -> Any:
-    """Return a copy of a table, with the marks of HTML escaped in its cells and its title."""
+    """Return a copy of a table with HTML escaped in its cells and its title."""
     copied = deepcopy(table)
     copied.title = None if table.title is None else _escape(table.title)
     for row in copied:
@@ -393,7 +393,7 @@ def _written(value: float, form: str, missing: str) -> str:
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
-    """Refuse what is neither True, False nor None, and a bar of work that Dask does.
+    """Refuse a value that is not True, False or None, and a progress bar for work on Dask.
 
     Raises
     ------
@@ -412,15 +412,15 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
 def progress_bar(
     progress: bool | None, total: float | None, label: str, *, unit: str = "", delay: float = 0.0
 ) -> Iterator[Callable[[int], Any]]:
-    """Give a function that moves a bar, which may not be there.
+    """Provide a function that advances a progress bar, or does nothing if none is shown.
 
     Parameters
     ----------
-    progress : whether to show it; None for one where stderr is a terminal
-    total : where it ends; None if nobody knows
-    label : in front of it
-    unit : of what it counts; many are shown as thousands and millions
-    delay : seconds after which it appears, unless it was asked for
+    progress : whether to show it; None shows it if stderr is a terminal
+    total : the count at the end; None if it is unknown
+    label : text before the bar
+    unit : of the count, which is shown in thousands and millions
+    delay : seconds after which it appears, unless `progress` is True
     """
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:

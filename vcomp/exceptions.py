@@ -1,7 +1,7 @@
-"""What vcomp raises and warns.
+"""Errors and warnings of vcomp.
 
-Every mistake that a user can make is a :class:`VcompError`, which is a ``ValueError``; what may be
-wrong with an answer that is given all the same is a :class:`VcompWarning`.
+Every error that a user can cause is a :class:`VcompError`, which is a ``ValueError``. A doubt
+about a result that is returned is a :class:`VcompWarning`.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class VcompError(ValueError):
-    """A mistake that the caller can mend; the message says how."""
+    """An error that the caller can correct; the message says how."""
 
 
 class FormulaError(VcompError):
-    """The formula cannot be read, or asks for what is not supported."""
+    """The formula has a syntax error, or a term that is not supported."""
 
 
 class DataError(VcompError):
-    """The data do not hold what the formula needs."""
+    """The data lack what the formula needs, or cannot be read."""
 
 
 class DesignError(VcompError):
-    """The terms of the formula cannot be told apart with these data."""
+    """The components of the model are not estimable from these data."""
 
 
 class EstimationError(VcompError):
-    """The components cannot be estimated by this method on this machine."""
+    """The method cannot estimate these components, or not within the available memory."""
 
 
 class PlanError(VcompError):
-    """A D-study asks for what the G-study cannot support."""
+    """A plan or an option of a D-study that the G-study or the function does not allow."""
 
 
 class VcompWarning(UserWarning):
-    """An answer was given, and the reader should know something about it."""
+    """A result was returned, with a doubt or a limitation that the message states."""
 
 
 def check_alpha(alpha: float) -> None:
     """Refuse an alpha that is not between 0 and 1: intervals have confidence 1 − alpha."""
     if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
         raise PlanError(
-            f"alpha lies between 0 and 1, not at {alpha!r}; alpha=0.05 makes 95 % intervals"
+            f"alpha lies between 0 and 1, not at {alpha!r}; alpha=0.05 gives 95 % intervals"
         )
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the name that may have been meant, as a question, or nothing when none is near.
+    """Return the most similar known name as a question, or an empty text if none is similar.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """Warn with the line of the caller's code, however deep in the package the reason lies."""
+    """Warn with the line of the caller's code, from any depth within the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

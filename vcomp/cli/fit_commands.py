@@ -1,4 +1,4 @@
-"""What ``vcomp fit`` and ``vcomp gstudy`` have in common: their options, and what follows."""
+"""Options of ``vcomp fit`` and ``vcomp gstudy``, and the report that both print."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 progress_option = click.option(
     "--progress/--no-progress",
     default=None,
-    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
+    help="Show a progress bar or not.  [default: on a terminal, if reading takes long]",
 )
 
 _OF_ROWS = (
     click.option(
         "--stream/--no-stream",
         default=None,
-        help="Read rows in batches and keep none, or keep all.  [default: by their size]",
+        help="Read rows in batches, or keep them in memory.  [default: by their size]",
     ),
     progress_option,
     click.option(
@@ -46,7 +46,7 @@ _OF_ROWS = (
 )
 
 _OPTIONS = (
-    click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp."),
+    click.option("--dataset", metavar="NAME", help="A data set that is part of vcomp."),
     click.option(
         "--method",
         default="reml",
@@ -59,16 +59,16 @@ _OPTIONS = (
         default="drop",
         show_default=True,
         type=click.Choice(["drop", "raise"]),
-        help="What to do with rows that have a missing value.",
+        help="Drop rows with a missing value, or stop with an error.",
     ),
-    click.option("--max-iter", type=int, metavar="N", help="REML, ML: steps at most."),
+    click.option("--max-iter", type=int, metavar="N", help="REML, ML: largest number of steps."),
     click.option(
-        "--tol", type=float, metavar="X", help="REML, ML: end this near, in standard errors."
+        "--tol", type=float, metavar="X", help="REML, ML: tolerance, in standard errors."
     ),
     click.option(
-        "--hold", multiple=True, metavar="NAME=X", help="REML, ML: a component that is known."
+        "--hold", multiple=True, metavar="NAME=X", help="REML, ML: the value of a known component."
     ),
-    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: where to start."),
+    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: a starting value."),
     click.option(
         "--engine",
         metavar="NAME",
@@ -79,16 +79,21 @@ _OPTIONS = (
         "n_probes",
         type=int,
         metavar="N",
-        help="Random probes of the iterative engine.",
+        help="Number of random probes of the iterative engine.",
     ),
-    click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes."),
+    click.option("--seed", "rng", type=int, metavar="N", help="Seed of the random probes."),
     click.option(
         "--prior",
         multiple=True,
         metavar="NAME=X",
-        help="MINQUE: prior value of a component; all are needed.",
+        help="MINQUE: the prior value of a component; give all of them.",
     ),
-    click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations."),
+    click.option(
+        "--iterated",
+        is_flag=True,
+        default=None,
+        help="MINQUE: iterate to the solution of the REML equations.",
+    ),
     click.option(
         "--negative",
         metavar="NAME",
@@ -96,15 +101,16 @@ _OPTIONS = (
         "[default: keep]",
     ),
     click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study."),
-    click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP."),
+    click.option(
+        "--tau", is_flag=True, help="Estimate the expected rank correlations Eτ and Eτ_AP."
+    ),
     click.option(
         "--estimator",
         metavar="NAME",
-        help="With --tau: of Eτ and Eτ_AP, shrunken or urbano (as published).  "
-        "[default: shrunken]",
+        help="With --tau: shrunken, or urbano as published.  [default: shrunken]",
     ),
     click.option(
-        "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
+        "--alpha", default=0.05, show_default=True, help="Intervals have confidence 1 − alpha."
     ),
     click.option(
         "--interval",
@@ -114,33 +120,33 @@ _OPTIONS = (
         help="How intervals are made: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
     ),
     click.option(
-        "--json", "json_file", metavar="FILE", help="Store the result; - for the screen."
+        "--json", "json_file", metavar="FILE", help="Store the result as JSON; - prints it."
     ),
     click.option(
         "--plot",
         "picture",
         metavar="FILE",
-        help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
+        help="Draw the D-study, or the components if there is none: FILE.png, .svg or .pdf.",
     ),
 )
 
 
 def fit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a fit, in their order."""
+    """Add the options of a fit to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return plan_options(command)
 
 
 def row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how rows are read, and what is written of each."""
+    """Add the options for reading rows, and for writing fitted values, to a command."""
     for option in reversed(_OF_ROWS):
         command = option(command)
     return command
 
 
 def data_of_paths(paths: Sequence[str]) -> Any:
-    """Return one path by itself, several as a list, None of none."""
+    """Return one path as it is, several as a list, and None if there is none."""
     return None if not paths else paths[0] if len(paths) == 1 else list(paths)
 
 
@@ -166,16 +172,16 @@ def fit_report(
     augmented: Path | None = None,
     **of_method: Any,
 ) -> None:
-    """Fit, and print, draw and store what is asked for.
+    """Fit a model, and print, draw and store the requested results.
 
     Parameters
     ----------
-    fitted : takes the data and options of the fit, and returns its result
-    data : what `fitted` takes, or None
+    fitted : a function that fits the data with options and returns the result
+    data : argument of `fitted`, or None
     design : of the D-study, or None
-    dataset : name of a data set that comes with vcomp, if there is no file
-    sizes : of the D-study, as they were written
-    object_, fixed, universe, within : what is measured, and generalized to what
+    dataset : name of a data set that is part of vcomp, if there is no file
+    sizes : of the D-study, as text
+    object_, fixed, universe, within : object of measurement and universe of generalization
     tau, estimator : whether Eτ and Eτ_AP are estimated, and how
     augmented : file for fitted values and residuals, or None
     of_method : options of the method
@@ -217,7 +223,7 @@ def fit_report(
 
 
 def _check_augmented(target: Path, data: Any) -> None:
-    """Refuse a file that cannot be written, or that is one of the data, before these are read."""
+    """Refuse a file that cannot be written, or that is one of the data files, before reading."""
     from vcomp.data import open_source, parquet_path, refuse_to_replace
 
     parquet_path(target, "--augment")

@@ -1,4 +1,4 @@
-"""``vcomp fit``, ``accumulate`` and ``merge``: data of any size, and sums that stand for them."""
+"""``vcomp fit``, ``accumulate`` and ``merge``: fits of data of any size, stored statistics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _OUT = click.option(
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the statistics go; a file that is there is replaced once the new one is whole.",
+    help="File for the statistics; an existing one is replaced when the new one is complete.",
 )
 
 
@@ -69,7 +69,7 @@ _OUT = click.option(
     "--statistics",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead of FORMULA and DATA: what accumulate or merge wrote.",
+    help="Instead of FORMULA and DATA: a file that accumulate or merge wrote.",
 )
 @row_options
 @fit_options
@@ -83,8 +83,8 @@ def fit(
 ) -> None:
     """Estimate the variance components of FORMULA from DATA.
 
-    DATA are CSV or Parquet files, folders or patterns of them. Those that would take a good part
-    of the memory are read in batches, twice.
+    DATA are CSV or Parquet files, folders or patterns. Large data are read in batches, in two
+    passes.
     """
     import vcomp
 
@@ -104,10 +104,10 @@ def fit(
 def _check_statistics(
     arguments: tuple[str, ...], stream: bool | None, progress: bool | None, given: dict[str, Any]
 ) -> None:
-    """Refuse what is of rows where there are none."""
+    """Refuse options that need rows, since saved statistics have none."""
     if arguments:
         raise click.UsageError(
-            f"{arguments[0]!r} is given with --statistics, which has the formula and its data"
+            f"{arguments[0]!r} is given with --statistics, which contains formula and data"
         )
     of_rows = {
         "--dataset": given["dataset"],
@@ -118,7 +118,7 @@ def _check_statistics(
     }
     named = [name for name, value in of_rows.items() if value is not None]
     if named:
-        raise click.UsageError(f"{named[0]} is of rows, and --statistics has none")
+        raise click.UsageError(f"{named[0]} needs rows; saved statistics contain none")
 
 
 def _is_given(option: str) -> bool:
@@ -127,7 +127,7 @@ def _is_given(option: str) -> bool:
 
 
 def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
-    """Return the fit of statistics, in which nothing is missing."""
+    """Return the fit of saved statistics; `missing` does not apply to them."""
     return sums.fit(**options)
 
 
@@ -140,17 +140,16 @@ def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
     default="drop",
     show_default=True,
     type=click.Choice(["drop", "raise"]),
-    help="What to do with rows that have a missing value.",
+    help="Drop rows with a missing value, or stop with an error.",
 )
 @progress_option
 def accumulate(
     formula: str, data: tuple[str, ...], target: Path, missing: Any, progress: bool | None
 ) -> None:
-    """Sum up the rows of DATA to what any fit of FORMULA needs of them.
+    """Sum the rows of DATA into the sufficient statistics of FORMULA.
 
-    DATA are CSV or Parquet files, folders or patterns of them; they are read in batches. The
-    statistics are merged with those of other days and machines, and fitted by `vcomp fit
-    --statistics`.
+    DATA are CSV or Parquet files, folders or patterns; they are read in batches. `vcomp merge`
+    adds statistics of other days or machines, and `vcomp fit --statistics` fits them.
     """
     import vcomp
     from vcomp.data import open_source, refuse_to_replace
@@ -168,14 +167,14 @@ def accumulate(
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @_OUT
 def merge(files: tuple[Path, ...], target: Path) -> None:
-    """Add up the statistics of FILES, which accumulate wrote for one formula."""
+    """Add the statistics in FILES, which `vcomp accumulate` wrote for one formula."""
     import vcomp
     from vcomp.statistics.batches import target_of
 
     real = [file.expanduser().resolve() for file in files]
     twice = [file for k, file in enumerate(files) if real[k] in real[:k]]
     if twice:
-        raise click.UsageError(f"{str(twice[0])!r} is given twice, and would count twice")
+        raise click.UsageError(f"{str(twice[0])!r} is given twice")
     target_of(target)
     load = vcomp.AccumulatedStatistics.load
     made = load(files[0])

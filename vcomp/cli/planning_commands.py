@@ -1,4 +1,4 @@
-"""What the commands that plan a D-study have in common: options of its universe and allocation."""
+"""Options and texts of the commands that plan a D-study."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ _OPTIONS = (
     click.option(
         "--object", "object_", metavar="FACET", help="The object of measurement, such as p or d:p."
     ),
-    click.option(
-        "--fixed", multiple=True, metavar="FACET", help="A facet whose levels are all that count."
-    ),
+    click.option("--fixed", multiple=True, metavar="FACET", help="A fixed facet."),
     click.option(
         "--universe", multiple=True, metavar="FACET=N", help="The size of a finite universe."
     ),
     click.option(
-        "--within", multiple=True, metavar="FACET", help="Compare objects within its levels."
+        "--within",
+        multiple=True,
+        metavar="FACET",
+        help="Compare objects within the levels of this facet.",
     ),
 )
 
 
 def plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what is measured, and generalized to what."""
+    """Add options for the object of measurement and the universe to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -45,7 +46,7 @@ def plan_options(command: Callable[..., None]) -> Callable[..., None]:
 def plan_of(
     object_: str | None, fixed: Sequence[str], universe: Sequence[str], within: Sequence[str]
 ) -> dict[str, Any]:
-    """Return these options as a D-study takes them; those that were not given are left out.
+    """Return these options as arguments of a D-study, without those that were not given.
 
     Examples
     --------
@@ -71,17 +72,17 @@ def allocation_text(
     picture: Path | None = None,
     n_objects: int | None = None,
 ) -> str | None:
-    """Return the best design for a budget or a target, or None where neither is asked for.
+    """Return the best design for a budget or a target as text, or None without a cost.
 
     Parameters
     ----------
     study : the D-study whose design comes first
     cost : prices as text
     budget, target : one of them
-    coefficient : to be as good as can be, or to reach the target
+    coefficient : to be optimized, or to reach the target
     alternatives : other designs
     picture : where to draw the frontier
-    n_objects : how many objects there will be, where the cost counts them
+    n_objects : number of objects, if the cost depends on it
     """
     if cost is None:
         given: dict[str, Any] = {"--budget": budget, "--alternative": alternatives or None}
@@ -109,7 +110,7 @@ def allocation_text(
 
 
 def cut_score_text(study: Any, cut: str | None) -> str | None:
-    """Return a table of Φ(λ), or None where no cut score is given."""
+    """Return a table of Φ(λ) as text, or None without cut scores."""
     from vcomp import display
 
     if cut is None:

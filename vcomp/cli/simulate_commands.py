@@ -1,4 +1,4 @@
-"""``vcomp simulate``: collections like one there is, with the true means known."""
+"""``vcomp simulate``: collections with known true means, similar to a given one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Examples:
     type=click.IntRange(min=1),
     required=True,
     metavar="N",
-    help="Topics of each collection.",
+    help="Number of topics of each collection.",
 )
 @click.option(
     "--collections",
@@ -44,37 +44,39 @@ Examples:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many of them.",
+    help="Number of collections.",
 )
 @click.option(
     "--margins",
     default="kernel",
     show_default=True,
     metavar="NAME",
-    help="kernel or normal, of topic effects and residuals; without effects truncated_normal, "
-    "beta, truncated_kernel, beta_kernel, auto or, with --support, beta_binomial, "
-    "discrete_kernel.",
+    help="Distribution of topic effects and residuals: kernel or normal. Of scores without "
+    "effects: truncated_normal, beta, truncated_kernel, beta_kernel, auto; with --support "
+    "beta_binomial or discrete_kernel.",
 )
-@click.option("--homoscedastic", is_flag=True, help="Residuals of all systems have one variance.")
+@click.option(
+    "--homoscedastic", is_flag=True, help="Residuals of all systems have the same variance."
+)
 @click.option("--uncorrelated", is_flag=True, help="Residuals and topic effects are independent.")
 @click.option(
     "--non-random-sampling",
     is_flag=True,
-    help="Topics are mostly hard, easy or middling ones, not a random sample.",
+    help="Topics of a collection are mostly hard, easy or medium, not a random sample.",
 )
 @click.option(
     "--means",
     default="observed",
     show_default=True,
     metavar="NAME",
-    help="True means are those observed, or as fitted by the algorithm.",
+    help="True means: observed ones, or those fitted by the algorithm.",
 )
 @click.option(
     "--copula",
     default="gaussian",
     show_default=True,
     metavar="NAME",
-    help="gaussian, or t, under which extremes come together.",
+    help="gaussian, or t, whose extreme values coincide more often.",
 )
 @click.option(
     "--copula-df",
@@ -84,25 +86,26 @@ Examples:
     help="Degrees of freedom of the t copula.  [default: fitted]",
 )
 @click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
-@click.option("--seed", "rng", default=0, show_default=True, metavar="N", help="Of the draws.")
+@click.option(
+    "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the random numbers."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Threads.",
+    help="Number of threads.",
 )
 @click.option(
-    "--out", required=True, metavar="FILE", help="Where the scores go, FILE.parquet or .csv."
+    "--out", required=True, metavar="FILE", help="File for the scores: FILE.parquet or .csv."
 )
 @click.option(
     "--true-means",
     metavar="FILE",
-    help="Where the true mean of each system goes; - for the screen.  "
-    "[default: OUT with .means.csv]",
+    help="File for the true mean of each system; - prints them.  [default: OUT with .means.csv]",
 )
-@click.option("--diagnose", is_flag=True, help="Say how like the original the collections are.")
+@click.option("--diagnose", is_flag=True, help="Compare the collections with the original.")
 def simulate_command(
     scores: Path | None,
     dataset: str | None,
@@ -161,7 +164,7 @@ def simulate_command(
 
 
 def _check_means(file: str, scores: Path) -> None:
-    """Refuse a file for true means that cannot be, before anything is computed."""
+    """Refuse a file for true means that cannot be written, before anything is computed."""
     path = Path(file)
     if path == scores:
         raise PlanError(f"scores and true means go to two files, not both to {file!r}")
@@ -170,7 +173,7 @@ def _check_means(file: str, scores: Path) -> None:
 
 
 class _Indicators:
-    """Measures collections as they are written; they need not be in memory together."""
+    """Computes indicators of collections as they are written, one at a time."""
 
     def __init__(self, simulator: Any) -> None:
         from vcomp.ir import Original
@@ -183,7 +186,7 @@ class _Indicators:
         self.parts.append(self.original.indicators(some.scores))
 
     def diagnosis(self, n_topics: int) -> Any:
-        """Return the diagnosis of all that was seen."""
+        """Return the diagnosis of all collections."""
         from vcomp.ir import Diagnosis
 
         return Diagnosis(np.concatenate(self.parts), n_topics, self.n_topics)
