@@ -132,7 +132,9 @@ def gstudy(
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), help="With --cost: draw the frontier."
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option(
+    "--alpha", default=0.05, show_default=True, help="Intervals have confidence 1 − alpha."
+)
 @click.option(
     "--interval",
     default="auto",
@@ -229,9 +231,11 @@ def dstudy(
     show_default=True,
     metavar="NAME",
     help="How intervals are made: draws; or independent, for independent swaps as published. "
-    "auto is the latter with --estimator urbano and --target test.",
+    "auto means independent with --estimator urbano and --target test, else draws.",
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option(
+    "--alpha", default=0.05, show_default=True, help="Intervals have confidence 1 − alpha."
+)
 @click.option(
     "--seed",
     "rng",
@@ -282,7 +286,7 @@ cli.add_command(items)
 @cli.command()
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
-    """List the data sets that come with vcomp, or print one as CSV."""
+    """List the data sets of vcomp, or print one as CSV."""
     from vcomp.data import available, load
 
     if name is not None:

@@ -126,9 +126,10 @@ def simulate_command(
 ) -> None:
     """Simulate collections with the same systems and new topics.
 
-    SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
-    score. What is written is long: collection, topic, system and score. The true mean score of
-    every system is known, and goes to a file of its own.
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. The output is long data with the columns
+    collection, topic, system and score. The true mean score of each system is written to another
+    file.
     """
     from vcomp.ir import fit_collection
     from vcomp.ir.simulate import check_path, write_collections
