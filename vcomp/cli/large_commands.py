@@ -107,7 +107,7 @@ def _check_statistics(
     """Refuse options that need rows, since saved statistics have none."""
     if arguments:
         raise click.UsageError(
-            f"{arguments[0]!r} is given with --statistics, which contains formula and data"
+            f"{arguments[0]!r} is given with --statistics, which has the formula and its data"
         )
     of_rows = {
         "--dataset": given["dataset"],
