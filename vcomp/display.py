@@ -1,7 +1,7 @@
-"""Formats numbers and tables; no other module does.
+"""How numbers and tables look: the only place that formats them.
 
-Summaries, the command line and designs print through these functions, so that a number looks the
-same wherever it is shown. Values are not rounded before.
+Everything printed (summaries, the command line, designs) passes through here, so that a number
+looks the same wherever it is shown. Values are never rounded before.
 """
 
 from __future__ import annotations
@@ -18,30 +18,8 @@ from typing import Any
 
 from vcomp.exceptions import DataError
 
-__all__ = [
-    "MISSING",
-    "bar",
-    "check_progress",
-    "coefficient",
-    "coefficient_interval",
-    "count",
-    "decimals_for",
-    "degrees_of_freedom",
-    "fixed",
-    "level",
-    "number",
-    "p_value",
-    "percent",
-    "plain_table",
-    "progress_bar",
-    "short_interval",
-    "simple_table",
-    "summary",
-]
-
-
 MISSING = "–"
-"""Printed instead of a number that is not known."""
+"""What stands for a number that is not known."""
 
 _MOST_DECIMALS = 10
 _MOST_DECADES = 6
@@ -54,7 +32,7 @@ def decimals_for(values: Iterable[float], significant: int = 4) -> int:
 
     Parameters
     ----------
-    values : the column; zeros and values that are not finite are ignored
+    values : the column; zeros and numbers that are not finite do not count
     significant : digits that the smallest nonzero number keeps
 
     Examples
@@ -79,8 +57,8 @@ def fixed(
 ) -> list[str]:
     """Return a column of numbers with a common number of decimals.
 
-    If the numbers span more than six orders of magnitude, or are too small for ten decimals,
-    all of them are in scientific notation.
+    Numbers that span more than six decades, or are too small for ten decimals, are written in
+    scientific notation, all of them.
 
     Parameters
     ----------
@@ -107,7 +85,7 @@ def fixed(
 
 
 def number(value: float, significant: int = 4) -> str:
-    """Return one number for running text.
+    """Return one number on its own, in running text.
 
     Examples
     --------
@@ -118,7 +96,7 @@ def number(value: float, significant: int = 4) -> str:
 
 
 def count(value: float) -> str:
-    """Return a count with thousands separators; an effective size with two decimals.
+    """Return a count with thousands set off; an effective size with two decimals.
 
     Examples
     --------
@@ -129,7 +107,7 @@ def count(value: float) -> str:
 
 
 def degrees_of_freedom(values: Iterable[float]) -> str:
-    """Return degrees of freedom in one text, without thousands separators.
+    """Return degrees of freedom side by side, without separators that would look like more.
 
     Examples
     --------
@@ -142,7 +120,7 @@ def degrees_of_freedom(values: Iterable[float]) -> str:
 
 
 def coefficient(value: float) -> str:
-    """Return a coefficient between 0 and 1 with three decimals, and more close to 0 or 1.
+    """Return a coefficient between 0 and 1 with three decimals, more where it is near an end.
 
     A coefficient that is not 1 is never written as 1.000, nor one that is not 0 as 0.000.
 
@@ -166,7 +144,7 @@ def coefficient(value: float) -> str:
 
 
 def coefficient_interval(low: float, high: float) -> str:
-    """Return the interval of a coefficient, or an empty text if it is not known.
+    """Return the interval of a coefficient, empty where it is not known.
 
     Examples
     --------
@@ -181,7 +159,7 @@ def coefficient_interval(low: float, high: float) -> str:
 
 
 def short_interval(low: float, high: float, significant: int = 3) -> str:
-    """Return an interval whose limits have a few significant digits each.
+    """Return an interval whose ends have a few significant digits each.
 
     Examples
     --------
@@ -200,7 +178,7 @@ def short_interval(low: float, high: float, significant: int = 3) -> str:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """Return a share as a percentage.
+    """Return a share in per cent.
 
     Examples
     --------
@@ -211,7 +189,7 @@ def percent(share: float, decimals: int = 1) -> str:
 
 
 def level(alpha: float) -> str:
-    """Return the confidence level 1 − alpha as a percentage.
+    """Return the confidence that `alpha` leaves.
 
     Examples
     --------
@@ -222,7 +200,7 @@ def level(alpha: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value for running text.
+    """Return a p-value in running text.
 
     Examples
     --------
@@ -233,7 +211,7 @@ def p_value(p: float) -> str:
 
 
 def bar(share: float, width: int = 30) -> str:
-    """Return a bar of blocks, `width` of them for a share of 1; a thin one for a tiny share.
+    """Return a bar of blocks, `width` of them for a share of one; a sliver for what is above 0.
 
     Examples
     --------
@@ -257,11 +235,11 @@ def simple_table(
 
     Parameters
     ----------
-    rows : the formatted cells
-    headers : one for each column, without one for the stubs
+    rows : what the cells show, already formatted
+    headers : one a column, without one for the stubs
     title : a line above the table
     stubs : names of the rows, left-aligned
-    align : ``"r"`` or ``"l"`` for each column; further columns have the last one
+    align : ``"r"`` or ``"l"`` a column; the last letter goes on for the columns after it
 
     Returns
     -------
@@ -292,7 +270,7 @@ def simple_table(
 
 
 def plain_table(rows: Sequence[tuple[str, str]]) -> Any:
-    """Return the head of a summary: two columns of text, the second right-aligned.
+    """Return two columns of text, the second to the right: the head of a summary.
 
     Parameters
     ----------
@@ -348,6 +326,35 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     return page
 
 
+class Printed:
+    """Base of results with a printed form, which subclasses give once, as :meth:`summary`.
+
+    Examples
+    --------
+    >>> class Size(Printed):
+    ...     def summary(self):
+    ...         return summary([simple_table([["20"]], ["scores"])])
+    >>> print(Size())
+    ======
+    scores
+    ------
+        20
+    ------
+    """
+
+    __slots__ = ()
+
+    def summary(self) -> Any:
+        """Return a printable summary (:class:`statsmodels.iolib.summary.Summary`)."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
 @cache
 def _escaping_summary() -> Any:
     """Return statsmodels' ``Summary`` with names escaped in HTML, which statsmodels does not do.
@@ -367,7 +374,7 @@ def _escaping_summary() -> Any:
 
 
 def _escaped(table: Any) -> Any:
-    """Return a copy of a table with HTML escaped in its cells and its title."""
+    """Return a copy of a table, with the marks of HTML escaped in its cells and its title."""
     copied = deepcopy(table)
     copied.title = None if table.title is None else _escape(table.title)
     for row in copied:
@@ -393,7 +400,7 @@ def _written(value: float, form: str, missing: str) -> str:
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
-    """Refuse a value that is not True, False or None, and a progress bar for work on Dask.
+    """Refuse a value that is not True, False or None, and a bar of work that Dask does.
 
     Raises
     ------
@@ -412,15 +419,15 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
 def progress_bar(
     progress: bool | None, total: float | None, label: str, *, unit: str = "", delay: float = 0.0
 ) -> Iterator[Callable[[int], Any]]:
-    """Provide a function that advances a progress bar, or does nothing if none is shown.
+    """Return a context whose value moves a progress bar, if one is shown.
 
     Parameters
     ----------
-    progress : whether to show it; None shows it if stderr is a terminal
-    total : the count at the end; None if it is unknown
-    label : text before the bar
-    unit : of the count, which is shown in thousands and millions
-    delay : seconds after which it appears, unless `progress` is True
+    progress : whether to show it; None for one where stderr is a terminal
+    total : where it ends; None if nobody knows
+    label : in front of it
+    unit : of what it counts; many are shown as thousands and millions
+    delay : seconds after which it appears, unless it was requested
     """
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:

@@ -1,7 +1,7 @@
 """Errors and warnings of vcomp.
 
-Every error that a user can cause is a :class:`VcompError`, which is a ``ValueError``. A doubt
-about a result that is returned is a :class:`VcompWarning`.
+User errors are :class:`VcompError`, a ``ValueError``; doubts about a result that is returned are
+:class:`VcompWarning`.
 """
 
 from __future__ import annotations
@@ -14,61 +14,47 @@ from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 
-__all__ = [
-    "DataError",
-    "DesignError",
-    "EstimationError",
-    "FormulaError",
-    "PlanError",
-    "VcompError",
-    "VcompWarning",
-    "check_alpha",
-    "did_you_mean",
-    "warn",
-]
-
-
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class VcompError(ValueError):
-    """An error that the caller can correct; the message says how."""
+    """A user error; the message says how to correct it."""
 
 
 class FormulaError(VcompError):
-    """The formula has a syntax error, or a term that is not supported."""
+    """The formula cannot be read, or contains something that is not supported."""
 
 
 class DataError(VcompError):
-    """The data lack what the formula needs, or cannot be read."""
+    """The data do not contain what the formula needs."""
 
 
 class DesignError(VcompError):
-    """The components of the model are not estimable from these data."""
+    """The data cannot distinguish the terms of the formula."""
 
 
 class EstimationError(VcompError):
-    """The method cannot estimate these components, or not within the available memory."""
+    """The components cannot be estimated by this method on this machine."""
 
 
 class PlanError(VcompError):
-    """A plan or an option of a D-study that the G-study or the function does not allow."""
+    """A D-study that the G-study does not support."""
 
 
 class VcompWarning(UserWarning):
-    """A result was returned, with a doubt or a limitation that the message states."""
+    """A doubt about a result that is returned."""
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse an alpha that is not between 0 and 1: intervals have confidence 1 − alpha."""
+    """Check that alpha is between 0 and 1: intervals have confidence 1 − alpha."""
     if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
         raise PlanError(
-            f"alpha lies between 0 and 1, not at {alpha!r}; alpha=0.05 gives 95 % intervals"
+            f"alpha must be between 0 and 1, not {alpha!r}; alpha=0.05 gives 95 % intervals"
         )
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the most similar known name as a question, or an empty text if none is similar.
+    """Return the closest known name as a question, empty if none is close.
 
     Examples
     --------
@@ -81,7 +67,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """Warn with the line of the caller's code, from any depth within the package."""
+    """Issue a warning with the line of the code that called vcomp."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

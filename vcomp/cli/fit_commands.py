@@ -1,4 +1,4 @@
-"""Options of ``vcomp fit`` and ``vcomp gstudy``, and the report that both print."""
+"""Options and report that ``vcomp fit`` and ``vcomp gstudy`` share."""
 
 from __future__ import annotations
 
@@ -9,27 +9,19 @@ from typing import Any
 import click
 
 from vcomp.cli import output
-from vcomp.cli.arguments import options_given, sizes_argument
+from vcomp.cli.arguments import (
+    dataset_option,
+    missing_option,
+    options_given,
+    progress_option,
+    sizes_argument,
+    with_options,
+)
 from vcomp.cli.output import check_picture, draw
 from vcomp.cli.planning_commands import plan_of, plan_options
 from vcomp.ir.rank import TauEstimator, check_tau_estimator
 
-__all__ = [
-    "data_of_paths",
-    "fit_options",
-    "fit_report",
-    "progress_option",
-    "row_options",
-]
-
-
-progress_option = click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a progress bar or not.  [default: on a terminal, if reading takes long]",
-)
-
-_OF_ROWS = (
+row_options = with_options(
     click.option(
         "--stream/--no-stream",
         default=None,
@@ -44,9 +36,11 @@ _OF_ROWS = (
         help="Write fitted values and residuals of all rows to FILE.parquet.",
     ),
 )
+"""How rows are read, and what is written of each."""
 
-_OPTIONS = (
-    click.option("--dataset", metavar="NAME", help="A data set that is part of vcomp."),
+fit_options = with_options(
+    plan_options,
+    dataset_option,
     click.option(
         "--method",
         default="reml",
@@ -54,21 +48,13 @@ _OPTIONS = (
         metavar="NAME",
         help="reml, ml, anova (Henderson's Method I), type1, henderson3 or minque.",
     ),
-    click.option(
-        "--missing",
-        default="drop",
-        show_default=True,
-        type=click.Choice(["drop", "raise"]),
-        help="Drop rows with a missing value, or stop with an error.",
-    ),
-    click.option("--max-iter", type=int, metavar="N", help="REML, ML: largest number of steps."),
+    missing_option,
+    click.option("--max-iter", type=int, metavar="N", help="REML, ML: most iterations."),
     click.option(
         "--tol", type=float, metavar="X", help="REML, ML: tolerance, in standard errors."
     ),
-    click.option(
-        "--hold", multiple=True, metavar="NAME=X", help="REML, ML: the value of a known component."
-    ),
-    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: a starting value."),
+    click.option("--hold", multiple=True, metavar="NAME=X", help="REML, ML: a known component."),
+    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: starting value."),
     click.option(
         "--engine",
         metavar="NAME",
@@ -129,20 +115,7 @@ _OPTIONS = (
         help="Draw the D-study, or the components if there is none: FILE.png, .svg or .pdf.",
     ),
 )
-
-
-def fit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a fit to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return plan_options(command)
-
-
-def row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for reading rows, and for writing fitted values, to a command."""
-    for option in reversed(_OF_ROWS):
-        command = option(command)
-    return command
+"""Options of a fit and of the D-study after it."""
 
 
 def data_of_paths(paths: Sequence[str]) -> Any:
@@ -172,7 +145,7 @@ def fit_report(
     augmented: Path | None = None,
     **of_method: Any,
 ) -> None:
-    """Fit a model, and print, draw and store the requested results.
+    """Fit, then print, draw and store what was requested.
 
     Parameters
     ----------

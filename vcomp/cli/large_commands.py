@@ -1,4 +1,4 @@
-"""``vcomp fit``, ``accumulate`` and ``merge``: fits of data of any size, stored statistics."""
+"""``vcomp fit``, ``accumulate``, ``merge``: data of any size, and their sufficient statistics."""
 
 from __future__ import annotations
 
@@ -8,21 +8,9 @@ from typing import Any
 
 import click
 
-from vcomp.cli.fit_commands import (
-    data_of_paths,
-    fit_options,
-    fit_report,
-    progress_option,
-    row_options,
-)
+from vcomp.cli.arguments import missing_option, progress_option
+from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
 from vcomp.exceptions import DataError
-
-__all__ = [
-    "accumulate",
-    "fit",
-    "merge",
-]
-
 
 _FIT = """
 \b
@@ -58,7 +46,7 @@ _OUT = click.option(
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File for the statistics; an existing one is replaced when the new one is complete.",
+    help="File of the statistics; an existing one is replaced once the new one is complete.",
 )
 
 
@@ -69,7 +57,7 @@ _OUT = click.option(
     "--statistics",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead of FORMULA and DATA: a file that accumulate or merge wrote.",
+    help="Statistics of accumulate or merge, instead of FORMULA and DATA.",
 )
 @row_options
 @fit_options
@@ -104,7 +92,7 @@ def fit(
 def _check_statistics(
     arguments: tuple[str, ...], stream: bool | None, progress: bool | None, given: dict[str, Any]
 ) -> None:
-    """Refuse options that need rows, since saved statistics have none."""
+    """Refuse options that need rows, which saved statistics do not contain."""
     if arguments:
         raise click.UsageError(
             f"{arguments[0]!r} is given with --statistics, which has the formula and its data"
@@ -127,7 +115,7 @@ def _is_given(option: str) -> bool:
 
 
 def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
-    """Return the fit of saved statistics; `missing` does not apply to them."""
+    """Return the fit of saved statistics; they have no missing values."""
     return sums.fit(**options)
 
 
@@ -135,21 +123,16 @@ def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
 @click.argument("formula")
 @click.argument("data", nargs=-1, required=True)
 @_OUT
-@click.option(
-    "--missing",
-    default="drop",
-    show_default=True,
-    type=click.Choice(["drop", "raise"]),
-    help="Drop rows with a missing value, or stop with an error.",
-)
+@missing_option
 @progress_option
 def accumulate(
     formula: str, data: tuple[str, ...], target: Path, missing: Any, progress: bool | None
 ) -> None:
-    """Sum the rows of DATA into the sufficient statistics of FORMULA.
+    """Save the sufficient statistics of DATA for fits of FORMULA.
 
-    DATA are CSV or Parquet files, folders or patterns; they are read in batches. `vcomp merge`
-    adds statistics of other days or machines, and `vcomp fit --statistics` fits them.
+    DATA are CSV or Parquet files, folders or patterns of them; they are read in batches. The
+    statistics are merged with those of other days and machines, and fitted by `vcomp fit
+    --statistics`.
     """
     import vcomp
     from vcomp.data import open_source, refuse_to_replace

@@ -1,4 +1,4 @@
-"""``vcomp simulate``: collections with known true means, similar to a given one."""
+"""``vcomp simulate``: collections like an existing one, with known true means."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from vcomp import display
 from vcomp.cli.accuracy_commands import read_scores, score_options
 from vcomp.cli.output import write
 from vcomp.exceptions import DataError, PlanError
-
-__all__ = [
-    "simulate_command",
-]
-
 
 _EXAMPLES = """
 \b
@@ -87,7 +82,7 @@ Examples:
 )
 @click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
 @click.option(
-    "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the random numbers."
+    "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the draws."
 )
 @click.option(
     "--workers",
@@ -97,13 +92,11 @@ Examples:
     metavar="N",
     help="Number of threads.",
 )
-@click.option(
-    "--out", required=True, metavar="FILE", help="File for the scores: FILE.parquet or .csv."
-)
+@click.option("--out", required=True, metavar="FILE", help="File of the scores, .parquet or .csv.")
 @click.option(
     "--true-means",
     metavar="FILE",
-    help="File for the true mean of each system; - prints them.  [default: OUT with .means.csv]",
+    help="File of the true mean of each system; - for the screen.  [default: OUT with .means.csv]",
 )
 @click.option("--diagnose", is_flag=True, help="Compare the collections with the original.")
 def simulate_command(
@@ -165,7 +158,7 @@ def simulate_command(
 
 
 def _check_means(file: str, scores: Path) -> None:
-    """Refuse a file for true means that cannot be written, before anything is computed."""
+    """Refuse a file of true means that cannot be written, before anything is computed."""
     path = Path(file)
     if path == scores:
         raise PlanError(f"scores and true means go to two files, not both to {file!r}")

@@ -11,4 +11,5 @@ from .precision import precision_of as precision_of
 from .record import two_way_mean_squares as two_way_mean_squares
 from .results import VarianceComponentsResults as VarianceComponentsResults
 from .row_access import fitted_again as fitted_again
-from .storage import read_stored as read_stored
+from .storage import read_json as read_json
+from .storage import write_json as write_json

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "ByLevels",
-]
-
 
 class ByLevels(FittedComponents):
     """What the levels of a facet say when they are drawn again or left out."""

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from vcomp.ir import Accuracy, Measures, Model
     from vcomp.ir.rank import AccuracyEstimator
 
-__all__ = [
-    "Accuracies",
-    "Decisions",
-]
-
 
 class Decisions(Inference):
     """D-studies and rank accuracy of a fit."""

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "CovarianceType",
-    "FittedComponents",
-]
-
-
 CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
 
 

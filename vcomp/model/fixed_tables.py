@@ -38,17 +38,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.record import FitRecord
 
-__all__ = [
-    "Hypotheses",
-    "compared_fit",
-    "component_fit",
-    "contrasts_table",
-    "fixed_effects",
-    "fixed_intervals",
-    "joint_test",
-]
-
-
 DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
 DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
 

@@ -40,14 +40,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.profiling import Profile
 
-__all__ = [
-    "FromProfile",
-    "Inference",
-    "IntervalMethod",
-    "source_of",
-]
-
-
 IntervalMethod: TypeAlias = IntervalName | IntervalSource | Replicates
 """The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 
@@ -190,7 +182,6 @@ class Inference(HasDStudies, FittedComponents):
         >>> res.quantity("Residual", interval=basic).interval_method
         'basic of 2,000 parametric replicates'
         """
-
         return source_of(self, interval, negative, bootstrap_type)
 
     def crosscheck(

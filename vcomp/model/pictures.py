@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "KINDS",
-    "PictureName",
-    "draw",
-]
-
-
 PictureName: TypeAlias = Literal["components", "effects"]
 KINDS: tuple[PictureName, ...] = get_args(PictureName)
 

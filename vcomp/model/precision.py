@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "Precision",
-    "precision_of",
-]
-
-
 REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
 REPRODUCIBILITY = "reproducibility"
 
@@ -36,7 +30,7 @@ _LIMIT = 2.8
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Precision:
+class Precision(display.Printed):
     """How closely measurements of one sample agree, under conditions from narrow to wide.
 
     Made by :func:`vcomp.presets.precision`; ``print`` it.
@@ -82,15 +76,9 @@ class Precision:
         """
         return _summary(self)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         sds = ", ".join(f"{name} {display.number(sd)}" for name, sd in self.table["sd"].items())
         return f"<Precision: standard deviations {sds}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def precision_of(

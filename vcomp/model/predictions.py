@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = [
-    "Predictions",
-]
-
 
 class Predictions(FittedComponents):
     """Predicted effects, fitted values and predictions of a fit whose rows are there."""

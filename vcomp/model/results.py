@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vcomp import display
 from vcomp.model import tables
 from vcomp.model.by_levels import ByLevels
 from vcomp.model.decisions import Accuracies
 from vcomp.model.fixed_tables import Hypotheses
 from vcomp.model.inference import IntervalMethod
 from vcomp.model.predictions import Predictions
+from vcomp.model.record import FitRecord
+from vcomp.model.storage import read_json, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,12 +27,8 @@ if TYPE_CHECKING:
 
     from vcomp.model.pictures import PictureName
 
-__all__ = [
-    "VarianceComponentsResults",
-]
 
-
-class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions):
+class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, display.Printed):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
@@ -135,21 +134,13 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions):
 
         return draw(self, kind, term, alpha, interval, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     # Travel -----------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to `path` if given."""
-        from vcomp.model.storage import write_json
-
         return write_json(self._record, path)
 
     @classmethod
@@ -165,9 +156,7 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions):
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        from vcomp.model.storage import read_json
-
-        return cls(read_json(source))
+        return cls(read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows)

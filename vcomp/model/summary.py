@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "summary",
-]
-
-
 _FORMULA_WIDTH = 64
 
 _METHOD_NAMES = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import Iteration
+from vcomp.estimators import Iteration
 from vcomp.estimators.quadratic import AnovaTable
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import IntervalSource, Limits
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from vcomp.model.fitted import FittedComponents
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
-
-__all__ = [
-    "anova",
-    "component_limits",
-    "conf_int",
-    "glance",
-    "gstudy",
-    "iterations",
-    "matrix",
-    "series",
-    "tidy",
-]
 
 
 def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
