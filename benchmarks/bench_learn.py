@@ -1,6 +1,6 @@
-"""Rows → Design, against pandas finding the same levels and combinations.
+"""Rows → Design, against the same levels and combinations by pandas.
 
-Reading a column already finds its levels; learning finds how they are combined.
+Reading a column determines its levels; learning determines how they are combined.
 """
 
 from __future__ import annotations

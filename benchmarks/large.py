@@ -1,12 +1,12 @@
 """Rows in Parquet files: how fast they are summed in batches and on Dask, and in how much memory.
 
 ``python -m benchmarks.large [--rows 5.9e6,1e8] [--dask] [--moved] [--quick]`` writes per-document
-scores p × a × (d:i) of 50 topics to 20 Parquet files, in a temporary folder that is removed
-again, and fits the model with 11 components by REML: the rows in memory, in batches, and in
-batches with documents put into their topics once they are complete. Each is done in a process of
-its own and compared with the time that pyarrow takes to read the same columns in the same process.
-``--dask`` also fits 5.9 million rows on two worker processes; ``--moved`` counts the bytes that
-partial statistics take with several partitionings.
+scores p × a × (d:i) of 50 topics to 20 Parquet files, in a temporary folder that is removed again.
+It fits the model with 11 components by REML: from rows in memory, in batches, and in batches with
+documents collapsed into their topics once they are complete. Each runs in its own process and is
+compared with the time that pyarrow needs to read the same columns in the same process. ``--dask``
+also fits 5.9 million rows on two worker processes; ``--moved`` counts the bytes that partial
+statistics take with several partitionings.
 """
 
 from __future__ import annotations
