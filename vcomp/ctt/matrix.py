@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data import as_levels, from_arrow, open_source, select_rows
+from vcomp.data import Reading, as_levels, from_arrow, open_source, select_rows
 from vcomp.design import encode, learn
 from vcomp.estimators import check_terms, get_estimator
 from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean, warn
@@ -320,10 +320,10 @@ def _fit(matrix: ItemScores, formula: str) -> VarianceComponents:
     data = {"score": scores, "object": rows, "item": columns}
     environment = caller_environment(0, 0)
     parsed = parse(formula)
-    selected = select_rows(parsed, data, environment, "raise")
+    selected = select_rows(parsed, data, Reading(environment, "raise"))
     try:
         design = learn(parsed, selected, environment)
-        stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
+        stats = Statistics.from_rows(encode(design, selected), design.grid, design.partial_grid)
         terms = tuple(term.name for term in parsed.random)
         check_terms(stats, terms)
     except DesignError as error:

@@ -11,8 +11,9 @@ from .parts import kind_of as kind_of
 from .parts import native as native
 from .paths import alike_levels as alike_levels
 from .paths import refuse_to_replace as refuse_to_replace
+from .reading import Missing as Missing
+from .reading import Reading as Reading
 from .rows import CompleteRows as CompleteRows
-from .rows import Missing as Missing
 from .rows import Rows as Rows
 from .rows import Tally as Tally
 from .rows import complete_rows as complete_rows

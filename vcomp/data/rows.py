@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.levels import as_levels
+from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import Source, open_source
 from vcomp.exceptions import DataError, warn
 from vcomp.formula import Formula, evaluate, names_in
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompleteRows",
-    "Missing",
     "Rows",
     "Tally",
     "complete_rows",
@@ -36,8 +36,6 @@ __all__ = [
     "used_columns",
 ]
 
-
-Missing = Literal["drop", "raise"]
 
 _SHOWN = 5
 """Parts of the data that a message names."""
@@ -107,11 +105,9 @@ class Tally:
         Raises
         ------
         DataError
-            If there is no row, or none is complete; if the response is infinite somewhere; if
-            rows are incomplete and ``missing="raise"``; or if `missing` is something else.
+            If there is no row, or none is complete; if the response is infinite somewhere; or if
+            rows are incomplete and ``missing="raise"``.
         """
-        if missing not in ("drop", "raise"):
-            raise DataError(f"missing={missing!r} is not known; it is 'drop' or 'raise'")
         if self.n == 0:
             raise DataError("the data have no rows")
         if self.missing[None] == self.n:
@@ -184,15 +180,14 @@ class Rows:
         return int(self.y.size)
 
 
-def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing) -> Rows:
+def select_rows(formula: Formula, data: Any, reading: Reading) -> Rows:
     """Read what the formula names, evaluate the response and drop incomplete rows.
 
     Parameters
     ----------
     data : any container that :func:`vcomp.io.open_source` opens, or None: the names are then
-        variables of `environment`
-    environment : patsy's ``EvalEnvironment`` of the caller
-    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+        variables of the calling scope
+    reading : the calling scope, and what is done with incomplete rows
 
     Raises
     ------
@@ -201,11 +196,12 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
         facet holds what cannot be a level, a value is missing and ``missing="raise"``, or no row
         is left.
     """
+    environment = reading.environment
     source = source_of(formula, data, environment)
     names = used_columns(formula, source, environment)
     frame, sizes = source.read_parts(names)
     part = complete_rows(formula, frame, environment)
-    part.tally.by_part(part.keep, part.y, sizes).check(formula, missing)
+    part.tally.by_part(part.keep, part.y, sizes).check(formula, reading.missing)
     labels = _labels(source, part.tally.n)
     return Rows(
         # What the user has may change; what comes from files nobody else has.

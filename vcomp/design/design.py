@@ -151,6 +151,7 @@ class Chunk:
     terms: tuple[TermDesign, ...]
     counts: FloatArray | None = None  # (n,) scores of each cell; None where rows are scores
     within: FloatArray | None = None  # (1 + p, 1 + p) squares and products of y and X in cells
+    alike: Chunk | None = None  # the same rows with another response, whose groups are the same
 
     @property
     def n(self) -> int:
@@ -169,10 +170,7 @@ class Chunk:
         ----------
         within : of cells the squares and products in them, with this response
         """
-        made = replace(self, response=y, origin=0.0, within=within)
-        if "codes" in self.__dict__:  # they have been made, and are the same
-            made.__dict__["codes"] = self.codes
-        return made
+        return replace(self, response=y, origin=0.0, within=within, alike=self.alike or self)
 
     def level_codes(self, facet: int) -> IntArray:
         """Return the level of each row in a facet; made anew when it is asked for."""
@@ -191,6 +189,8 @@ class Chunk:
     @cached_property
     def codes(self) -> tuple[IntArray, ...]:
         """Group in each random term, k arrays of shape (n,); made when they are asked for."""
+        if self.alike is not None and self.alike.terms is self.terms:
+            return self.alike.codes
         return tuple(term_codes(term, self.compact_codes, self.facet_sizes) for term in self.terms)
 
 

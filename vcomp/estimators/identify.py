@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import StrataLikelihood
+from vcomp.estimators.likelihood import quadratic_forms_of
 from vcomp.exceptions import DesignError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve, solve_positive
@@ -80,7 +80,7 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
             "same way, so their variances cannot be told apart; keep one of them"
         )
     if stats.strata is not None:
-        forms = StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+        forms = quadratic_forms_of(stats.strata)
     else:
         forms = _quadratic_forms(stats.cross_products)
     for t, name in enumerate(names):
@@ -112,7 +112,7 @@ def _alike(stats: Statistics) -> Iterator[tuple[int, int]]:
 def _squares(stats: Statistics, term: int) -> float:
     """Return Σ_g n_g² of a term."""
     if stats.strata is not None:
-        return float(stats.group_sums.squares[term])
+        return stats.strata.group_squares(term)
     return float(np.square(stats.cross_products.group_n[term]).sum())
 
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import select_rows
+from vcomp.data import Reading, select_rows
 from vcomp.design import encode, learn
 from vcomp.estimators import check_terms, get_estimator
 from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha, warn
@@ -83,10 +83,10 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     data = {"score": scores, SYSTEM: columns, TOPIC: rows}
     environment = caller_environment(0, 0)
     parsed = parse(f"score ~ (1|{SYSTEM}) + (1|{TOPIC})")
-    selected = select_rows(parsed, data, environment, "raise")
+    selected = select_rows(parsed, data, Reading(environment, "raise"))
     try:
         design = learn(parsed, selected, environment)
-        stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
+        stats = Statistics.from_rows(encode(design, selected), design.grid, design.partial_grid)
         check_terms(stats, (SYSTEM, TOPIC))
         estimator = get_estimator("anova" if complete else "reml")
         estimate = estimator.estimate(stats, (SYSTEM, TOPIC, RESIDUAL))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.data import (
     CompleteRows,
+    Reading,
     Rows,
     fixed_names,
     parquet_path,
@@ -22,7 +23,6 @@ from vcomp.data import (
     write_parquet,
 )
 from vcomp.design import Chunk, Design, centred_matrix, facet_codes, term_codes
-from vcomp.display import check_progress
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
@@ -79,10 +79,10 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     -------
     the path
     """
-    check_progress(progress)
+    reading = replace(access.model.reading, progress=progress)
     target = parquet_path(to, "to")
     kept = access.model.keeps_rows
-    frames = _kept(access, target) if kept else _streamed(access, target, progress)
+    frames = _kept(access, target) if kept else _streamed(access, target, reading)
     write_parquet(frames, target, _INSTEAD)
     return target
 
@@ -94,7 +94,7 @@ def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
         yield frame.iloc[first : first + _ROWS]
 
 
-def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
+def _streamed(access: RowAccess, target: Path, reading: Reading) -> Iterator[pd.DataFrame]:
     """Yield the rows of the fit in batches; nothing is written before effects are there.
 
     Raises
@@ -104,7 +104,7 @@ def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterato
     """
     model, n = access.model, 0
     check_columns(model.design)
-    batches = model.batches(progress)
+    batches = model.batches(reading)
     refuse_to_replace(target, batches.files)
     solution = access.solution
     for part in batches.each():
@@ -166,12 +166,13 @@ class FittedModel(Protocol):
     @property
     def fixed_columns(self) -> Mapping[str, Any]: ...
 
-    environment: Any
+    @property
+    def reading(self) -> Reading: ...
 
     @property
     def keeps_rows(self) -> bool: ...
 
-    def batches(self, progress: bool | None = False) -> Batches: ...
+    def batches(self, reading: Reading) -> Batches: ...
 
 
 @dataclass(frozen=True, slots=True)

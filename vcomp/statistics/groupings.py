@@ -259,11 +259,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
     pairs = {(a, b) for a in stats.term_groupings for b in stats.term_groupings}
     meetings = {(a, b): _shared(stats, a, b) for a, b in pairs}
     for t, axes in enumerate(stats.term_axes):
-        inside = prod(shape[f] for f in axes)
-        outside = prod(n for f, n in enumerate(shape) if f not in axes)
-        n = outside * _grouping_n(stats, stats.term_groupings[t])
-        # Groups of single observations are all alike, and stand for as many as they are.
-        times = inside * (stats.remainder.n if _is_single(stats, t) else 1)
+        n, times = stats.group_n(t), stats.times(t)
         for u, others in enumerate(stats.term_axes):
             factor = prod(n_f for f, n_f in enumerate(shape) if f in others - axes)
             factor *= prod(n_f for f, n_f in enumerate(shape) if f not in axes | others) ** 2
@@ -271,7 +267,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
             coefficients[t, u] = times * (shared / n).sum()
             inverse[t, u] = np.mean(shared / n**2)
         inverse[t, k] = np.mean(1.0 / n)
-        squares[t] = times * (n @ n)
+        squares[t] = stats.group_squares(t)
     parts, holds = _parts(stats)
     return GroupSums(
         n=stats.n,
@@ -296,17 +292,6 @@ def resum_strata(known: GroupSums, stats: StratumStatistics) -> GroupSums:
     stats : the strata
     """
     return replace(known, total=_total(stats), yy=stats.yy, parts=_parts(stats)[0])
-
-
-def _is_single(stats: StratumStatistics, term: int) -> bool:
-    return stats.term_groupings[term] == stats.remainder.n_groupings
-
-
-def _grouping_n(stats: StratumStatistics, grouping: int) -> FloatArray:
-    """Return the observations in each group; of single observations one stands for all."""
-    if grouping == stats.remainder.n_groupings:
-        return np.ones(1)
-    return stats.remainder.tables.group_n[grouping]
 
 
 def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:

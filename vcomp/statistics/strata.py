@@ -279,6 +279,28 @@ class StratumStatistics:
             ),
         )
 
+    def group_n(self, term: int) -> FloatArray:
+        """Return the rows in the groups of a term for one combination of its axes' levels.
+
+        Groups of single observations are all alike, and one stands for all.
+        """
+        outside = prod(n for f, n in enumerate(self.shape) if f not in self.term_axes[term])
+        grouping = self.term_groupings[term]
+        if grouping == self.remainder.n_groupings:
+            return outside * np.ones(1)
+        return outside * self.remainder.tables.group_n[grouping]
+
+    def times(self, term: int) -> int:
+        """Return how many groups of a term each of :meth:`group_n` stands for."""
+        inside = prod(self.shape[f] for f in self.term_axes[term])
+        is_single = self.term_groupings[term] == self.remainder.n_groupings
+        return inside * (self.remainder.n if is_single else 1)
+
+    def group_squares(self, term: int) -> float:
+        """Return Σ_g n_g² over the groups of a term."""
+        n = self.group_n(term)
+        return float(self.times(term) * (n @ n))
+
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""
         a, b = self.term_groupings[t], self.term_groupings[u]

@@ -12,3 +12,4 @@ from .maximisation import Iteration as Iteration
 from .maximisation import maximise as maximise
 from .prediction_errors import prediction_variances as prediction_variances
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
+from .strata_likelihood import quadratic_forms_of as quadratic_forms_of

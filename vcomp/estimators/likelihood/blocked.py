@@ -8,7 +8,6 @@ value, score and informations all come from that one factor, without finite diff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property
 from typing import ClassVar
 
@@ -63,6 +62,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     stats : cross-products, centred
     reml : restricted likelihood, or the full one (ML)
     names : of the terms, for messages
+    advice : what to do where the factor does not fit into memory
+    eliminations : of these rows, where they were planned before
 
     Raises
     ------
@@ -79,10 +80,11 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         reml: bool,
         names: Sequence[str] | None = None,
         advice: str = "use engine='iterative', or method='anova'",
+        eliminations: Eliminations | None = None,
     ) -> None:
         self.stats = stats
         self.reml = reml
-        self._eliminations = Eliminations(stats, names, advice)
+        self._eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
         """Return the engine of the same rows with another response, nothing analysed again.
@@ -93,11 +95,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         ----------
         stats : that differ in Zy, X'y and y'y only
         """
-        made = copy(self)
-        made.__dict__.pop("rss", None)  # of the other response
-        made.stats = stats
-        made._eliminations = self._eliminations.with_response(stats)
-        return made
+        eliminations = self._eliminations.with_response(stats)
+        return BlockedLikelihood(stats, reml=self.reml, eliminations=eliminations)
 
     @property
     def reason(self) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp import display
-from vcomp._timing import timed
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, errors_of_fixed
 from vcomp.estimators.likelihood.certification import Certified, certify
@@ -158,19 +158,23 @@ def estimate_by_likelihood(
     """
     known = known_components(options.hold, names)
     tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
-    seconds: dict[str, float] = {}
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
         return _no_variance(likelihood, names, known)
-    with timed(seconds, "start"):
-        start = start_of(options.start, names, known, _default_start(likelihood))
-    with timed(seconds, "maximise"):
-        found = _maximise(likelihood, start, known, options, float(tol))
-    with timed(seconds, "information"):
-        certified = certify(likelihood, found, names, float(tol))
-        beta, cov_beta = likelihood.fixed_effects(found.v)
-        noise = likelihood.monte_carlo(found.v)
-        llf_error = likelihood.loglike_error(found.v)
-        llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
+    begun = perf_counter()
+    start = start_of(options.start, names, known, _default_start(likelihood))
+    started = perf_counter()
+    found = _maximise(likelihood, start, known, options, float(tol))
+    maximised = perf_counter()
+    certified = certify(likelihood, found, names, float(tol))
+    beta, cov_beta = likelihood.fixed_effects(found.v)
+    noise = likelihood.monte_carlo(found.v)
+    llf_error = likelihood.loglike_error(found.v)
+    llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
+    seconds = {
+        "start": started - begun,
+        "maximise": maximised - started,
+        "information": perf_counter() - maximised,
+    }
     certificate = certified.certificate
     estimate = Estimate(
         method="reml" if likelihood.reml else "ml",

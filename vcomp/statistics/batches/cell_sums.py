@@ -40,9 +40,15 @@ _MOST_EMPTY = 2
 """And one of more if at least one place in so many has a row."""
 
 
-def dense_places(size: int, n_rows: int) -> bool:
-    """Whether a table of all places is smaller than one of those that have rows."""
-    return size <= max(_FEW_PLACES, _MOST_EMPTY * n_rows)
+def dense_places(size: int, n_rows: int, few: int = _FEW_PLACES) -> bool:
+    """Whether a table of all possible cells is made, and not one of those that have rows.
+
+    Parameters
+    ----------
+    size : number of possible cells
+    few : so many are few enough, however many rows there are
+    """
+    return size <= max(few, _MOST_EMPTY * n_rows)
 
 
 def table_bytes(size: int, n_columns: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data import CompleteRows, Missing, Tally, fixed_names, plain_columns
+from vcomp.data import CompleteRows, Reading, Tally, fixed_names, plain_columns
 from vcomp.design import Centre, Facet, check_codings, check_range
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, build_fixed, fixed_of_few_rows
@@ -156,16 +156,13 @@ def matrix_of(learned: Learned, part: CompleteRows) -> FloatArray:
     return learned.fixed.matrix(columns, part.y.size)
 
 
-def learn_in_passes(
-    formula: Formula, passes: Passes, environment: Any, missing: Missing
-) -> Learned:
+def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> Learned:
     """Learn levels and origin in one pass, and with a fixed part its columns in one or two more.
 
     Parameters
     ----------
     passes : over the rows
-    environment : patsy's ``EvalEnvironment`` of the caller
-    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+    reading : the calling scope, and what is done with incomplete rows
 
     Raises
     ------
@@ -175,7 +172,7 @@ def learn_in_passes(
     whole = passes.total(_first, formula)
     if whole is None:
         raise DataError("the data have no rows")
-    whole.tally.check(formula, missing)
+    whole.tally.check(formula, reading.missing)
     survey = whole.survey.of_used_levels()
     check_range(f"the response {formula.response!r}", survey.low, survey.high, survey.mean)
     learned = Learned(
@@ -190,7 +187,7 @@ def learn_in_passes(
     if formula.intercept_only:
         return learned
     check_codings(whole.kinds.n_levels, _ROWS)
-    fixed = _coding(formula, whole.kinds, passes, environment)
+    fixed = _coding(formula, whole.kinds, passes, reading.environment)
     return _with_columns(learned.with_fixed(fixed), passes)
 
 

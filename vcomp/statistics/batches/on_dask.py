@@ -26,7 +26,7 @@ import numpy as np
 
 from vcomp.data import (
     CompleteRows,
-    Missing,
+    Reading,
     Source,
     Tally,
     complete_rows,
@@ -41,7 +41,7 @@ from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable, sum_cells
 from vcomp.statistics.batches.collapsed import PartSums, SealedGroups, Sealing, sealing_of
 from vcomp.statistics.batches.first_pass import FirstPass, Learned, learn_in_passes
-from vcomp.statistics.batches.passes import KEPT_BYTES, Coder, check_rows, check_scores, total_of
+from vcomp.statistics.batches.passes import Coder, check_rows, check_scores, total_of
 from vcomp.statistics.batches.survey import Survey
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "gather_on_dask",
-    "is_on_dask",
     "source_on_dask",
 ]
 
@@ -64,11 +63,6 @@ _NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
 """In the place of the survey of all rows, which the workers have."""
 
 Sum = TypeVar("Sum", bound=Addable)
-
-
-def is_on_dask(data: Any) -> bool:
-    """Whether data are a Dask collection."""
-    return hasattr(data, "__dask_graph__")
 
 
 def source_on_dask(data: Any) -> Source:
@@ -89,17 +83,15 @@ def source_on_dask(data: Any) -> Source:
     return Source(tuple(map(str, data.columns)), tuple)
 
 
-def gather_on_dask(
-    formula: Formula, data: Any, environment: Any, missing: Missing, *, seal: bool
-) -> CellSums:
+def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, seal: bool) -> CellSums:
     """Learn the design of the rows of a Dask DataFrame, and sum them where they are.
 
     Parameters
     ----------
     formula : what is wanted of them
     data : a ``dask.dataframe.DataFrame``; the scheduler is that of the caller, as for ``compute``
-    environment, missing, seal : as for :func:`vcomp.statistics.batches.passes.gather`; where cells may be
-        forgotten once they are complete, they are
+    reading, seal : as for :func:`vcomp.statistics.batches.passes.gather`; where complete cells may
+        be collapsed, they are
 
     Raises
     ------
@@ -107,8 +99,8 @@ def gather_on_dask(
         If it is another collection of Dask; if the rows cannot be used, or change between the
         passes.
     """
-    partitions = _Partitions(formula, data, environment)
-    learned = learn_in_passes(formula, partitions, environment, missing)
+    partitions = _Partitions(formula, data, reading)
+    learned = learn_in_passes(formula, partitions, reading)
     sealing = sealing_of(learned) if seal else None
     if sealing is not None:
         found = partitions.sealed(learned, sealing)
@@ -157,8 +149,8 @@ class _Moving:
 class _Partitions:
     """The rows of a Dask DataFrame that have all that a formula needs, by partition."""
 
-    def __init__(self, formula: Formula, data: Any, environment: Any) -> None:
-        self._formula, source = formula, source_on_dask(data)
+    def __init__(self, formula: Formula, data: Any, reading: Reading) -> None:
+        self._formula, source, environment = formula, source_on_dask(data), reading.environment
         names = used_columns(formula, source, environment)
         for name in names:
             if name not in source.columns:
@@ -169,6 +161,7 @@ class _Partitions:
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }
         self._rows = data[list(dict.fromkeys(names))]
+        self._most_bytes = reading.kept_bytes
         self._first: Any = None
         self._kept: list[Any] | None = None
 
@@ -206,7 +199,7 @@ class _Partitions:
     def _of_first_pass(self, work: _Work) -> Any:
         """Return what all rows come to, and keep them where they are if they are few."""
         dask: Any = import_module("dask")
-        most = KEPT_BYTES / max(self._rows.npartitions, 1)
+        most = self._most_bytes / max(self._rows.npartitions, 1)
         sent = dask.delayed(replace(work, keeps=most), traverse=False)
         read, known = self._each_by(_read_partition, sent)
         if not read:

@@ -1,17 +1,17 @@
-"""Cells of all rows → design and sufficient statistics."""
+"""Cells of all rows → design and sufficient statistics, what every estimator works on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Rows
+from vcomp.data import Reading, Rows
 from vcomp.design import (
     Chunk,
     Design,
@@ -26,18 +26,20 @@ from vcomp.design import (
     learn_terms,
 )
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.numerics import available_bytes, gib, rows_in_words, slices
+from vcomp.numerics import gib, rows_in_words, slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable
 from vcomp.statistics.batches.collapsed import PartSums, Sealing
 from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.passes import Batches
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratification import MOST_AXES, layout_of, split_cells, strata_of
 
 __all__ = [
-    "Gathered",
+    "ReadAgain",
+    "SummedData",
     "finish",
 ]
 
@@ -49,9 +51,13 @@ _COPIES = 5.0
 """Of the table of cells that are there while effects are solved for."""
 
 
+ReadAgain: TypeAlias = Callable[[Reading], Batches]
+"""How to read the rows → the rows, to be read once more."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
-    """What passes over the rows come to.
+class SummedData:
+    """Design and statistics of the rows of one analysis.
 
     Attributes
     ----------
@@ -62,7 +68,10 @@ class Gathered:
     cells_as_rows : makes the rows, coded; of rows that are not kept the cells, each of which
         stands for several
     response_sums : mean of the response, and sum of squares about it
+    reading : how the rows were read
     rows : None if they are not kept
+    again : reads the rows once more; None where they are kept, or cannot be read again
+    seconds : that each stage took
     """
 
     design: Design
@@ -70,11 +79,19 @@ class Gathered:
     fixed_columns: Mapping[str, Any]
     cells_as_rows: Callable[[], Chunk]
     response_sums: tuple[float, float]
+    reading: Reading
     rows: Rows | None = None
+    again: ReadAgain | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def finish(sums: CellSums) -> Gathered:
+def finish(sums: CellSums, reading: Reading) -> SummedData:
     """Return the design of rows that were summed in cells, and their statistics.
+
+    Parameters
+    ----------
+    sums : the cells
+    reading : how the rows were read
 
     Raises
     ------
@@ -87,11 +104,11 @@ def finish(sums: CellSums) -> Gathered:
     learn_facets({facet.name: facet.levels for facet in learned.facets})
     check_parameters(learned.survey.n, len(learned.fixed.names), len(learned.formula.random))
     if sums.sealed is not None:
-        return _of_sealed(learned, sums.sealed, sums.again)
+        return _of_sealed(learned, sums.sealed, sums.again, reading)
     grid = _grid(learned, table)
     if grid is not None and len(grid.axes) <= MOST_AXES:
-        return _of_grid(learned, table, grid)
-    return _of_cells(learned, table)
+        return _of_grid(learned, table, grid, reading)
+    return _of_cells(learned, table, reading)
 
 
 def _grid(learned: Learned, table: CellTable) -> Grid | None:
@@ -103,8 +120,11 @@ def _grid(learned: Learned, table: CellTable) -> Grid | None:
 
 
 def _of_sealed(
-    learned: Learned, sums: PartSums, again: Callable[[], CellTable] | None
-) -> Gathered:
+    learned: Learned,
+    sums: PartSums,
+    again: Callable[[], CellTable] | None,
+    reading: Reading,
+) -> SummedData:
     """Return the statistics of a complete grid whose cells were put together in groups."""
     sealing, sealed = sums.sealing, sums.sealed
     assert sealed is not None
@@ -114,7 +134,7 @@ def _of_sealed(
     split = sealed.columns(learned.columns, sums.open.within)
     strata = strata_of(split, layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
-        strata = replace(strata, cells=partial(_cells_again, learned, sealing, again))
+        strata = replace(strata, cells=partial(_cells_again, learned, sealing, again, reading))
 
     def rows() -> Chunk:
         size = rows_in_words(learned.survey.n, len(learned.facets) + learned.n_columns)
@@ -124,17 +144,21 @@ def _of_sealed(
             "stream=False (a Dask DataFrame after .compute())"
         )
 
-    return Gathered(
+    return SummedData(
         _design_of_grid(learned, grid, sealing.terms),
         Statistics.from_cells(rows, strata, grid, None),
         learned.kinds.of_no_rows(),
         rows,
         _response_sums(learned, sums.open, strata),
+        reading,
     )
 
 
 def _cells_again(
-    learned: Learned, sealing: Sealing, again: Callable[[], CellTable] | None
+    learned: Learned,
+    sealing: Sealing,
+    again: Callable[[], CellTable] | None,
+    reading: Reading,
 ) -> Cells:
     """Return the cells that were put together, from one more pass over the rows.
 
@@ -151,7 +175,7 @@ def _cells_again(
             "complete, and the rows cannot be read again; read them with stream=True"
         )
     needed = _COPIES * table_bytes(learned.places.size, learned.n_columns)
-    free = available_bytes()
+    free = reading.free_bytes()
     if needed > 0.8 * free:
         raise EstimationError(
             f"effects of {sealing.grid.n_cells:,} single cells, each with "
@@ -170,7 +194,7 @@ def _design_of_grid(learned: Learned, grid: Grid, terms: tuple[TermDesign, ...])
     )
 
 
-def _of_grid(learned: Learned, table: CellTable, grid: Grid) -> Gathered:
+def _of_grid(learned: Learned, table: CellTable, grid: Grid, reading: Reading) -> SummedData:
     n_levels = learned.places.n_levels
     terms = learn_terms(learned.formula, (), n_levels, grid, learned.survey.n)
     design = _design_of_grid(learned, grid, terms)
@@ -182,8 +206,8 @@ def _of_grid(learned: Learned, table: CellTable, grid: Grid) -> Gathered:
         strata = replace(strata, cells=partial(_cells, learned, table, grid, groupings))
     rows = partial(_cells_as_rows, learned, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
-    columns = learned.kinds.of_no_rows()
-    return Gathered(design, statistics, columns, rows, _response_sums(learned, table, strata))
+    columns, sums = learned.kinds.of_no_rows(), _response_sums(learned, table, strata)
+    return SummedData(design, statistics, columns, rows, sums, reading)
 
 
 def _cells(learned: Learned, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
@@ -214,7 +238,7 @@ def _is_arange(order: Any, size: int) -> bool:
     return order.size == size and bool((order == np.arange(size)).all())
 
 
-def _of_cells(learned: Learned, table: CellTable) -> Gathered:
+def _of_cells(learned: Learned, table: CellTable, reading: Reading) -> SummedData:
     """Return the statistics of data that are no complete grid, from their cells as rows."""
     formula, survey, n_levels = learned.formula, learned.survey, learned.places.n_levels
     cells = _cells_as_rows(learned, table, ())
@@ -239,8 +263,8 @@ def _of_cells(learned: Learned, table: CellTable) -> Gathered:
         return chunk
 
     statistics = Statistics.from_cells(rows, None, None, partial_grid)
-    columns = learned.kinds.of_no_rows()
-    return Gathered(design, statistics, columns, rows, _response_sums(learned, table))
+    columns, sums = learned.kinds.of_no_rows(), _response_sums(learned, table)
+    return SummedData(design, statistics, columns, rows, sums, reading)
 
 
 def _cells_as_rows(learned: Learned, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
