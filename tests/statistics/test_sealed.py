@@ -7,6 +7,8 @@ from patsy import EvalEnvironment
 
 import vcomp
 from tests.helpers.designs import GRIDS, gridded
+from tests.helpers.readings import model_of
+from vcomp.data.reading import Reading
 from vcomp.data.rows import complete_rows
 from vcomp.formula import parse
 from vcomp.io import open_source
@@ -18,17 +20,14 @@ from vcomp.statistics.batches.first_pass import learn_in_passes
 SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, replicated"]
 
 
-@pytest.fixture(autouse=True)
-def _always(monkeypatch):
-    monkeypatch.setattr(module, "_LARGE", 0.0)
+ALWAYS = {"stream": True, "large_share": 0.0}
 
 
 def sealed(formula, data, rows, monkeypatch):
     """Return the model of rows in batches, and whether its cells were sealed."""
-    monkeypatch.setattr(module, "BATCH", rows)
     found = []
     monkeypatch.setattr(module, "sealing_of", lambda x: found.append(sealing_of(x)) or found[-1])
-    model = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    model = model_of(formula, data, **ALWAYS, batch_rows=rows)
     return model, found[0]
 
 
@@ -107,8 +106,8 @@ def test_rows_are_put_away_as_their_cells_are(name, share):
     formula, data = gridded(name, seed=4)
     model = parse(formula)
     source = open_source(data)
-    batches = module.Batches(model, source, EvalEnvironment([{}]))
-    learned = learn_in_passes(model, batches, EvalEnvironment([{}]), "drop")
+    batches = module.Batches(model, source, Reading(EvalEnvironment([{}])))
+    learned = learn_in_passes(model, batches, Reading(EvalEnvironment([{}])))
     sealing = sealing_of(learned)
     rows = data.sort_values([f for f in ("d", "i", "h") if f in data])
     some = rows.iloc[: round(share * len(rows))].sample(frac=1.0, random_state=1)
@@ -130,18 +129,17 @@ def test_rows_are_put_away_as_their_cells_are(name, share):
         np.testing.assert_allclose(found.sealed.within, by_cells.sealed.within, rtol=1e-11)
 
 
-def test_what_needs_the_rows_says_how_much_memory_they_take(monkeypatch):
+def test_what_needs_the_rows_says_how_much_memory_they_take():
     formula, data = gridded("per document", seed=4)
-    kept = vcomp.fit(formula, data, stream=True)
+    kept = model_of(formula, data, **ALWAYS).fit()
     with pytest.raises(
         vcomp.DataError, match=r"stream=False keeps them in memory, about 0\.1 MiB"
     ):
         kept.resid  # noqa: B018
-    monkeypatch.setattr(module, "_LARGE", 0.0)
-    res = vcomp.fit(formula, data, stream=True)
+    res = model_of(formula, data, **ALWAYS).fit()
     size = r"this needs the rows in memory, about 0\.1 MiB; fit with stream=False"
     with pytest.raises(vcomp.DataError, match=size):
         res.jackknife(kept.design.facets[0])
-    model = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    model = model_of(formula, data, **ALWAYS)
     with pytest.raises(vcomp.DataError, match=size):
         model.fit("minque")

@@ -8,7 +8,6 @@ from .levels import united_levels as united_levels
 from .levels import whole_numbers as whole_numbers
 from .parts import from_arrow as from_arrow
 from .parts import kind_of as kind_of
-from .parts import native as native
 from .paths import alike_levels as alike_levels
 from .paths import refuse_to_replace as refuse_to_replace
 from .reading import Missing as Missing
@@ -25,6 +24,7 @@ from .rows import select_rows as select_rows
 from .rows import source_of as source_of
 from .rows import used_columns as used_columns
 from .source import Source as Source
+from .source import native as native
 from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path
 from .spooling import spool as spool

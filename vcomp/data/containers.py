@@ -23,33 +23,11 @@ __all__ = [
     "dataset",
     "lazy_polars",
     "mapping",
-    "pandas_frame",
     "record_batches",
     "relation",
     "unite_categories",
     "unite_frames",
 ]
-
-
-def pandas_frame(data: pd.DataFrame) -> Part:
-    """Return a frame as a part; rows are selected before columns, which copies no more of them."""
-    columns = {str(column): column for column in data.columns}
-
-    def select(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-        selected = frame[[columns[name] for name in names]]
-        return selected.set_axis(names, axis=1).reset_index(drop=True)
-
-    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
-        for first in range(0, len(data), rows):
-            yield select(data.iloc[first : first + rows], names), None
-
-    return Part(
-        name=None,
-        columns=tuple(map(str, data.columns)),
-        read=lambda names: select(data, names),
-        slices=slices,
-        n_rows=len(data),
-    )
 
 
 def mapping(data: Mapping[Any, Any]) -> Part:

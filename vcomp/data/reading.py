@@ -102,11 +102,12 @@ class Reading:
             raise source.one_pass_only()
         if self.stream is not None:
             return self.stream
-        return self.is_large(bytes_of_rows(source.rows_to_come(), n_columns))
+        n_rows = source.rows_to_come()
+        return n_rows > 0.0 and self.is_large(bytes_of_rows(n_rows, n_columns))
 
     def is_large(self, n_bytes: float) -> bool:
         """Return whether something takes more than `large_share` of the free memory."""
-        return n_bytes > 0.0 and n_bytes > self.large_share * self.free_bytes()
+        return n_bytes > self.large_share * self.free_bytes()
 
     def rows_of_batch(self, n_columns: int) -> int:
         """Return the number of rows of a batch."""

@@ -20,7 +20,6 @@ from .grid import is_redundant as is_redundant
 from .grid import join_facets as join_facets
 from .grid import number_combinations as number_combinations
 from .learning import Centre as Centre
-from .learning import assemble as assemble
 from .learning import check_codings as check_codings
 from .learning import check_parameters as check_parameters
 from .learning import check_range as check_range

@@ -1,4 +1,7 @@
-"""What must be agreed on before rows are summed: levels, origin, coding."""
+"""The design: what must be known before rows are summed (levels, origins, coding of terms).
+
+In the pipe it follows the formula, and statistics follow it.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ class Design:
     @property
     def n_levels(self) -> tuple[int, ...]:
         """Numbers of levels of the facets."""
-        return tuple(facet.size for facet in self.facets)
+        return tuple(len(facet.levels) for facet in self.facets)
 
     def group_index(self, term: int) -> pd.Index:
         """Return the groups of a term as an index: its level, or a tuple of levels."""
@@ -217,12 +220,19 @@ def encode(design: Design, rows: Rows) -> Chunk:
     DataError
         If a facet has a level that the design does not know.
     """
-    codes = tuple(_known_codes(facet, rows.facets[facet.name]) for facet in design.facets)
+    codes = []
+    for facet in design.facets:
+        column = rows.facets[facet.name]
+        found = facet_codes(facet, column)
+        if found.min() < 0:
+            unknown = column.iloc[[int(np.argmax(found < 0))]].tolist()[0]
+            raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
+        codes.append(found)
     return Chunk(
         response=rows.y,
         origin=design.origin,
-        X=centred_matrix(design, rows.fixed, len(rows)),
-        compact_codes=codes,
+        X=centred_matrix(design, rows.fixed, rows.y.size),
+        compact_codes=tuple(codes),
         facet_sizes=design.n_levels,
         terms=design.terms,
     )
@@ -248,11 +258,3 @@ def facet_codes(facet: Facet, column: pd.Series) -> Any:
         return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
     rows = pd.Index(column, tupleize_cols=False)
     return facet.levels.get_indexer(rows).astype(np.int32)
-
-
-def _known_codes(facet: Facet, column: pd.Series) -> Any:
-    codes = facet_codes(facet, column)
-    if codes.min() < 0:
-        unknown = column.iloc[[int(np.argmax(codes < 0))]].tolist()[0]
-        raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
-    return codes

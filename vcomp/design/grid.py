@@ -153,7 +153,13 @@ def find_grid(
     terms : the facets of each random term
     """
     determined = _determined(codes, n_levels)
-    candidates = _candidates(codes, n_levels, determined)
+    bound = {f for pair in determined for f in pair}
+    n, free = codes[0].size, [f for f in range(len(codes)) if f not in bound]
+    candidates = tuple(
+        f
+        for f in free
+        if n % n_levels[f] == 0 and np.ptp(count_levels(codes[f], n_levels[f])) == 0
+    )
     grid = None
     if candidates:
         grid = _complete_grid(candidates, codes, n_levels, determined)
@@ -217,17 +223,6 @@ def _determined(
             if level.size:
                 found[inner, outer] = level
     return found
-
-
-def _candidates(
-    codes: Sequence[IntArray],
-    n_levels: Sequence[int],
-    determined: dict[tuple[int, int], IntArray],
-) -> tuple[int, ...]:
-    """Return the facets that neither determine nor are determined, with equal levels."""
-    bound = {f for pair in determined for f in pair}
-    free = [f for f in range(len(codes)) if f not in bound and codes[f].size % n_levels[f] == 0]
-    return tuple(f for f in free if np.ptp(count_levels(codes[f], n_levels[f])) == 0)
 
 
 def _complete_grid(

@@ -43,8 +43,8 @@ def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArr
     DesignError
         Naming the first dependent column and those that it is a combination of.
     """
-    XX = stats.XX
-    origin = stats.n * x_origin**2
+    XX = stats.sums.XX
+    origin = stats.sums.n * x_origin**2
     scale = np.diagonal(XX) + origin
     kept: list[int] = []
     for j, name in enumerate(names):
@@ -84,7 +84,8 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
     else:
         forms = _quadratic_forms(stats.cross_products)
     for t, name in enumerate(names):
-        if forms[t, t] <= _DEPENDENT * _squares(stats, t):
+        most = _DEPENDENT * float(stats.sums.n) ** 2  # Σ n_g² is n² at most
+        if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * _squares(stats, t):
             raise DesignError(
                 f"nothing is left of term {name!r} after the fixed part, which tells all its "
                 f"groups apart; leave out (1|{name}) or the fixed factor"
@@ -102,11 +103,10 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
 
 def _alike(stats: Statistics) -> Iterator[tuple[int, int]]:
     """Yield pairs of terms that group the rows alike."""
-    for t, u in combinations(range(stats.n_terms), 2):
-        if stats.sizes[t] == stats.sizes[u]:
-            by = stats.cross_products if stats.strata is None else stats.strata
-            if by.is_finer(t, u) and by.is_finer(u, t):
-                yield t, u
+    sums, sizes = stats.sums, stats.sums.sizes
+    for t, u in combinations(range(len(sizes)), 2):
+        if sizes[t] == sizes[u] and sums.is_finer(t, u) and sums.is_finer(u, t):
+            yield t, u
 
 
 def _squares(stats: Statistics, term: int) -> float:

@@ -2,7 +2,6 @@ from .brennan import Design as Design
 from .brennan import Factor as Factor
 from .brennan import parse_design as parse_design
 from .brennan import written as written
-from .effects import MOST_FACETS as MOST_FACETS
 from .effects import Effect as Effect
 from .effects import as_written as as_written
 from .effects import check_facets as check_facets
@@ -10,9 +9,11 @@ from .effects import design_effects as design_effects
 from .effects import design_formula as design_formula
 from .effects import expected_mean_squares as expected_mean_squares
 from .effects import formula_text as formula_text
+from .facets import MOST_FACETS as MOST_FACETS
 from .facets import REPLICATE as REPLICATE
 from .facets import RESIDUAL as RESIDUAL
 from .facets import closure as closure
+from .facets import held_effects as held_effects
 from .facets import object_key as object_key
 from .fixed import FixedPart as FixedPart
 from .fixed import build_fixed as build_fixed

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula.brennan import Design, parse_design
-from vcomp.formula.facets import REPLICATE, RESIDUAL
+from vcomp.formula.facets import MOST_FACETS, REPLICATE, RESIDUAL
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "MOST_FACETS",
     "Effect",
     "as_written",
     "check_facets",
@@ -27,10 +26,6 @@ __all__ = [
     "expected_mean_squares",
     "formula_text",
 ]
-
-
-MOST_FACETS = 12
-"""Effects are listed of designs with up to this many facets: crossed they have 4,095."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -368,7 +368,8 @@ class VarianceComponentsModel(LikelihoodOfData):
             If the estimation did not converge, or the method is a poor one for these data.
         """
         estimator = get_estimator(method, **options)
-        check_negative(negative, estimator.name)
+        if negative != "keep":
+            check_negative(negative, estimator.name)
         if estimator.name == "anova":
             self._check_anova()
         begun = perf_counter()
@@ -382,8 +383,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(
-            self._record(self._uncentred(estimate)),
-            RowAccess(self, estimate, estimator, negative),
+            self._result(estimate), RowAccess(self, estimate, estimator, negative)
         )
 
     def __getstate__(self) -> Any:
@@ -421,19 +421,18 @@ class VarianceComponentsModel(LikelihoodOfData):
             stats = Statistics.from_rows(chunk, self.design.grid, self.design.partial_grid)
         return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
 
-    def _uncentred(self, estimate: Estimate) -> Estimate:
-        beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
-        transform = self.design.transform
-        errors = fixed_errors_of(self.statistics, estimate, transform, cov_beta)
-        return replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
-
-    def _record(self, estimate: Estimate) -> FitRecord:
+    def _result(self, estimate: Estimate) -> FitRecord:
+        """Return the record of an estimate, with fixed effects of the columns as they are."""
+        found, design = self._found, self.design
+        beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
+        errors = fixed_errors_of(self.statistics, estimate, design.transform, cov_beta)
+        estimate = replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
         return FitRecord(
-            formula=self.formula,
-            response=self.endog_names,
-            exog_names=self.design.fixed.names,
-            structure=self.design.structure,
+            formula=design.formula.text,
+            response=design.formula.response,
+            exog_names=design.fixed.names,
+            structure=design.structure,
             estimate=estimate,
-            tables=TablesOfFit(self._found, estimate),
-            response_sums=self._found.response_sums,
+            tables=TablesOfFit(found, estimate),
+            response_sums=found.response_sums,
         )

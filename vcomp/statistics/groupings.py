@@ -51,21 +51,11 @@ class Groupings:
         """Whether each grouping is nested in the one before it."""
         return self.remainder.parents is not None
 
-    @property
-    def inner(self) -> IntArray:
-        """The finest grouping."""
-        return self.codes[-1]
-
-    @property
-    def kept(self) -> tuple[IntArray, ...]:
-        """The groupings in which sums of columns are needed."""
-        return self.codes[-1:] if self.are_nested else self.codes
-
 
 def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
     """Return the groupings that the terms make of the cells of a grid, each once."""
     found: list[tuple[IntArray, int]] = [(np.zeros(grid.n_cells, np.int32), 1)]
-    places = [_place(_term_groups(term, grid), found, grid) for term in terms]
+    places = [_place(term, found, grid) for term in terms]
     by_size = sorted(range(len(found)), key=lambda g: found[g][1])
     position = {g: k for k, g in enumerate(by_size)} | {-1: len(found)}
     ordered = [found[g] for g in by_size]
@@ -77,7 +67,11 @@ def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
         for coarse, fine in pairwise(ordered)
     )
     codes = tuple(
-        _renumbered(c[order]) if nested else np.ascontiguousarray(c[order]) for c, _ in ordered
+        # Nested groups are contiguous, and numbered in their order.
+        np.cumsum(np.diff(c[order], prepend=c[order[:1]]) != 0, dtype=np.int32)
+        if nested
+        else np.ascontiguousarray(c[order])
+        for c, _ in ordered
     )
     n = grid.cell_n[order]
     return Groupings(
@@ -93,36 +87,23 @@ def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
     )
 
 
-def _term_groups(term: TermDesign, grid: Grid) -> tuple[IntArray, int]:
-    """Return the group that each cell belongs to by the facets of a term that are no axes."""
+def _place(term: TermDesign, found: list[tuple[IntArray, int]], grid: Grid) -> int:
+    """Return the place of a term's grouping of the cells, −1 if its groups are single rows.
+
+    Cells are grouped by the term's facets that are no axes. A new grouping joins those found.
+    """
     groups, size = np.zeros(grid.n_cells, np.int32), 1
     for facet, levels in zip(grid.rest, grid.levels, strict=True):
         if facet in term.facets:
-            n_levels = int(levels.max()) + 1
-            keys, groups = number_combinations(groups, size, levels, n_levels)
+            keys, groups = number_combinations(groups, size, levels, int(levels.max()) + 1)
             size = keys.size
-    return groups, size
-
-
-def _place(groups: tuple[IntArray, int], found: list[tuple[IntArray, int]], grid: Grid) -> int:
-    """Return the place of a grouping among those found, −1 if its groups are single observations.
-
-    A new one joins them.
-    """
-    codes, size = groups
     if size == grid.n_cells > 1 and (grid.cell_n == 1.0).all():
         return -1
     for place, (known, n_known) in enumerate(found):
-        if n_known == size and number_combinations(known, size, codes, size)[0].size == size:
+        if n_known == size and number_combinations(known, size, groups, size)[0].size == size:
             return place
-    found.append(groups)
+    found.append((groups, size))
     return len(found) - 1
-
-
-def _renumbered(codes: IntArray) -> IntArray:
-    """Return numbers of contiguous groups in their order."""
-    numbered: IntArray = np.cumsum(np.diff(codes, prepend=codes[:1]) != 0, dtype=np.int32)
-    return numbered
 
 
 def _nested_remainder(codes: tuple[IntArray, ...], n: FloatArray) -> Remainder:

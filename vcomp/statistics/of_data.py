@@ -86,7 +86,7 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     source = source_of(formula, data, reading.environment)
     names = used_columns(formula, source, reading.environment)
     if not reading.in_batches(source, len(names)):
-        rows = select_rows(formula, source, reading)
+        rows = select_rows(formula, source, reading, names)
         read = perf_counter() - begun
         found = sum_rows(formula, rows, reading)
         return replace(found, seconds={"read": read, **found.seconds})

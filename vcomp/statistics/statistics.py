@@ -70,6 +70,8 @@ class Statistics:
         grid, partial_grid : that they fill, or nearly fill
         """
         strata = None if grid is None else stratify(chunk, grid)
+        if partial_grid is None:
+            return cls(strata, lambda: chunk, grid=grid)
         return cls.from_cells(lambda: chunk, strata, grid, partial_grid)
 
     @classmethod
@@ -213,18 +215,19 @@ class Statistics:
         return group_sums(self.cross_products)
 
     @cached_property
-    def _either(self) -> StratumStatistics | CrossProducts:
+    def sums(self) -> StratumStatistics | CrossProducts:
+        """The strata, or the cross-products of data without strata."""
         return self.cross_products if self.strata is None else self.strata
 
     @cached_property
     def n(self) -> int:
         """Number of rows."""
-        return self._either.n
+        return self.sums.n
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of groups of the terms."""
-        return self._either.sizes
+        return self.sums.sizes
 
     @cached_property
     def n_terms(self) -> int:
@@ -234,17 +237,17 @@ class Statistics:
     @cached_property
     def XX(self) -> FloatArray:
         """Cross-products of the columns of X."""
-        return self._either.XX
+        return self.sums.XX
 
     @cached_property
     def Xy(self) -> FloatArray:
         """Cross-products of the columns of X with y."""
-        return self._either.Xy
+        return self.sums.Xy
 
     @cached_property
     def yy(self) -> float:
         """Sum of squares of y."""
-        return self._either.yy
+        return self.sums.yy
 
 
 def _completed(cells: Callable[[], Chunk], partial_grid: PartialGrid) -> CompletedGrid | None:

@@ -54,7 +54,7 @@ class Remainder:
     @property
     def n_groupings(self) -> int:
         """Number of groupings; the position after the last stands for single observations."""
-        return self.tables.n_terms
+        return len(self.tables.group_n)
 
 
 @dataclass(frozen=True, slots=True)

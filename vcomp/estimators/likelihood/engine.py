@@ -334,6 +334,14 @@ class Totals:
         """The combination of the columns that is y − Xβ̂."""
         return np.concatenate([[1.0], -self.beta])
 
+    def fixed_forms(self, *, second: bool) -> FixedForms:
+        """Return the forms of X, the second ones if they are needed."""
+        return FixedForms(
+            cov_beta=self.XVX.inverse(),
+            first=self.first[:, 1:, 1:].copy(),
+            second=self.second[:, :, 1:, 1:].copy() if second else None,
+        )
+
     # Value, score, information ------------------------------------------------------------------
 
     def deviance(self, n: int, *, reml: bool) -> float:

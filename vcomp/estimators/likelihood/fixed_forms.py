@@ -17,23 +17,13 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.engine import FixedForms, Totals
+from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.equations import Point
 
 __all__ = [
     "forms_of_point",
-    "forms_of_totals",
     "forms_with_residual",
 ]
-
-
-def forms_of_totals(totals: Totals, *, second: bool) -> FixedForms:
-    """Return the forms from totals over strata, whose columns are y and X."""
-    return FixedForms(
-        cov_beta=totals.XVX.inverse(),
-        first=totals.first[:, 1:, 1:].copy(),
-        second=totals.second[:, :, 1:, 1:].copy() if second else None,
-    )
 
 
 def forms_with_residual(

@@ -96,7 +96,7 @@ class LikelihoodMethod:
             reml=self.is_restricted,
             names=names[:-1],
             n_probes=self.n_probes,
-            seed=seed_of(self.rng),
+            seed=0 if self.rng is None else seed_of(self.rng),
         )
         if self.engine != "auto":
             return estimate_by_likelihood(likelihood, names, self)
@@ -167,9 +167,10 @@ def estimate_by_likelihood(
     maximised = perf_counter()
     certified = certify(likelihood, found, names, float(tol))
     beta, cov_beta = likelihood.fixed_effects(found.v)
-    noise = likelihood.monte_carlo(found.v)
-    llf_error = likelihood.loglike_error(found.v)
-    llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
+    noise, llf_error, llf = None, 0.0, found.loglike
+    if not likelihood.exact_value:
+        noise, llf_error = likelihood.monte_carlo(found.v), likelihood.loglike_error(found.v)
+        llf = likelihood.loglike(found.v)
     seconds = {
         "start": started - begun,
         "maximise": maximised - started,
@@ -190,7 +191,7 @@ def estimate_by_likelihood(
         certificate=certificate,
         held=certificate.held,
         log=found.log,
-        monte_carlo=_monte_carlo(noise, certified, names, known),
+        monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
         fixed_errors=errors_of_fixed(likelihood, found.v),
         without_bounds=certified.without_bounds,
@@ -247,11 +248,9 @@ def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
 
 
 def _monte_carlo(
-    noise: FloatArray | None, certified: Certified, names: tuple[str, ...], known: Known
+    noise: FloatArray, certified: Certified, names: tuple[str, ...], known: Known
 ) -> dict[str, float]:
     """Return how far probes, and the way that was left to go, may have moved the estimates."""
-    if noise is None:
-        return {}
     variances = np.nan_to_num(np.diagonal(next(iter(certified.covariances.values()))))
     left = certified.certificate.newton_decrement**2 * variances
     errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0) + left)

@@ -31,7 +31,6 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
     Totals,
 )
-from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve
@@ -342,7 +341,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if asked for."""
-        return forms_of_totals(self._at(v), second=second)
+        return self._at(v).fixed_forms(second=second)
 
     @property
     def gives_effects(self) -> bool:
@@ -371,7 +370,8 @@ class StrataLikelihood(SummedEngine, ExactEngine):
     @cached_property
     def _ordinary(self) -> Totals:
         """The forms at V = I."""
-        return _evaluated(self.stats, self.covariances, _unit_residual(self.stats))
+        v = np.eye(self.stats.n_terms + 1)[-1]
+        return _evaluated(self.stats, self.covariances, v)
 
     def _at(self, v: FloatArray) -> Totals:
         v = np.asarray(v, dtype=float)
@@ -386,12 +386,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 def quadratic_forms_of(stats: StratumStatistics) -> FloatArray:
     """Return tr(Q V_t Q V_u) of all components, whose rank says which can be distinguished."""
     covariances = [stratum_covariance(stats, s) for s in stats.strata]
-    return _evaluated(stats, covariances, _unit_residual(stats)).expected(reml=True)
-
-
-def _unit_residual(stats: StratumStatistics) -> FloatArray:
-    """Return the components of V = I."""
-    return np.eye(stats.n_terms + 1)[-1]
+    return _evaluated(stats, covariances, np.eye(stats.n_terms + 1)[-1]).expected(reml=True)
 
 
 def _evaluated(

@@ -319,7 +319,7 @@ def _put_away(sealing: Sealing, cells: LongArray, tables: list[FloatArray]) -> S
     ----------
     tables : for each column the (R, m) means of the cells
     """
-    groups = sealing.groupings.inner[sealing.groupings.rank[cells]]
+    groups = sealing.groupings.codes[-1][sealing.groupings.rank[cells]]
     n = sealing.grid.cell_n[cells]
     if (np.diff(groups) < 0).any():
         order = np.argsort(groups, kind="stable")

@@ -16,9 +16,10 @@ from vcomp.design import (
     Chunk,
     Design,
     Grid,
+    PartialGrid,
+    Structure,
     TermDesign,
     are_nested,
-    assemble,
     check_parameters,
     describe_structure,
     find_partial_grid,
@@ -35,7 +36,7 @@ from vcomp.statistics.batches.passes import Batches
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
-from vcomp.statistics.stratification import MOST_AXES, layout_of, split_cells, strata_of
+from vcomp.statistics.stratification import MOST_AXES, layout_of, split_columns, strata_of
 
 __all__ = [
     "ReadAgain",
@@ -189,8 +190,27 @@ def _design_of_grid(learned: Learned, grid: Grid, terms: tuple[TermDesign, ...])
     formula, n, n_levels = learned.formula, learned.survey.n, learned.places.n_levels
     labels = [facet.levels for facet in learned.facets]
     structure = describe_structure(formula, n_levels, (), n, grid, labels)
-    return assemble(
-        formula, learned.facets, terms, learned.fixed, learned.centre, structure, grid, None
+    return _design(learned, terms, structure, grid, None)
+
+
+def _design(
+    learned: Learned,
+    terms: tuple[TermDesign, ...],
+    structure: Structure,
+    grid: Grid | None,
+    partial_grid: PartialGrid | None,
+) -> Design:
+    return Design(
+        formula=learned.formula,
+        facets=learned.facets,
+        terms=terms,
+        fixed=learned.fixed,
+        origin=learned.centre.origin,
+        x_origin=learned.centre.x_origin,
+        constant=learned.centre.constant,
+        structure=structure,
+        grid=grid,
+        partial_grid=partial_grid,
     )
 
 
@@ -201,7 +221,8 @@ def _of_grid(learned: Learned, table: CellTable, grid: Grid, reading: Reading) -
     groupings = find_groupings(terms, grid)
     cells = _cells(learned, table, grid, groupings)
     layout = layout_of(terms, n_levels, grid, groupings)
-    strata = split_cells(cells, layout, groupings, intercept=not learned.varying.all())
+    intercept = not learned.varying.all()
+    strata = strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
         strata = replace(strata, cells=partial(_cells, learned, table, grid, groupings))
     rows = partial(_cells_as_rows, learned, table, terms)
@@ -247,16 +268,7 @@ def _of_cells(learned: Learned, table: CellTable, reading: Reading) -> SummedDat
     labels = [facet.levels for facet in learned.facets]
     structure = describe_structure(formula, n_levels, codes, survey.n, None, labels, cells.counts)
     partial_grid = find_partial_grid(codes, n_levels) if cells.counts is None else None
-    design = assemble(
-        formula,
-        learned.facets,
-        terms,
-        learned.fixed,
-        learned.centre,
-        structure,
-        None,
-        partial_grid,
-    )
+    design = _design(learned, terms, structure, None, partial_grid)
     chunk = replace(cells, terms=terms)
 
     def rows() -> Chunk:
