@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.statistics.batches.addable import add_up
+from vcomp.statistics.batches.cell_table import add_up
 from vcomp.statistics.batches.survey import FacetSurvey, survey_rows, united_facets
 
 KINDS = {

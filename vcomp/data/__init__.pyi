@@ -1,7 +1,4 @@
 from .containers import unite_categories as unite_categories
-from .datasets import Dataset as Dataset
-from .datasets import available as available
-from .datasets import load as load
 from .levels import as_categories as as_categories
 from .levels import as_levels as as_levels
 from .levels import united_levels as united_levels
@@ -16,9 +13,8 @@ from .rows import CompleteRows as CompleteRows
 from .rows import Rows as Rows
 from .rows import Tally as Tally
 from .rows import complete_rows as complete_rows
+from .rows import fixed_columns as fixed_columns
 from .rows import fixed_names as fixed_names
-from .rows import plain_columns as plain_columns
-from .rows import recoded as recoded
 from .rows import select_predictors as select_predictors
 from .rows import select_rows as select_rows
 from .rows import source_of as source_of

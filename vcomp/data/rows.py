@@ -30,9 +30,9 @@ __all__ = [
     "Rows",
     "Tally",
     "complete_rows",
+    "fixed_columns",
     "fixed_names",
     "plain_columns",
-    "recoded",
     "select_predictors",
     "select_rows",
     "source_of",
@@ -220,7 +220,7 @@ def select_rows(
         # What the user has may change; what comes from files nobody else has.
         y=part.y if source.files else part.y.copy(),
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
-        fixed={} if formula.intercept_only else plain_columns(part.frame, fixed_names(formula)),
+        fixed={} if formula.intercept_only else fixed_columns(formula, part.frame),
         labels=labels if part.keep.all() else labels[part.keep],
         files=source.files,
     )
@@ -323,13 +323,32 @@ def select_predictors(
     missing = frame.isna().any()
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
-    plain = plain_columns(frame, fixed_names(formula))
-    fixed = {name: recoded(name, column, learned.get(name)) for name, column in plain.items()}
+    fixed = fixed_columns(formula, frame, learned)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
     return {f: frame[f] for f in formula.facets}, fixed, labels
 
 
-def recoded(name: str, column: Any, learned: Any) -> Any:
+def fixed_columns(
+    formula: Formula, frame: pd.DataFrame, learned: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the columns of the fixed part, in a form that patsy reads.
+
+    Parameters
+    ----------
+    learned : these columns as a model was fitted to them, for their categories
+
+    Raises
+    ------
+    DataError
+        If a column holds neither numbers nor levels, or a category was not there before.
+    """
+    plain = plain_columns(frame, fixed_names(formula))
+    if learned is None:
+        return plain
+    return {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
+
+
+def _recoded(name: str, column: Any, learned: Any) -> Any:
     """Return categories as the model knows them: patsy takes no others, nor another order."""
     import pandas as pd
 

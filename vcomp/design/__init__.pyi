@@ -6,10 +6,6 @@ from .design import centred_matrix as centred_matrix
 from .design import encode as encode
 from .design import facet_codes as facet_codes
 from .design import term_codes as term_codes
-from .estimable import Claim as Claim
-from .estimable import Occurring as Occurring
-from .estimable import Supported as Supported
-from .estimable import read_claim as read_claim
 from .grid import Grid as Grid
 from .grid import PartialGrid as PartialGrid
 from .grid import are_nested as are_nested

@@ -184,7 +184,7 @@ class Chunk:
         """Level of each row in each facet."""
         return tuple(self.level_codes(f) for f in range(len(self.compact_codes)))
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of groups of each random term."""
         return tuple(term.size for term in self.terms)

@@ -123,7 +123,7 @@ def describe_structure(
     sizes = _sizes(nested_in, incidence, children)
     names = labels if labels is not None else [range(n) for n in n_levels]
     top = {f: names[k] for k, f in enumerate(facets) if not nested_in[f]}
-    n_parts, parts = 1, ()
+    n_parts, parts = 1, tuple[Part, ...]()
     if len(top) > 1 and not any(f in axes for f in top):
         n_parts, parts = _parts(top, incidence)
     if cell_n.max() > 1 and REPLICATE not in facets:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data import Reading, Source, open_source, select_rows, source_of, used_columns
-from vcomp.design import Claim, Occurring, Supported, find_grid, read_claim
+from vcomp.design import find_grid
 from vcomp.exceptions import warn
 from vcomp.formula import parse
+from vcomp.model.estimable import Claim, Occurring, Supported, read_claim
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.statistics import sum_rows
 from vcomp.statistics.batches import (
@@ -27,7 +28,6 @@ from vcomp.statistics.batches import (
     finish,
     gather,
     gather_on_dask,
-    occurring,
     restated,
     source_on_dask,
 )
@@ -110,6 +110,25 @@ def _occurring_in_rows(facets: Mapping[str, pd.Series]) -> Occurring:
     return Occurring.on_grid(grid, positions, n_levels, n_rows)
 
 
+def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Occurring:
+    """Return which levels occur together in the cells.
+
+    Parameters
+    ----------
+    columns : facets of the sums by the names that they are to have
+    """
+    learned = sums.learned
+    positions = {f: learned.formula.facets.index(column) for f, column in columns.items()}
+    sizes = learned.places.n_levels
+    n_levels = {f: sizes[k] for f, k in positions.items()}
+    grid = sums.grid()
+    if grid is not None:
+        return Occurring.on_grid(grid, positions, n_levels, learned.survey.n)
+    every = learned.places.codes(sums.table.filled()[0])
+    codes = {f: every[k] for f, k in positions.items()}
+    return Occurring(n_levels, codes, learned.survey.n)
+
+
 def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Supported, SummedData]:
     sums = gather(claim.widest, source, reading, seal=True)
 
@@ -138,7 +157,7 @@ def _of_sums(
     ----------
     every_cell : sums the rows once more, and collapses no cells
     """
-    supported = _supported(claim, occurring(sums, claim.columns))
+    supported = _supported(claim, _occurring_in_cells(sums, claim.columns))
     formula = parse(supported.formula)
     wanted = restated(sums, formula, claim.columns)
     wanted = wanted or restated(every_cell(), formula, claim.columns)

@@ -15,10 +15,8 @@ from vcomp.data import (
     CompleteRows,
     Reading,
     Rows,
-    fixed_names,
+    fixed_columns,
     parquet_path,
-    plain_columns,
-    recoded,
     refuse_to_replace,
     write_parquet,
 )
@@ -132,9 +130,7 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
 
 
 def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
-    names, known = fixed_names(model.design.formula), model.fixed_columns
-    plain = plain_columns(part.frame, names)
-    fixed = {name: recoded(name, column, known.get(name)) for name, column in plain.items()}
+    fixed = fixed_columns(model.design.formula, part.frame, model.fixed_columns)
     return centred_matrix(model.design, fixed, part.y.size)
 
 

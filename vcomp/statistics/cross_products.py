@@ -64,7 +64,7 @@ class PairTable:
         return PairTable.from_matrix(self.matrix + other.matrix)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossProducts:
     """Sums over rows of everything that the likelihood and Henderson's Method I need.
 
@@ -89,17 +89,17 @@ class CrossProducts:
     Xy: FloatArray
     yy: float
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of levels of the terms."""
         return tuple(n.size for n in self.group_n)
 
-    @property
+    @cached_property
     def n_terms(self) -> int:
         """Number of random terms, the residual not counted."""
         return len(self.group_n)
 
-    @property
+    @cached_property
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])

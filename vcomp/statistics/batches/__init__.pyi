@@ -1,5 +1,4 @@
 from .cell_sums import CellSums as CellSums
-from .cell_sums import occurring as occurring
 from .cell_sums import restated as restated
 from .on_dask import gather_on_dask as gather_on_dask
 from .on_dask import source_on_dask as source_on_dask
@@ -9,6 +8,5 @@ from .stored import read_sums as read_sums
 from .stored import replacing as replacing
 from .stored import target_of as target_of
 from .stored import write_sums as write_sums
-from .summed import ReadAgain as ReadAgain
 from .summed import SummedData as SummedData
 from .summed import finish as finish

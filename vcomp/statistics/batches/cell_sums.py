@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, IntArray
 from vcomp.data import kind_of
-from vcomp.design import Centre, Facet, Grid, Occurring
+from vcomp.design import Centre, Facet, Grid
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import Formula
 from vcomp.numerics import available_bytes, gib
@@ -27,7 +27,6 @@ __all__ = [
     "CellSums",
     "check_table",
     "dense_places",
-    "occurring",
     "restated",
     "table_bytes",
 ]
@@ -87,6 +86,14 @@ class CellSums:
     table: CellTable
     sealed: PartSums | None = None
     again: Callable[[], CellTable] | None = None
+
+    def grid(self) -> Grid | None:
+        """Return the facets that are crossed with all others, and the cells of these."""
+        if self.sealed is not None:
+            return self.sealed.sealing.grid
+        if self.table.places is not None:
+            return None
+        return self.learned.places.grid(self.table.counts, terms_are_nested=True)
 
     def __add__(self, other: CellSums) -> CellSums:
         if self.sealed is not None or other.sealed is not None:
@@ -261,34 +268,6 @@ def _rows_of(varying: BoolArray) -> IntArray:
     """Return the row of each varying column of X in a table."""
     rows: IntArray = np.cumsum(varying, dtype=np.int32)
     return rows
-
-
-def occurring(sums: CellSums, columns: Mapping[str, str]) -> Occurring:
-    """Return which levels occur together in the cells.
-
-    Parameters
-    ----------
-    columns : facets of the sums by the names that they are to have
-    """
-    learned = sums.learned
-    positions = {f: learned.formula.facets.index(column) for f, column in columns.items()}
-    sizes = learned.places.n_levels
-    n_levels = {f: sizes[k] for f, k in positions.items()}
-    grid = _grid(sums)
-    if grid is not None:
-        return Occurring.on_grid(grid, positions, n_levels, learned.survey.n)
-    every = learned.places.codes(sums.table.filled()[0])
-    codes = {f: every[k] for f, k in positions.items()}
-    return Occurring(n_levels, codes, learned.survey.n)
-
-
-def _grid(sums: CellSums) -> Grid | None:
-    """Return the facets that are crossed with all others, and the cells of these."""
-    if sums.sealed is not None:
-        return sums.sealed.sealing.grid
-    if sums.table.places is not None:
-        return None
-    return sums.learned.places.grid(sums.table.counts, terms_are_nested=True)
 
 
 def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> CellSums | None:

@@ -9,14 +9,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data import CompleteRows, Reading, Tally, fixed_names, plain_columns
+from vcomp.data import CompleteRows, Reading, Tally, fixed_columns
 from vcomp.design import Centre, Facet, check_codings, check_range
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, build_fixed, fixed_of_few_rows
-from vcomp.statistics.batches.addable import Addable
 from vcomp.statistics.batches.cell_index import CellPlaces
-from vcomp.statistics.batches.covariates import ColumnKinds, XSums, kinds_of
-from vcomp.statistics.batches.survey import Survey, survey_rows
+from vcomp.statistics.batches.cell_table import Addable
+from vcomp.statistics.batches.survey import ColumnKinds, Survey, XSums, kinds_of, survey_rows
 
 __all__ = [
     "FirstPass",
@@ -147,7 +146,7 @@ def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[st
 
 
 def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:
-    return plain_columns(part.frame, fixed_names(formula))
+    return fixed_columns(formula, part.frame)
 
 
 def matrix_of(learned: Learned, part: CompleteRows) -> FloatArray:

@@ -36,9 +36,8 @@ from vcomp.data import (
 )
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
-from vcomp.statistics.batches.addable import Addable, add_up
 from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.cell_table import CellTable, sum_cells
+from vcomp.statistics.batches.cell_table import Addable, CellTable, add_up, sum_cells
 from vcomp.statistics.batches.collapsed import PartSums, SealedGroups, Sealing, sealing_of
 from vcomp.statistics.batches.first_pass import FirstPass, Learned, learn_in_passes
 from vcomp.statistics.batches.passes import Coder, check_rows, check_scores, total_of

@@ -24,10 +24,9 @@ from vcomp.display import progress_bar
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.numerics import THREADS, slices
-from vcomp.statistics.batches.addable import Addable, add_up
 from vcomp.statistics.batches.cell_index import FacetPlaces, places_of_rows
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells
+from vcomp.statistics.batches.cell_table import Addable, CellTable, EveryCell, add_up, sum_cells
 from vcomp.statistics.batches.collapsed import PartSums, Sealing, sealing_of
 from vcomp.statistics.batches.first_pass import Learned, learn_in_passes, matrix_of
 

@@ -20,9 +20,8 @@ from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, parse
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable
-from vcomp.statistics.batches.covariates import ColumnKinds
 from vcomp.statistics.batches.first_pass import Learned
-from vcomp.statistics.batches.survey import FacetSurvey, Survey
+from vcomp.statistics.batches.survey import ColumnKinds, FacetSurvey, Survey
 
 if TYPE_CHECKING:
     import pandas as pd

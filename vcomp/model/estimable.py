@@ -8,8 +8,7 @@ from math import prod
 
 from vcomp._typing import IntArray
 from vcomp.data import Source
-from vcomp.design.grid import Grid, number_combinations
-from vcomp.design.structure import Structure
+from vcomp.design import Grid, Structure, number_combinations
 from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean
 from vcomp.formula import (
     RESIDUAL,
