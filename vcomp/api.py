@@ -1,4 +1,4 @@
-"""The functions that a user calls first."""
+"""``fit``, ``gstudy`` and ``compare``: each goes once through the pipe, from data to result."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def same_rows(found, kept):
             assert found[name].astype(expected[name].dtype).tolist() == expected[name].tolist()
 
 
-@pytest.mark.parametrize("share", [0.25, 0.0], ids=["cells", "sealed"])
+@pytest.mark.parametrize("share", [0.25, 0.0], ids=["cells", "collapsed"])
 @pytest.mark.parametrize("name", [*GRIDS, *(f"unbalanced {name}" for name in DESIGNS)])
 def test_a_stream_gives_what_memory_gives(name, share, tmp_path):
     formula, data = covariates(*case(name))

@@ -47,7 +47,7 @@ def test_any_partition_of_the_rows_adds_up_to_the_whole(design, n_parts, has_cov
     for one, other in zip(found.learned.survey.facets, whole.learned.survey.facets, strict=True):
         assert one.levels.equals(other.levels)
         np.testing.assert_array_equal(one.counts, other.counts)
-    assert found.learned.survey.told.keys() == whole.learned.survey.told.keys()
+    assert found.learned.survey.determined.keys() == whole.learned.survey.determined.keys()
     (places, one), (expected, other) = found.table.filled(), whole.table.filled()
     np.testing.assert_array_equal(places, expected)
     np.testing.assert_array_equal(one.counts, other.counts)

@@ -239,14 +239,14 @@ def test_as_many_rows_with_other_scores_are_noticed(put_away):
         reading = Reading(batch_rows=31, kept_bytes=n_bytes, **share)
         same, other = Changing(data, data), Changing(data, later)
         same.columns = other.columns = tuple(data.columns)
-        made = module.gather(parse(formula), same, reading, seal=True)
-        assert (made.sealed is not None) == put_away
+        made = module.gather(parse(formula), same, reading, collapse=True)
+        assert (made.collapsed is not None) == put_away
         if n_bytes:
-            module.gather(parse(formula), other, reading, seal=True)
+            module.gather(parse(formula), other, reading, collapse=True)
             assert other.passes == 1
         else:
             with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
-                module.gather(parse(formula), other, reading, seal=True)
+                module.gather(parse(formula), other, reading, collapse=True)
 
 
 @pytest.mark.parametrize("response", ["constant", "far from zero", "large"])

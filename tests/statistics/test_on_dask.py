@@ -17,7 +17,7 @@ from tests.helpers.designs import GRIDS, gridded, unbalanced
 from tests.helpers.readings import model_of
 from vcomp.data.reading import Reading
 from vcomp.formula import parse
-from vcomp.statistics.batches import collapsed as sealed
+from vcomp.statistics.batches import collapsed
 from vcomp.statistics.batches import on_dask as module
 
 dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
@@ -91,7 +91,7 @@ def test_other_designs(name):
 
 @pytest.mark.parametrize("spread", [0, 10**9])
 def test_rows_are_put_away_in_either_way(spread, monkeypatch):
-    monkeypatch.setattr(sealed, "_SPREAD", spread)
+    monkeypatch.setattr(collapsed, "_SPREAD", spread)
     formula, data = gridded("deep, replicated", seed=4)
     shuffled = data.sample(frac=1.0, random_state=2)
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(shuffled)))

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def mapping(data: Mapping[Any, Any]) -> Part:
-    """Return arrays by name as a part; one is looked up only when it is asked for."""
+    """Return arrays by name as a part; one is looked up only when it is read."""
     keys = {str(key): key for key in data}
 
     def arrays(names: list[str]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _of_polars(frame: Any) -> Any:
 
 
 def lazy_polars(data: Any) -> Part:
-    """Return a LazyFrame of polars as a part: only the columns asked for are collected.
+    """Return a LazyFrame of polars as a part: only the columns that are read are collected.
 
     Raises
     ------

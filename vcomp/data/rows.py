@@ -425,7 +425,7 @@ def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
 def used_columns(
     formula: Formula, source: Source, environment: Any, *, response: bool = True
 ) -> list[str]:
-    """Return the columns to read; what is no column must be a name of the caller."""
+    """Return the columns to read; every other name must be one of the calling scope."""
     used = list(formula.facets)
     alone = {formula.response, *formula.fixed}
     for name in _all_names(formula, response=response):

@@ -413,7 +413,7 @@ _SEVERAL_PASSES = f"where more than one pass is needed {_INSTEAD}"
 
 
 class _Once:
-    """What can be gone through once, and says so when it is asked again."""
+    """Parts that can be read once; a second call is a DataError."""
 
     def __init__(self, parts: Iterable[Part], what: str) -> None:
         self._parts: Iterable[Part] | None = parts

@@ -163,11 +163,11 @@ class Chunk:
 
     @property
     def y(self) -> FloatArray:
-        """The response centred at ``Design.origin``, (n,); made anew when it is asked for."""
+        """The response centred at ``Design.origin``, (n,); made anew at every use."""
         return self.response - self.origin
 
     def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Chunk:
-        """Return the same rows with another response, (n,), which is taken as centred.
+        """Return the same rows with another response, (n,), which is centred already.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Chunk:
         return replace(self, response=y, origin=0.0, within=within, alike=self.alike or self)
 
     def level_codes(self, facet: int) -> IntArray:
-        """Return the level of each row in a facet; made anew when it is asked for."""
+        """Return the level of each row in a facet; made anew at every use."""
         return np.asarray(self.compact_codes[facet], dtype=np.int32)
 
     @property
@@ -191,7 +191,7 @@ class Chunk:
 
     @cached_property
     def codes(self) -> tuple[IntArray, ...]:
-        """Group in each random term, k arrays of shape (n,); made when they are asked for."""
+        """Group in each random term, k arrays of shape (n,); made when they are first used."""
         if self.alike is not None and self.alike.terms is self.terms:
             return self.alike.codes
         return tuple(term_codes(term, self.compact_codes, self.facet_sizes) for term in self.terms)

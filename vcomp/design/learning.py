@@ -184,7 +184,7 @@ def learn_terms(
     grid: Grid | None,
     n_rows: int,
 ) -> tuple[TermDesign, ...]:
-    """Return the random terms; of a complete grid its cells say all, and no codes are needed.
+    """Return the random terms; of a complete grid the cells suffice, and no codes are needed.
 
     Raises
     ------

@@ -91,8 +91,8 @@ def describe_structure(
     ----------
     n_levels : number of levels of each facet
     codes : (n,) level of each row in each facet
-    grid : the complete grid of the rows, if they have one: its cells then say all, and no row is
-        looked at again
+    grid : the complete grid of the rows, if they have one: its cells then suffice, and no row is
+        read again
     labels : names of the levels of each facet; without them levels are numbers from 0 on
     counts : (n,) rows of each cell, where `codes` are those of cells
     """
@@ -198,8 +198,8 @@ def _nested_by_label(
 def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
     """Return for each facet those that stand in every term it is in, and in others besides.
 
-    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be told from
-    that of topic:doc, which is what being nested means for a D-study.
+    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be
+    distinguished from that of topic:doc, which is what being nested means for a D-study.
     """
     terms_of = {
         f: frozenset(k for k, term in enumerate(formula.random) if f in term.facets)

@@ -1,4 +1,4 @@
-"""How the facets stand to each other: a value, and the words for it."""
+"""The structure of a design as a value (crossed, nested, balanced, connected) and in words."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ class EffectPlace:
     ----------
     effect : of the design
     component : that holds its variance; None if the model has none, which takes it as zero
-    holds : crossed effects, and the error of single scores, that this component does not tell
-        apart
+    holds : crossed effects, and the error of single scores, that this component does not
+        separate
     """
 
     effect: Effect
@@ -236,7 +236,7 @@ class Structure:
     n_parts : number of groups of cells without any level in common; 1 is a connected design
     terms : for each random term and the residual the effects that it holds
     parts : the largest of these groups, if there are several
-    claim : the design that a G-study was asked for, in Brennan's notation; None of a formula
+    claim : the design that the user of a G-study stated, in Brennan's notation; None of a formula
     findings : sentences on what of this design these data confound
     """
 
@@ -442,7 +442,7 @@ class Structure:
         return "\n".join(lines)
 
     def _what_separates(self) -> str:
-        """Return what data, or which terms, would tell apart what is confounded."""
+        """Return what data, or which terms, would separate confounded effects."""
         places = self.effects
         needs = [self._of_nested(f) for f in self.facets if self.nested_in[f]]
         last = places[-1] if places else None

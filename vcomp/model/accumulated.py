@@ -190,7 +190,7 @@ def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
     """
     on_dask, parsed = reading.is_on_dask(data), parse(formula)
     if on_dask:
-        return gather_on_dask(parsed, data, reading, seal=False)
+        return gather_on_dask(parsed, data, reading, collapse=False)
     source = source_of(parsed, data, reading.environment)
     if not source.is_repeatable:
         raise source.one_pass_only()

@@ -130,7 +130,7 @@ def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Occurring
 
 
 def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Supported, SummedData]:
-    sums = gather(claim.widest, source, reading, seal=True)
+    sums = gather(claim.widest, source, reading, collapse=True)
 
     def every_cell() -> CellSums:
         assert sums.again is not None
@@ -145,7 +145,7 @@ def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Support
 
 def _on_dask(claim: Claim, data: Any, reading: Reading) -> tuple[Supported, SummedData]:
     gathered = partial(gather_on_dask, claim.widest, data, reading)
-    return _of_sums(claim, gathered(seal=True), partial(gathered, seal=False), reading)
+    return _of_sums(claim, gathered(collapse=True), partial(gathered, collapse=False), reading)
 
 
 def _of_sums(

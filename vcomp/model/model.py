@@ -300,7 +300,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def stats(self) -> CrossProducts:
-        """Cross-products of the rows, made when they are first asked for."""
+        """Cross-products of the rows, made when they are first used."""
         return self.statistics.cross_products
 
     @property
@@ -310,7 +310,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def endog(self) -> FloatArray:
-        """The response, shape (nobs,); not to be written to, as its sums are taken."""
+        """The response, shape (nobs,); read-only, as its sums are made already."""
         y = self.rows.y.view()
         y.flags.writeable = False
         return y

@@ -274,7 +274,7 @@ class FitRecord:
     structure : of the design
     estimate : components and fixed effects
     tables : components with their facets, analysis of variance and cell means
-    response_sums : mean of the response and sum of squares about it, which tell whether another
+    response_sums : mean of the response and sum of squares about it, which show whether another
         fit is of the same rows; None in files of older versions
     """
 

@@ -1,4 +1,4 @@
-"""What a result can say of rows, as long as its model is there."""
+"""Predictions, fitted values and residuals of the rows, while their model is in memory."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def check_columns(design: Design) -> None:
     DataError
     """
     formula = design.formula
-    taken = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
-    if taken:
-        name = min(taken)
+    used = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
+    if used:
+        name = min(used)
         raise DataError(
             f"the column {name!r} of the data has the name of one that is added; rename it"
         )

@@ -34,7 +34,7 @@ class Groupings:
     order : (M,) the cells in an order in which nested groups are contiguous
     rank : (M,) place of each cell in it
     codes : for each grouping the (M,) group of the cells, in that order
-    of_term : for each term its grouping, or their number if it tells single observations apart
+    of_term : for each term its grouping, or their number if its groups are single observations
     term_axes : for each term the positions of the axes in it
     remainder : numbers of rows in groups and pairs of groups
     """

@@ -81,7 +81,7 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     """
     begun = perf_counter()
     if reading.is_on_dask(data):
-        found = finish(gather_on_dask(formula, data, reading, seal=True), reading)
+        found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
         return replace(found, seconds={"gather": perf_counter() - begun})
     source = source_of(formula, data, reading.environment)
     names = used_columns(formula, source, reading.environment)
@@ -91,6 +91,6 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
         found = sum_rows(formula, rows, reading)
         return replace(found, seconds={"read": read, **found.seconds})
     decided = perf_counter()
-    found = finish(gather(formula, source, reading, seal=True), reading)
+    found = finish(gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
     return replace(found, again=partial(Batches, formula, source), seconds=seconds)

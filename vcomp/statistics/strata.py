@@ -61,7 +61,7 @@ class Remainder:
 class GroupedColumns:
     """Columns B of a stratum, b of them with r replicates, by groups of cells.
 
-    Where the groupings are nested the means of the innermost say all; otherwise those of each are
+    Where the groupings are nested the means of the innermost suffice; otherwise those of each are
     needed.
 
     Attributes
@@ -129,7 +129,7 @@ class Layout:
     grid : axes and cells
     rank : (M,) place of each cell of the grid in the tables
     codes : for each grouping the (M,) group of the cells, in the tables' order
-    of_term : for each term its grouping, or their number where it tells single cells apart
+    of_term : for each term its grouping, or their number where its groups are single cells
     """
 
     terms: tuple[TermDesign, ...]
@@ -185,13 +185,13 @@ class StratumStatistics:
     sizes : numbers of groups of the terms
     shape : numbers of levels of the axes
     term_axes : for each term the positions of the axes in it
-    term_groupings : for each term its grouping of the cells, ``n_groupings`` where single
-        observations are told apart
+    term_groupings : for each term its grouping of the cells, ``n_groupings`` where its
+        groups are single observations
     remainder : the groupings
     strata : the strata, by their contrasts
     XX, Xy, yy : cross-products over all rows
     layout : where the groups of the terms are
-    cells : makes y and X in the cells anew; None where no term tells single cells apart
+    cells : makes y and X in the cells anew; None where no term has single cells as groups
     """
 
     n: int

@@ -1,4 +1,4 @@
-"""Cells of rows with what was learned of them: sums that can be stored, and added to others."""
+"""Cell tables with levels, origins and coding: sums that can be stored, and added to others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vcomp.formula import Formula
 from vcomp.numerics import available_bytes, gib
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell
-from vcomp.statistics.batches.collapsed import PartSums, sealing_of
+from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
 from vcomp.statistics.batches.first_pass import Learned
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 
@@ -78,25 +78,25 @@ class CellSums:
     ----------
     learned : levels, origins and coding
     table : the cells
-    sealed : sums of cells that are complete, and not in the table; None if all are there
+    collapsed : sums of cells that are complete, and not in the table; None if all are there
     again : sums the rows once more, into a table of all cells; None where they are not to be had
     """
 
     learned: Learned
     table: CellTable
-    sealed: PartSums | None = None
+    collapsed: PartSums | None = None
     again: Callable[[], CellTable] | None = None
 
     def grid(self) -> Grid | None:
         """Return the facets that are crossed with all others, and the cells of these."""
-        if self.sealed is not None:
-            return self.sealed.sealing.grid
+        if self.collapsed is not None:
+            return self.collapsed.plan.grid
         if self.table.places is not None:
             return None
         return self.learned.places.grid(self.table.counts, terms_are_nested=True)
 
     def __add__(self, other: CellSums) -> CellSums:
-        if self.sealed is not None or other.sealed is not None:
+        if self.collapsed is not None or other.collapsed is not None:
             raise DataError("sums of complete cells cannot be added to those of other rows")
         order = _check_same(self.learned, other.learned)
         learned, maps = _united(self.learned, other.learned, order)
@@ -229,7 +229,7 @@ def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
     return replace(
         survey,
         facets=tuple(survey.facets[k] for k in order),
-        told={(at[i], at[j]): level for (i, j), level in survey.told.items()},
+        determined={(at[i], at[j]): level for (i, j), level in survey.determined.items()},
     )
 
 
@@ -287,28 +287,28 @@ def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> Ce
     survey = _survey_of(sums.learned.survey, kept)
     learned = replace(sums.learned, formula=formula, survey=survey)
     same = kept == list(range(len(sums.learned.formula.facets)))
-    if sums.sealed is None:
+    if sums.collapsed is None:
         table = sums.table if same else _joined(sums, learned, kept)
         return CellSums(learned, table)
-    sealing, before = sealing_of(learned) if same else None, sums.sealed.sealing.groupings
-    if sealing is None:
+    plan, before = collapse_plan(learned) if same else None, sums.collapsed.plan.groupings
+    if plan is None:
         return None
-    now = sealing.groupings
+    now = plan.groupings
     alike = len(now.codes) == len(before.codes) and np.array_equal(now.order, before.order)
     if not (alike and all(map(np.array_equal, now.codes, before.codes))):
         return None
-    return replace(sums, learned=learned, sealed=replace(sums.sealed, sealing=sealing))
+    return replace(sums, learned=learned, collapsed=replace(sums.collapsed, plan=plan))
 
 
 def _survey_of(survey: Survey, kept: list[int]) -> Survey:
     """Return the survey of some of the facets, in another order."""
     now = {facet: k for k, facet in enumerate(kept)}
-    told = {
+    determined = {
         (now[inner], now[outer]): level
-        for (inner, outer), level in survey.told.items()
+        for (inner, outer), level in survey.determined.items()
         if inner in now and outer in now
     }
-    return replace(survey, facets=tuple(survey.facets[k] for k in kept), told=told)
+    return replace(survey, facets=tuple(survey.facets[k] for k in kept), determined=determined)
 
 
 def _joined(sums: CellSums, learned: Learned, kept: list[int]) -> CellTable:

@@ -1,4 +1,4 @@
-"""What has to be agreed on before rows are summed, learned in passes over parts of them."""
+"""The first passes over rows in batches: levels, origins and coding, before cells are summed."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Nothing is shuffled. Rows stay where they are; what moves are surveys of levels, and cells. Where
 partitions hold whole cells of a complete grid (documents that all systems were scored on) these
 come to a few numbers for each of their groups before they move; see
-:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest of what every task needs, stays
-on the workers between the passes: it is the result of a task like any other, and is made again if
-the worker that has it is lost.
+:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest of what every task
+needs, stays on the workers between the passes: it is the result of a task like any other, and is
+made again if the worker that has it is lost.
 
 Where a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
 that, those of one partition after another.
@@ -38,7 +38,12 @@ from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import Addable, CellTable, add_up, sum_cells
-from vcomp.statistics.batches.collapsed import PartSums, SealedGroups, Sealing, sealing_of
+from vcomp.statistics.batches.collapsed import (
+    CollapsedGroups,
+    CollapsePlan,
+    PartSums,
+    collapse_plan,
+)
 from vcomp.statistics.batches.first_pass import FirstPass, Learned, learn_in_passes
 from vcomp.statistics.batches.passes import Coder, check_rows, check_scores, total_of
 from vcomp.statistics.batches.survey import Survey
@@ -82,15 +87,15 @@ def source_on_dask(data: Any) -> Source:
     return Source(tuple(map(str, data.columns)), tuple)
 
 
-def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, seal: bool) -> CellSums:
+def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: bool) -> CellSums:
     """Learn the design of the rows of a Dask DataFrame, and sum them where they are.
 
     Parameters
     ----------
     formula : what is wanted of them
     data : a ``dask.dataframe.DataFrame``; the scheduler is that of the caller, as for ``compute``
-    reading, seal : as for :func:`vcomp.statistics.batches.passes.gather`; where complete cells may
-        be collapsed, they are
+    reading, collapse : as for :func:`vcomp.statistics.batches.gather`; where complete cells may be
+        collapsed, they are
 
     Raises
     ------
@@ -100,12 +105,12 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, seal: bool)
     """
     partitions = _Partitions(formula, data, reading)
     learned = learn_in_passes(formula, partitions, reading)
-    sealing = sealing_of(learned) if seal else None
-    if sealing is not None:
-        found = partitions.sealed(learned, sealing)
+    plan = collapse_plan(learned) if collapse else None
+    if plan is not None:
+        found = partitions.collapsed(learned, plan)
         check_rows(learned, found.n)
-        if found.is_complete and found.sealed is not None:
-            check_scores(learned, found.sealed.total)
+        if found.is_complete and found.collapsed is not None:
+            check_scores(learned, found.collapsed.total)
             return CellSums(learned, found.open, found)
     table = partitions.total(_cells, learned)
     assert table is not None
@@ -125,9 +130,9 @@ def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
     return part.frame[[name for name in part.frame.columns if name in names]]
 
 
-def _sealed_part(learned: Learned, sealing: Sealing, part: CompleteRows) -> _Moving:
-    """Sum rows, and seal the cells that they complete."""
-    return _Moving.of(PartSums.of_rows(sealing, *Coder(learned)(part)))
+def _collapsed_part(learned: Learned, plan: CollapsePlan, part: CompleteRows) -> _Moving:
+    """Sum rows, and collapse the cells that they complete."""
+    return _Moving.of(PartSums.of_rows(plan, *Coder(learned)(part)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,14 +140,14 @@ class _Moving:
     """Sums on their way: without what says when cells are complete, which is where they arrive."""
 
     open: CellTable
-    sealed: SealedGroups | None
+    collapsed: CollapsedGroups | None
 
     @classmethod
     def of(cls, sums: PartSums) -> _Moving:
-        return cls(sums.open.packed(), sums.sealed)
+        return cls(sums.open.packed(), sums.collapsed)
 
-    def arrived(self, sealing: Sealing) -> PartSums:
-        return PartSums(sealing, self.open, self.sealed)
+    def arrived(self, plan: CollapsePlan) -> PartSums:
+        return PartSums(plan, self.open, self.collapsed)
 
 
 class _Partitions:
@@ -178,10 +183,12 @@ class _Partitions:
         found: Sum | None = self._summed(self._work(of, known))
         return found
 
-    def sealed(self, learned: Learned, sealing: Sealing) -> PartSums:
-        """Return the sums of all rows, with the cells sealed that are complete."""
-        moved: _Moving = self._summed(replace(self._work(_sealed_part, (learned,)), seals=True))
-        return moved.arrived(sealing)
+    def collapsed(self, learned: Learned, plan: CollapsePlan) -> PartSums:
+        """Return the sums of all rows, with the cells collapsed that are complete."""
+        moved: _Moving = self._summed(
+            replace(self._work(_collapsed_part, (learned,)), collapses=True)
+        )
+        return moved.arrived(plan)
 
     def _work(self, of: Callable[..., Any], known: tuple[Any, ...]) -> _Work:
         return _Work(of, known, self._formula, self._scope)
@@ -296,7 +303,7 @@ class _Work:
     known : what is known
     formula : what makes rows complete
     scope : names that it uses
-    seals : whether cells are sealed, so that `known` ends with when they are complete
+    collapses : whether cells are collapsed, so that `known` ends with when they are complete
     keeps : bytes of a partition up to which it is kept
     """
 
@@ -304,7 +311,7 @@ class _Work:
     known: tuple[Any, ...]
     formula: Formula
     scope: Mapping[str, Any]
-    seals: bool = False
+    collapses: bool = False
     keeps: float = 0.0
 
     def without_survey(self) -> _Work:
@@ -318,9 +325,9 @@ class _Work:
     def completed(self, first: FirstPass) -> _Work:
         """Return the work as it is done, with what the first pass found on the workers."""
         work = self._with_survey(first.survey.of_used_levels())
-        if not work.seals:
+        if not work.collapses:
             return work
-        return replace(work, known=(*work.known, sealing_of(work.known[0])))
+        return replace(work, known=(*work.known, collapse_plan(work.known[0])))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -368,9 +375,9 @@ def _of_partition(frame: Any, work: _Work) -> Any:
 
 
 def _added(work: _Work, parts: list[Any]) -> Any:
-    if not work.seals:
+    if not work.collapses:
         return add_up(parts)
-    sealing = work.known[-1]
-    found = add_up(part.arrived(sealing) for part in parts)
+    plan = work.known[-1]
+    found = add_up(part.arrived(plan) for part in parts)
     assert found is not None
     return _Moving.of(found)

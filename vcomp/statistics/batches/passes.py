@@ -27,7 +27,7 @@ from vcomp.numerics import THREADS, slices
 from vcomp.statistics.batches.cell_index import FacetPlaces, places_of_rows
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
 from vcomp.statistics.batches.cell_table import Addable, CellTable, EveryCell, add_up, sum_cells
-from vcomp.statistics.batches.collapsed import PartSums, Sealing, sealing_of
+from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums, collapse_plan
 from vcomp.statistics.batches.first_pass import Learned, learn_in_passes, matrix_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ Value = TypeVar("Value")
 Sum = TypeVar("Sum", bound=Addable)
 
 
-def gather(formula: Formula, source: Source, reading: Reading, *, seal: bool = False) -> CellSums:
+def gather(
+    formula: Formula, source: Source, reading: Reading, *, collapse: bool = False
+) -> CellSums:
     """Learn the design of rows that come in batches, and sum them.
 
     Parameters
@@ -67,8 +69,8 @@ def gather(formula: Formula, source: Source, reading: Reading, *, seal: bool = F
     formula : names the columns and the random terms
     source : of the rows, which are read twice or more
     reading : how they are read
-    seal : whether complete cells may be collapsed, so that sums of other rows cannot be added any
-        more; it is done where the table of all cells would be large
+    collapse : whether complete cells may be collapsed, so that sums of other rows cannot be added
+        any more; it is done where the table of all cells would be large
 
     Raises
     ------
@@ -80,9 +82,9 @@ def gather(formula: Formula, source: Source, reading: Reading, *, seal: bool = F
     batches = Batches(formula, source, reading, keep=True)
     learned = learn_in_passes(formula, batches, reading)
     tabulated = partial(_tabulate, learned, batches, reading)
-    if seal and reading.is_large(table_bytes(learned.places.size, learned.n_columns)):
-        sealing = sealing_of(learned)
-        found = None if sealing is None else _sealed(learned, sealing, batches)
+    if collapse and reading.is_large(table_bytes(learned.places.size, learned.n_columns)):
+        plan = collapse_plan(learned)
+        found = None if plan is None else _collapsed(learned, plan, batches)
         if found is not None:
             return CellSums(learned, found.open, found, tabulated)
     table = tabulated()
@@ -277,12 +279,12 @@ def _tabulate(learned: Learned, batches: Batches, reading: Reading) -> CellTable
     return table.made()
 
 
-def _sealed(learned: Learned, sealing: Sealing, batches: Batches) -> PartSums | None:
+def _collapsed(learned: Learned, plan: CollapsePlan, batches: Batches) -> PartSums | None:
     """Return the sums of complete cells; None if some never are, and all have to be kept."""
     code = Coder(learned)
 
     def sums_of(part: CompleteRows) -> PartSums:
-        return PartSums.of_rows(sealing, *code(part))
+        return PartSums.of_rows(plan, *code(part))
 
     whole: PartSums | None = None
     for part in batches.mapped(sums_of):
@@ -291,8 +293,8 @@ def _sealed(learned: Learned, sealing: Sealing, batches: Batches) -> PartSums | 
     check_rows(learned, whole.n)
     if not whole.is_complete:
         return None
-    if whole.sealed is not None and not batches.are_kept:
-        check_scores(learned, whole.sealed.total)
+    if whole.collapsed is not None and not batches.are_kept:
+        check_scores(learned, whole.collapsed.total)
     return whole
 
 

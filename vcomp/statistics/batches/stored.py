@@ -171,7 +171,7 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
         kinds[name], packed = _packed_levels(facet.levels, column)
         arrays |= {f"{name}.{part}": array for part, array in packed.items()}
         arrays[f"{name}.counts"] = facet.counts
-    for (inner, outer), level in survey.told.items():
+    for (inner, outer), level in survey.determined.items():
         arrays[f"told.{inner}.{outer}"] = level
     places, filled = table.filled()
     if places.size < table.counts.size or table.places is not None:
@@ -246,7 +246,7 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
     formula = parse(header["formula"])
     survey = Survey(
         facets=tuple(_facet(f"facet{k}", header, arrays) for k in range(len(formula.facets))),
-        told={
+        determined={
             (int(name.split(".")[1]), int(name.split(".")[2])): array
             for name, array in arrays.items()
             if name.startswith("told.")

@@ -30,7 +30,7 @@ from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import gib, rows_in_words, slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable
-from vcomp.statistics.batches.collapsed import PartSums, Sealing
+from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
 from vcomp.statistics.batches.first_pass import Learned
 from vcomp.statistics.batches.passes import Batches
 from vcomp.statistics.groupings import Groupings, find_groupings
@@ -104,8 +104,8 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     learned, table = sums.learned, sums.table
     learn_facets({facet.name: facet.levels for facet in learned.facets})
     check_parameters(learned.survey.n, len(learned.fixed.names), len(learned.formula.random))
-    if sums.sealed is not None:
-        return _of_sealed(learned, sums.sealed, sums.again, reading)
+    if sums.collapsed is not None:
+        return _of_collapsed(learned, sums.collapsed, sums.again, reading)
     grid = _grid(learned, table)
     if grid is not None and len(grid.axes) <= MOST_AXES:
         return _of_grid(learned, table, grid, reading)
@@ -114,28 +114,28 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
 
 def _grid(learned: Learned, table: CellTable) -> Grid | None:
     terms = [tuple(map(learned.formula.facets.index, t.facets)) for t in learned.formula.random]
-    nested = are_nested(terms, learned.survey.told)
+    nested = are_nested(terms, learned.survey.determined)
     if table.places is None:
         return learned.places.grid(table.counts, terms_are_nested=nested)
     return None
 
 
-def _of_sealed(
+def _of_collapsed(
     learned: Learned,
     sums: PartSums,
     again: Callable[[], CellTable] | None,
     reading: Reading,
 ) -> SummedData:
     """Return the statistics of a complete grid whose cells were put together in groups."""
-    sealing, sealed = sums.sealing, sums.sealed
-    assert sealed is not None
-    grid, groupings = sealing.grid, sealing.groupings
-    layout = layout_of(sealing.terms, learned.places.n_levels, grid, groupings)
+    plan, collapsed = sums.plan, sums.collapsed
+    assert collapsed is not None
+    grid, groupings = plan.grid, plan.groupings
+    layout = layout_of(plan.terms, learned.places.n_levels, grid, groupings)
     intercept = not learned.varying.all()
-    split = sealed.columns(learned.columns, sums.open.within)
+    split = collapsed.columns(learned.columns, sums.open.within)
     strata = strata_of(split, layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
-        strata = replace(strata, cells=partial(_cells_again, learned, sealing, again, reading))
+        strata = replace(strata, cells=partial(_cells_again, learned, plan, again, reading))
 
     def rows() -> Chunk:
         size = rows_in_words(learned.survey.n, len(learned.facets) + learned.n_columns)
@@ -146,7 +146,7 @@ def _of_sealed(
         )
 
     return SummedData(
-        _design_of_grid(learned, grid, sealing.terms),
+        _design_of_grid(learned, grid, plan.terms),
         Statistics.from_cells(rows, strata, grid, None),
         learned.kinds.of_no_rows(),
         rows,
@@ -157,7 +157,7 @@ def _of_sealed(
 
 def _cells_again(
     learned: Learned,
-    sealing: Sealing,
+    plan: CollapsePlan,
     again: Callable[[], CellTable] | None,
     reading: Reading,
 ) -> Cells:
@@ -179,11 +179,11 @@ def _cells_again(
     free = reading.free_bytes()
     if needed > 0.8 * free:
         raise EstimationError(
-            f"effects of {sealing.grid.n_cells:,} single cells, each with "
-            f"{sealing.n_axes:,} combinations of other levels, need {gib(needed)}, and "
+            f"effects of {plan.grid.n_cells:,} single cells, each with "
+            f"{plan.n_axes:,} combinations of other levels, need {gib(needed)}, and "
             f"{gib(free)} are free; take a part of the rows, such as some of the files"
         )
-    return _cells(learned, again(), sealing.grid, sealing.groupings)
+    return _cells(learned, again(), plan.grid, plan.groupings)
 
 
 def _design_of_grid(learned: Learned, grid: Grid, terms: tuple[TermDesign, ...]) -> Design:

@@ -1,4 +1,4 @@
-"""What one pass over the rows tells of them, some at a time: levels, nesting, origin.
+"""Surveys: what the first pass over the rows determines, levels, nesting and origin.
 
 Surveys of parts add up, in any order and on any machine, to the survey of the whole.
 """
@@ -57,15 +57,15 @@ class Survey:
     Attributes
     ----------
     facets : of the formula, in its order
-    told : for pairs of facets (inner, outer) of which the first tells the second that level of
-        each level of the first, −1 for those that do not occur
+    determined : for pairs of facets (inner, outer) of which the first is nested in the second the
+        outer level of each inner level, −1 for those that do not occur
     n : number of rows
     total : sum of the response, in as many digits as the machine has
     low, high : its smallest and largest value
     """
 
     facets: tuple[FacetSurvey, ...]
-    told: Mapping[tuple[int, int], IntArray]
+    determined: Mapping[tuple[int, int], IntArray]
     n: int
     total: np.longdouble
     low: float
@@ -82,7 +82,9 @@ class Survey:
         maps = [(a, b) for _, a, b in united]
         return Survey(
             facets=tuple(facet for facet, _, _ in united),
-            told=_told_by_both(self.told, other.told, maps, [f.counts.size for f, _, _ in united]),
+            determined=_determined_by_both(
+                self.determined, other.determined, maps, [f.counts.size for f, _, _ in united]
+            ),
             n=self.n + other.n,
             total=total,
             low=min(self.low, other.low),
@@ -97,16 +99,16 @@ class Survey:
     def of_used_levels(self) -> Survey:
         """Return the survey without the levels that do not occur."""
         found = [facet.used() for facet in self.facets]
-        told = {}
-        for (inner, outer), level in self.told.items():
+        determined = {}
+        for (inner, outer), level in self.determined.items():
             place = np.full(self.facets[outer].counts.size, -1, np.int32)
             place[found[outer][1]] = np.arange(found[outer][1].size, dtype=np.int32)
-            told[inner, outer] = place[level[found[inner][1]]]
+            determined[inner, outer] = place[level[found[inner][1]]]
         facets = tuple(
             FacetSurvey(levels, facet.counts[places])
             for facet, (levels, places) in zip(self.facets, found, strict=True)
         )
-        return Survey(facets, told, self.n, self.total, self.low, self.high)
+        return Survey(facets, determined, self.n, self.total, self.low, self.high)
 
 
 def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
@@ -123,17 +125,17 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
         If a column holds what cannot be a level (lists, dicts).
     """
     columns = [_coded(name, column) for name, column in facets.items()]
-    told = {}
+    determined = {}
     if y.size:
         for inner, outer in permutations(range(len(columns)), 2):
-            level = _told_by(columns[inner], columns[outer])
+            level = _determined_by(columns[inner], columns[outer])
             if level is not None:
-                told[inner, outer] = level
+                determined[inner, outer] = level
     low, high = (float(y.min()), float(y.max())) if y.size else (np.inf, -np.inf)
     found = tuple(FacetSurvey(column.levels, column.counts) for column in columns)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite scores are refused later
         total = np.longdouble(y.sum())
-    return Survey(found, told, int(y.size), total, low, high)
+    return Survey(found, determined, int(y.size), total, low, high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +173,7 @@ def _coded(name: str, column: pd.Series) -> _Coded:
     return _Coded(found, size, coded.categories, counts, every, int(np.count_nonzero(counts)))
 
 
-def _told_by(inner: _Coded, outer: _Coded) -> IntArray | None:
+def _determined_by(inner: _Coded, outer: _Coded) -> IntArray | None:
     """Return the outer level of each inner one; None where an inner level has several."""
     if inner.n_occurring < outer.n_occurring:
         return None
@@ -183,8 +185,8 @@ def _told_by(inner: _Coded, outer: _Coded) -> IntArray | None:
         return None
     level = np.full(outer.width + 1, -1, np.int32)  # the last for codes that do not occur
     level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
-    told: IntArray = level[code[inner.of_levels]]
-    return told
+    determined: IntArray = level[code[inner.of_levels]]
+    return determined
 
 
 _Map = IntArray
@@ -200,14 +202,14 @@ def united_facets(a: FacetSurvey, b: FacetSurvey) -> tuple[FacetSurvey, _Map, _M
     return FacetSurvey(levels, counts), in_a, in_b
 
 
-def _told_by_both(
+def _determined_by_both(
     a: Mapping[tuple[int, int], IntArray],
     b: Mapping[tuple[int, int], IntArray],
     maps: Sequence[tuple[_Map, _Map]],
     sizes: Sequence[int],
 ) -> dict[tuple[int, int], IntArray]:
     """Return the pairs that both parts show, and that agree where they show the same level."""
-    told = {}
+    determined = {}
     for pair in a.keys() & b.keys():
         inner, outer = pair
         whole = [np.full(sizes[inner], -1, np.int32) for _ in range(2)]
@@ -216,8 +218,8 @@ def _told_by_both(
             level[maps[inner][k][there]] = maps[outer][k][part[there]]
         both = (whole[0] >= 0) & (whole[1] >= 0)
         if (whole[0][both] == whole[1][both]).all():
-            told[pair] = np.maximum(whole[0], whole[1])
-    return told
+            determined[pair] = np.maximum(whole[0], whole[1])
+    return determined
 
 
 # The fixed part ----------------------------------------------------------------------------------
