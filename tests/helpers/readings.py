@@ -19,7 +19,7 @@ def model_of(formula, data, **options):
 
 
 def study_of(data, design, response="score", facets=None, method="reml", **options):
-    """Return the G-study of data that are read as the options of ``Reading`` say; others are of fit."""
+    """Return a G-study; options of ``Reading`` say how data are read, others are of the fit."""
     of_reading = {f.name for f in fields(Reading)}.intersection(options)
     reading = Reading(
         EvalEnvironment.capture(1), **{name: options.pop(name) for name in of_reading}

@@ -293,7 +293,7 @@ def test_few_rows_are_read_once_and_many_in_every_pass():
         source.columns = tuple(data.columns)
         made = module.gather(parse(formula), source, reading)
         assert source.passes == passes
-        assert made.learned.survey.n == len(data)
+        assert made.coding.survey.n == len(data)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")

@@ -51,17 +51,17 @@ class AccumulatedStatistics:
     @property
     def formula(self) -> str:
         """The formula as given."""
-        return self._sums.learned.formula.text
+        return self._sums.coding.formula.text
 
     @property
     def nobs(self) -> int:
         """Number of scores."""
-        return self._sums.learned.survey.n
+        return self._sums.coding.survey.n
 
     @property
     def n_levels(self) -> dict[str, int]:
         """Number of levels of each facet so far."""
-        return {facet.name: facet.size for facet in self._sums.learned.facets}
+        return {facet.name: facet.size for facet in self._sums.coding.facets}
 
     @property
     def n_cells(self) -> int:

@@ -18,7 +18,7 @@ from vcomp.data import Reading, Source, open_source, select_rows, source_of, use
 from vcomp.design import find_grid
 from vcomp.exceptions import warn
 from vcomp.formula import parse
-from vcomp.model.estimable import Claim, Occurring, Supported, read_claim
+from vcomp.model.estimable import Claim, Cooccurrence, Supported, read_claim
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.statistics import sum_rows
 from vcomp.statistics.batches import (
@@ -81,7 +81,7 @@ def _opened(data: Any, *, on_dask: bool) -> Source | None:
     return source_on_dask(data) if on_dask else open_source(data)
 
 
-def _supported(claim: Claim, found: Occurring) -> Supported:
+def _supported(claim: Claim, found: Cooccurrence) -> Supported:
     """Find out what the data support, and warn of what they do not."""
     supported = claim.supported(found)
     confounded = supported.in_words()
@@ -99,34 +99,34 @@ def _in_memory(claim: Claim, source: Source, reading: Reading) -> tuple[Supporte
     return supported, sum_rows(formula, kept, reading)
 
 
-def _occurring_in_rows(facets: Mapping[str, pd.Series]) -> Occurring:
+def _occurring_in_rows(facets: Mapping[str, pd.Series]) -> Cooccurrence:
     codes = {f: np.asarray(c.cat.codes, dtype=np.int32) for f, c in facets.items()}
     n_levels = {f: len(c.cat.categories) for f, c in facets.items()}
     n_rows = len(next(iter(facets.values())))
     grid = find_grid(list(codes.values()), list(n_levels.values()), ())
     if grid is None:
-        return Occurring(n_levels, codes, n_rows)
+        return Cooccurrence(n_levels, codes, n_rows)
     positions = {f: k for k, f in enumerate(codes)}
-    return Occurring.on_grid(grid, positions, n_levels, n_rows)
+    return Cooccurrence.on_grid(grid, positions, n_levels, n_rows)
 
 
-def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Occurring:
+def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Cooccurrence:
     """Return which levels occur together in the cells.
 
     Parameters
     ----------
     columns : facets of the sums by the names that they are to have
     """
-    learned = sums.learned
-    positions = {f: learned.formula.facets.index(column) for f, column in columns.items()}
-    sizes = learned.places.n_levels
+    coding = sums.coding
+    positions = {f: coding.formula.facets.index(column) for f, column in columns.items()}
+    sizes = coding.places.n_levels
     n_levels = {f: sizes[k] for f, k in positions.items()}
     grid = sums.grid()
     if grid is not None:
-        return Occurring.on_grid(grid, positions, n_levels, learned.survey.n)
-    every = learned.places.codes(sums.table.filled()[0])
+        return Cooccurrence.on_grid(grid, positions, n_levels, coding.survey.n)
+    every = coding.places.codes(sums.table.filled()[0])
     codes = {f: every[k] for f, k in positions.items()}
-    return Occurring(n_levels, codes, learned.survey.n)
+    return Cooccurrence(n_levels, codes, coding.survey.n)
 
 
 def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Supported, SummedData]:
@@ -134,7 +134,7 @@ def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Support
 
     def every_cell() -> CellSums:
         assert sums.again is not None
-        return CellSums(sums.learned, sums.again())
+        return CellSums(sums.coding, sums.again())
 
     supported, found = _of_sums(claim, sums, every_cell, reading)
     # Rows that lack a column of the design stay out, also where no effect needs the column.

@@ -28,8 +28,8 @@ from vcomp.formula import (
 
 __all__ = [
     "Claim",
+    "Cooccurrence",
     "Estimable",
-    "Occurring",
     "Supported",
     "estimable_terms",
     "read_claim",
@@ -37,8 +37,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Occurring:
-    """Which levels of the facets occur together, from rows or from cells.
+class Cooccurrence:
+    """The combinations of levels that occur, in rows or in cells.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Occurring:
     @classmethod
     def on_grid(
         cls, grid: Grid, positions: Mapping[str, int], n_levels: Mapping[str, int], n_rows: int
-    ) -> Occurring:
+    ) -> Cooccurrence:
         """Return what occurs in rows that fill a grid, which few of its cells say.
 
         Parameters
@@ -92,7 +92,7 @@ class _Groups:
 
     Parameters
     ----------
-    codes, n_levels : as of :class:`Occurring`
+    codes, n_levels : as of :class:`Cooccurrence`
     """
 
     codes: Mapping[str, IntArray]
@@ -118,7 +118,7 @@ class _Groups:
         return self.known[facets]
 
 
-def estimable_terms(design: Design, occurring: Occurring) -> Estimable:
+def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     """Return the effects of a design that have components of their own in these data.
 
     Parameters
@@ -343,7 +343,7 @@ class Claim:
     widest: Formula
     source: Source | None
 
-    def supported(self, occurring: Occurring) -> Supported:
+    def supported(self, occurring: Cooccurrence) -> Supported:
         """Find out which effects of the design have components of their own in the data.
 
         Raises

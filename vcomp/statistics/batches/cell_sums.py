@@ -17,7 +17,7 @@ from vcomp.numerics import available_bytes, gib
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell
 from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
-from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.first_pass import RowCoding
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ class CellSums:
 
     Attributes
     ----------
-    learned : levels, origins and coding
+    coding : levels, origins and columns of the rows
     table : the cells
     collapsed : sums of cells that are complete, and not in the table; None if all are there
     again : sums the rows once more, into a table of all cells; None where they are not to be had
     """
 
-    learned: Learned
+    coding: RowCoding
     table: CellTable
     collapsed: PartSums | None = None
     again: Callable[[], CellTable] | None = None
@@ -93,26 +93,26 @@ class CellSums:
             return self.collapsed.plan.grid
         if self.table.places is not None:
             return None
-        return self.learned.places.grid(self.table.counts, terms_are_nested=True)
+        return self.coding.places.grid(self.table.counts, terms_are_nested=True)
 
     def __add__(self, other: CellSums) -> CellSums:
         if self.collapsed is not None or other.collapsed is not None:
             raise DataError("sums of complete cells cannot be added to those of other rows")
-        order = _check_same(self.learned, other.learned)
-        learned, maps = _united(self.learned, other.learned, order)
-        places = learned.places
+        order = _check_same(self.coding, other.coding)
+        coding, maps = _united(self.coding, other.coding, order)
+        places = coding.places
         parts = [
-            _moved(self, learned, places, maps[0], range(len(order))),
-            _moved(other, learned, places, maps[1], order),
+            _moved(self, coding, places, maps[0], range(len(order))),
+            _moved(other, coding, places, maps[1], order),
         ]
-        if not dense_places(places.size, learned.survey.n):
-            return CellSums(learned, parts[0] + parts[1])
-        check_table(places.size, learned.n_columns)
-        every = EveryCell(places.size, learned.n_columns).made()
-        return CellSums(learned, every + parts[0] + parts[1])
+        if not dense_places(places.size, coding.survey.n):
+            return CellSums(coding, parts[0] + parts[1])
+        check_table(places.size, coding.n_columns)
+        every = EveryCell(places.size, coding.n_columns).made()
+        return CellSums(coding, every + parts[0] + parts[1])
 
 
-def _check_same(a: Learned, b: Learned) -> list[int]:
+def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
     """Refuse to add sums that do not belong together, with the reason.
 
     Returns
@@ -197,8 +197,8 @@ def _in_words(levels: pd.Index) -> str:
 
 
 def _united(
-    a: Learned, b: Learned, order: Sequence[int]
-) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:
+    a: RowCoding, b: RowCoding, order: Sequence[int]
+) -> tuple[RowCoding, tuple[list[IntArray], list[IntArray]]]:
     """Return what both say together, and where the levels of each are in it."""
     theirs = _in_order(b.survey, order)
     found = []
@@ -212,7 +212,7 @@ def _united(
     x_origin = weights[0] * a.centre.x_origin + weights[1] * b.centre.x_origin
     values = [part.constants + part.centre.x_origin for part in (a, b)]
     varying = a.varying | b.varying | (values[0] != values[1])
-    learned = replace(
+    coding = replace(
         a,
         survey=survey,
         centre=Centre(origin, np.where(constant != 0.0, 0.0, x_origin), constant),
@@ -220,7 +220,7 @@ def _united(
         varying=varying,
         constants=np.where(varying, 0.0, values[0] - x_origin),
     )
-    return learned, ([m for _, m, _ in found], [m for _, _, m in found])
+    return coding, ([m for _, m, _ in found], [m for _, _, m in found])
 
 
 def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
@@ -235,29 +235,29 @@ def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
 
 def _moved(
     part: CellSums,
-    learned: Learned,
+    coding: RowCoding,
     places: CellPlaces,
     levels: Sequence[IntArray],
     of_facets: Sequence[int],
 ) -> CellTable:
     """Return the table of a part at other places, about another origin."""
-    old = part.learned
+    old = part.coding
     at, table = part.table.filled()
     found = list(old.places.codes(at))
     codes = [m[found[k]] for m, k in zip(levels, of_facets, strict=True)]
     moved = places.of_rows(codes)
     order = np.argsort(moved, kind="stable")
-    means = np.empty((learned.n_columns, at.size))
-    means[0] = table.means[0] + (old.centre.origin - learned.centre.origin)
-    shift = old.centre.x_origin - learned.centre.x_origin
+    means = np.empty((coding.n_columns, at.size))
+    means[0] = table.means[0] + (old.centre.origin - coding.centre.origin)
+    shift = old.centre.x_origin - coding.centre.x_origin
     rows = _rows_of(old.varying)
-    for row, j in enumerate(np.flatnonzero(learned.varying), start=1):
+    for row, j in enumerate(np.flatnonzero(coding.varying), start=1):
         known = table.means[rows[j]] if old.varying[j] else old.constants[j]
         means[row] = known + shift[j]
-    within = np.zeros((learned.n_columns,) * 2)
+    within = np.zeros((coding.n_columns,) * 2)
     kept = [
         0,
-        *(row for row, j in enumerate(np.flatnonzero(learned.varying), 1) if old.varying[j]),
+        *(row for row, j in enumerate(np.flatnonzero(coding.varying), 1) if old.varying[j]),
     ]
     within[np.ix_(kept, kept)] = table.within
     counts = table.counts.astype(np.int64)
@@ -283,21 +283,21 @@ def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> Ce
     sums with cells of the formula's facets; None if cells were put together in groups, and those
     that the formula needs are others
     """
-    kept = [sums.learned.formula.facets.index(columns[f]) for f in formula.facets]
-    survey = _survey_of(sums.learned.survey, kept)
-    learned = replace(sums.learned, formula=formula, survey=survey)
-    same = kept == list(range(len(sums.learned.formula.facets)))
+    kept = [sums.coding.formula.facets.index(columns[f]) for f in formula.facets]
+    survey = _survey_of(sums.coding.survey, kept)
+    coding = replace(sums.coding, formula=formula, survey=survey)
+    same = kept == list(range(len(sums.coding.formula.facets)))
     if sums.collapsed is None:
-        table = sums.table if same else _joined(sums, learned, kept)
-        return CellSums(learned, table)
-    plan, before = collapse_plan(learned) if same else None, sums.collapsed.plan.groupings
+        table = sums.table if same else _joined(sums, coding, kept)
+        return CellSums(coding, table)
+    plan, before = collapse_plan(coding) if same else None, sums.collapsed.plan.groupings
     if plan is None:
         return None
     now = plan.groupings
     alike = len(now.codes) == len(before.codes) and np.array_equal(now.order, before.order)
     if not (alike and all(map(np.array_equal, now.codes, before.codes))):
         return None
-    return replace(sums, learned=learned, collapsed=replace(sums.collapsed, plan=plan))
+    return replace(sums, coding=coding, collapsed=replace(sums.collapsed, plan=plan))
 
 
 def _survey_of(survey: Survey, kept: list[int]) -> Survey:
@@ -311,14 +311,14 @@ def _survey_of(survey: Survey, kept: list[int]) -> Survey:
     return replace(survey, facets=tuple(survey.facets[k] for k in kept), determined=determined)
 
 
-def _joined(sums: CellSums, learned: Learned, kept: list[int]) -> CellTable:
+def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
     """Return the cells of some of the facets, each of several of those there are."""
     at, table = sums.table.filled()
-    every, places = sums.learned.places.codes(at), learned.places
+    every, places = sums.coding.places.codes(at), coding.places
     moved = places.of_rows([every[k] for k in kept])
-    if dense_places(places.size, learned.survey.n):
-        check_table(places.size, learned.n_columns)
-        return EveryCell(places.size, learned.n_columns).made() + replace(table, places=moved)
+    if dense_places(places.size, coding.survey.n):
+        check_table(places.size, coding.n_columns)
+        return EveryCell(places.size, coding.n_columns).made() + replace(table, places=moved)
     found, at = np.unique(moved, return_inverse=True)
-    nothing = EveryCell(found.size, learned.n_columns).made()
+    nothing = EveryCell(found.size, coding.n_columns).made()
     return replace(nothing + replace(table, places=at), places=found)

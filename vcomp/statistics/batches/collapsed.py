@@ -18,7 +18,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Grid, TermDesign, join_facets, learn_terms
 from vcomp.exceptions import DesignError
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
-from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.first_pass import RowCoding
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.kernels import cells_that_occur, renumber_cells
 from vcomp.statistics.strata import Cells, GroupedColumns
@@ -75,13 +75,13 @@ class CollapsePlan:
         return by_cell
 
 
-def collapse_plan(learned: Learned) -> CollapsePlan | None:
+def collapse_plan(coding: RowCoding) -> CollapsePlan | None:
     """Return how cells are collapsed; None for data that are no complete grid of nested groups.
 
     The numbers of rows of every level are known by now: they have to be those of such a grid. That
     no cell is filled twice while another is empty is seen only when the rows are summed.
     """
-    places, survey = learned.places, learned.survey
+    places, survey = coding.places, coding.survey
     if places.n_bound != 1 or not 0 < len(places.free) - 1 <= MOST_AXES:
         return None
     *axes, finest = places.free
@@ -100,7 +100,7 @@ def collapse_plan(learned: Learned) -> CollapsePlan | None:
         cell_n=per_cell.astype(float),
     )
     try:
-        terms = learn_terms(learned.formula, (), places.n_levels, grid, survey.n)
+        terms = learn_terms(coding.formula, (), places.n_levels, grid, survey.n)
     except DesignError:
         return None  # said when the design is described
     groupings = find_groupings(terms, grid)

@@ -44,7 +44,7 @@ from vcomp.statistics.batches.collapsed import (
     PartSums,
     collapse_plan,
 )
-from vcomp.statistics.batches.first_pass import FirstPass, Learned, learn_in_passes
+from vcomp.statistics.batches.first_pass import FirstPass, RowCoding, learn_in_passes
 from vcomp.statistics.batches.passes import Coder, check_rows, check_scores, total_of
 from vcomp.statistics.batches.survey import Survey
 
@@ -104,24 +104,24 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
         passes.
     """
     partitions = _Partitions(formula, data, reading)
-    learned = learn_in_passes(formula, partitions, reading)
-    plan = collapse_plan(learned) if collapse else None
+    coding = learn_in_passes(formula, partitions, reading)
+    plan = collapse_plan(coding) if collapse else None
     if plan is not None:
-        found = partitions.collapsed(learned, plan)
-        check_rows(learned, found.n)
+        found = partitions.collapsed(coding, plan)
+        check_rows(coding, found.n)
         if found.is_complete and found.collapsed is not None:
-            check_scores(learned, found.collapsed.total)
-            return CellSums(learned, found.open, found)
-    table = partitions.total(_cells, learned)
+            check_scores(coding, found.collapsed.total)
+            return CellSums(coding, found.open, found)
+    table = partitions.total(_cells, coding)
     assert table is not None
-    check_rows(learned, table.n)
-    check_scores(learned, total_of(table))
-    return CellSums(learned, table)
+    check_rows(coding, table.n)
+    check_scores(coding, total_of(table))
+    return CellSums(coding, table)
 
 
-def _cells(learned: Learned, part: CompleteRows) -> CellTable:
+def _cells(coding: RowCoding, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
-    return sum_cells(*Coder(learned)(part))
+    return sum_cells(*Coder(coding)(part))
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
@@ -130,9 +130,9 @@ def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
     return part.frame[[name for name in part.frame.columns if name in names]]
 
 
-def _collapsed_part(learned: Learned, plan: CollapsePlan, part: CompleteRows) -> _Moving:
+def _collapsed_part(coding: RowCoding, plan: CollapsePlan, part: CompleteRows) -> _Moving:
     """Sum rows, and collapse the cells that they complete."""
-    return _Moving.of(PartSums.of_rows(plan, *Coder(learned)(part)))
+    return _Moving.of(PartSums.of_rows(plan, *Coder(coding)(part)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,10 +183,10 @@ class _Partitions:
         found: Sum | None = self._summed(self._work(of, known))
         return found
 
-    def collapsed(self, learned: Learned, plan: CollapsePlan) -> PartSums:
+    def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:
         """Return the sums of all rows, with the cells collapsed that are complete."""
         moved: _Moving = self._summed(
-            replace(self._work(_collapsed_part, (learned,)), collapses=True)
+            replace(self._work(_collapsed_part, (coding,)), collapses=True)
         )
         return moved.arrived(plan)
 
@@ -319,7 +319,7 @@ class _Work:
         return self._with_survey(_NOT_HERE)
 
     def _with_survey(self, survey: Survey) -> _Work:
-        known = (replace(k, survey=survey) if isinstance(k, Learned) else k for k in self.known)
+        known = (replace(k, survey=survey) if isinstance(k, RowCoding) else k for k in self.known)
         return replace(self, known=tuple(known))
 
     def completed(self, first: FirstPass) -> _Work:

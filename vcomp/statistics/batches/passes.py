@@ -28,7 +28,7 @@ from vcomp.statistics.batches.cell_index import FacetPlaces, places_of_rows
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
 from vcomp.statistics.batches.cell_table import Addable, CellTable, EveryCell, add_up, sum_cells
 from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums, collapse_plan
-from vcomp.statistics.batches.first_pass import Learned, learn_in_passes, matrix_of
+from vcomp.statistics.batches.first_pass import RowCoding, learn_in_passes, matrix_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,18 +80,18 @@ def gather(
         If the cells would not fit into memory.
     """
     batches = Batches(formula, source, reading, keep=True)
-    learned = learn_in_passes(formula, batches, reading)
-    tabulated = partial(_tabulate, learned, batches, reading)
-    if collapse and reading.is_large(table_bytes(learned.places.size, learned.n_columns)):
-        plan = collapse_plan(learned)
-        found = None if plan is None else _collapsed(learned, plan, batches)
+    coding = learn_in_passes(formula, batches, reading)
+    tabulated = partial(_tabulate, coding, batches, reading)
+    if collapse and reading.is_large(table_bytes(coding.places.size, coding.n_columns)):
+        plan = collapse_plan(coding)
+        found = None if plan is None else _collapsed(coding, plan, batches)
         if found is not None:
-            return CellSums(learned, found.open, found, tabulated)
+            return CellSums(coding, found.open, found, tabulated)
     table = tabulated()
-    check_rows(learned, table.n)
+    check_rows(coding, table.n)
     if not batches.are_kept:
-        check_scores(learned, total_of(table))
-    return CellSums(learned, table)
+        check_scores(coding, total_of(table))
+    return CellSums(coding, table)
 
 
 def total_of(table: CellTable) -> float:
@@ -100,7 +100,7 @@ def total_of(table: CellTable) -> float:
     return math.fsum(float(table.counts[block] @ table.means[0, block]) for block in blocks)
 
 
-def check_scores(learned: Learned, total: float) -> None:
+def check_scores(coding: RowCoding, total: float) -> None:
     """Refuse data with as many rows as before, and other scores.
 
     Parameters
@@ -111,7 +111,7 @@ def check_scores(learned: Learned, total: float) -> None:
     ------
     DataError
     """
-    survey, origin = learned.survey, learned.centre.origin
+    survey, origin = coding.survey, coding.centre.origin
     expected = float(survey.total - survey.n * np.longdouble(origin))
     away = max(survey.high - origin, origin - survey.low)
     # The sum of the survey is of scores that are not centred.
@@ -123,16 +123,16 @@ def check_scores(learned: Learned, total: float) -> None:
         )
 
 
-def check_rows(learned: Learned, n: int) -> None:
+def check_rows(coding: RowCoding, n: int) -> None:
     """Refuse data that changed between the passes.
 
     Raises
     ------
     DataError
     """
-    if n != learned.survey.n:
+    if n != coding.survey.n:
         raise DataError(
-            f"{learned.survey.n:,} rows were read first, and {n:,} when they were read again; "
+            f"{coding.survey.n:,} rows were read first, and {n:,} when they were read again; "
             f"{_SAME}"
         )
 
@@ -265,23 +265,23 @@ def _itself(part: CompleteRows) -> CompleteRows:
     return part
 
 
-def _tabulate(learned: Learned, batches: Batches, reading: Reading) -> CellTable:
-    places = learned.places
-    coded = batches.mapped(Coder(learned))
-    if not dense_places(places.size, learned.survey.n, reading.dense_cells):
+def _tabulate(coding: RowCoding, batches: Batches, reading: Reading) -> CellTable:
+    places = coding.places
+    coded = batches.mapped(Coder(coding))
+    if not dense_places(places.size, coding.survey.n, reading.dense_cells):
         found = add_up(sum_cells(*part) for part in coded)
         assert found is not None
         return found
-    check_table(places.size, learned.n_columns)
-    table = EveryCell(places.size, learned.n_columns)
+    check_table(places.size, coding.n_columns)
+    table = EveryCell(places.size, coding.n_columns)
     for part in coded:
         table.add(*part)
     return table.made()
 
 
-def _collapsed(learned: Learned, plan: CollapsePlan, batches: Batches) -> PartSums | None:
+def _collapsed(coding: RowCoding, plan: CollapsePlan, batches: Batches) -> PartSums | None:
     """Return the sums of complete cells; None if some never are, and all have to be kept."""
-    code = Coder(learned)
+    code = Coder(coding)
 
     def sums_of(part: CompleteRows) -> PartSums:
         return PartSums.of_rows(plan, *code(part))
@@ -290,21 +290,21 @@ def _collapsed(learned: Learned, plan: CollapsePlan, batches: Batches) -> PartSu
     for part in batches.mapped(sums_of):
         whole = part if whole is None else whole + part
     assert whole is not None
-    check_rows(learned, whole.n)
+    check_rows(coding, whole.n)
     if not whole.is_complete:
         return None
     if whole.collapsed is not None and not batches.are_kept:
-        check_scores(learned, whole.collapsed.total)
+        check_scores(coding, whole.collapsed.total)
     return whole
 
 
 class Coder:
     """Finds the cells of rows, and the centred values that are summed in them."""
 
-    def __init__(self, learned: Learned) -> None:
-        self._learned = learned
-        steps = learned.places.steps
-        self._facets = list(map(FacetPlaces, learned.facets, steps))
+    def __init__(self, coding: RowCoding) -> None:
+        self._learned = coding
+        steps = coding.places.steps
+        self._facets = list(map(FacetPlaces, coding.facets, steps))
 
     def __call__(self, part: CompleteRows) -> tuple[LongArray, FloatArray]:
         """Return the (n,) places of rows, and the (b, n) columns that vary."""
@@ -312,9 +312,9 @@ class Coder:
         return places_of_rows(self._facets, columns), self._values(part)
 
     def _values(self, part: CompleteRows) -> FloatArray:
-        learned = self._learned
-        y = part.y - learned.centre.origin
-        if not learned.varying.any():
+        coding = self._learned
+        y = part.y - coding.centre.origin
+        if not coding.varying.any():
             return y[None, :]
-        X = matrix_of(learned, part) - learned.centre.x_origin
-        return np.vstack([y, X[:, learned.varying].T])
+        X = matrix_of(coding, part) - coding.centre.x_origin
+        return np.vstack([y, X[:, coding.varying].T])
