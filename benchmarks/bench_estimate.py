@@ -35,6 +35,7 @@ from benchmarks.compare import (
     fit_mixedlm_one_way,
     fit_vca,
 )
+from vcomp.estimators import MethodName
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.quadratic.anova import anova_table
 from vcomp.estimators.registry import get_estimator
@@ -110,7 +111,7 @@ def _attempt(
     settings: Settings,
     case: _Case,
     piped: Piped,
-    method: str,
+    method: MethodName,
     peer_name: str,
     peer_seconds: float,
 ) -> None:
@@ -170,7 +171,7 @@ def _compare_mixedlm(report: Report, settings: Settings) -> None:
     _report_fit(report, settings, case, "reml", "MixedLM, vc_formula", peer)
 
 
-def _compare_lme4(report: Report, settings: Settings, case: _Case, method: str) -> None:
+def _compare_lme4(report: Report, settings: Settings, case: _Case, method: MethodName) -> None:
     peer = fit_lme4(case.formula, case.data, reml=method == "reml", limit=settings.limit)
     if isinstance(peer, str):
         report.omit(f"{method.upper()}, {case.name}", peer)
@@ -192,7 +193,12 @@ def _compare_vca(report: Report, settings: Settings) -> None:
 
 
 def _report_fit(
-    report: Report, settings: Settings, case: _Case, method: str, peer_name: str, peer: PeerFit
+    report: Report,
+    settings: Settings,
+    case: _Case,
+    method: MethodName,
+    peer_name: str,
+    peer: PeerFit,
 ) -> None:
     def work() -> tuple[float, dict[Any, float], float]:
         seconds = best_of(

@@ -18,12 +18,12 @@ def run(report: Report, settings: Settings) -> None:
     n_systems, n_topics = settings.rows(1_000), 200
     report.section(f"rank, {n_systems:,} systems × {n_topics} topics")
     X = score_matrix(n_topics, n_systems)
-    published = ir.expected_tau(X, _SIZES, method="urbano")
+    published = ir.expected_tau(X, _SIZES, estimator="urbano")
     agree(published["estimate"], _expected_tau(X), rtol=1e-10)
     peer_seconds = best_of(lambda: np.cov(X, rowvar=False), settings.repeat)
     plain_seconds = best_of(lambda: _expected_tau(X), settings.repeat)
     for name, function in {"Eτ": ir.expected_tau, "Eτ_AP": ir.expected_tau_ap}.items():
-        seconds = best_of(partial(function, X, _SIZES, method="urbano"), settings.repeat)
+        seconds = best_of(partial(function, X, _SIZES, estimator="urbano"), settings.repeat)
         report(f"{name}, {len(_SIZES)} sizes", seconds, "numpy.cov", peer_seconds)
         if function is ir.expected_tau:
             report(f"{name}, {len(_SIZES)} sizes", seconds, "numpy, equation 35", plain_seconds)
@@ -31,7 +31,7 @@ def run(report: Report, settings: Settings) -> None:
     report("Eτ with intervals from 2,000 draws", seconds, "numpy.cov", peer_seconds)
     holes = X.copy()
     holes[::7, ::5] = np.nan
-    work = partial(ir.expected_tau, holes, _SIZES, method="urbano")
+    work = partial(ir.expected_tau, holes, _SIZES, estimator="urbano")
     seconds = best_of(work, settings.repeat)
     report(
         f"Eτ, {len(_SIZES)} sizes, missing cells",

@@ -63,7 +63,7 @@ def _compare_tau(report: Report, settings: Settings, X: Any, sizes: tuple[int, .
     if isinstance(peer, str):
         report.omit(name, peer)
         return
-    work = partial(ir.expected_tau, X, sizes, method="urbano")
+    work = partial(ir.expected_tau, X, sizes, estimator="urbano")
     ours = work()
     agree(ours["estimate"], peer.estimate, rtol=0.0, atol=1e-8)
     agree(ours["variance"], peer.variance, rtol=1e-8)

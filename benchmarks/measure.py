@@ -16,18 +16,9 @@ from typing import Any, TypeVar
 import pandas as pd
 
 import vcomp
-from benchmarks.common import FULL_MODEL, memory_pass
+from benchmarks.common import FULL_MODEL, answer_of, memory_pass
 from benchmarks.perdoc import perdoc
-
-__all__ = [
-    "FitUsed",
-    "Used",
-    "compile_kernels",
-    "fit_frame",
-    "fit_perdoc",
-    "in_fresh_process",
-    "used_by",
-]
+from vcomp.estimators import MethodName
 
 Answer = TypeVar("Answer")
 
@@ -87,21 +78,8 @@ def in_fresh_process(
     -------
     its answer, or why there is none, in a few words
     """
-    receive, send = _SPAWN.Pipe(duplex=False)
-    child = _SPAWN.Process(target=_send, args=(send, work, arguments))
-    child.start()
-    send.close()
-    try:
-        if not receive.poll(limit):
-            return f"not done in {limit:.0f} s (--limit)"
-        answer: Answer | str = receive.recv()
-        return answer
-    except EOFError:
-        child.join()
-        return f"ended with exit code {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
+    answer: Answer | str = answer_of(_SPAWN, _send, (work, arguments), limit)
+    return answer
 
 
 def used_by(work: Callable[[], Any], repeat: int) -> Used:
@@ -116,7 +94,7 @@ def used_by(work: Callable[[], Any], repeat: int) -> Used:
     return Used(first, seconds, cpu, peak * 1024)
 
 
-def compile_kernels(method: str = "reml", **options: Any) -> None:
+def compile_kernels(method: MethodName = "reml", **options: Any) -> None:
     """Fit per-document data of no size, so that nothing is compiled while the clock runs."""
     vcomp.fit(FULL_MODEL, perdoc(6_000, n_topics=6), method=method)
     if options.get("missing"):
@@ -124,7 +102,7 @@ def compile_kernels(method: str = "reml", **options: Any) -> None:
         vcomp.fit(FULL_MODEL, data, method=method, engine="iterative")
 
 
-def fit_perdoc(n_rows: int, method: str, repeat: int = 5, **options: Any) -> FitUsed:
+def fit_perdoc(n_rows: int, method: MethodName, repeat: int = 5, **options: Any) -> FitUsed:
     """Simulate per-document data and fit them.
 
     Parameters
@@ -138,7 +116,7 @@ def fit_perdoc(n_rows: int, method: str, repeat: int = 5, **options: Any) -> Fit
 
 
 def fit_frame(
-    formula: str, data: pd.DataFrame, method: str, repeat: int, **options: Any
+    formula: str, data: pd.DataFrame, method: MethodName, repeat: int, **options: Any
 ) -> FitUsed:
     """Fit a frame, after one pass over its columns."""
     columns = [data[name].to_numpy() for name in data]

@@ -22,9 +22,9 @@ from vcomp import ir
 from vcomp._typing import FloatArray
 from vcomp.ir.kernels.drawn_ranks import student_cdf
 from vcomp.ir.measures import Tau, TauAP
-from vcomp.ir.rank.correlation import METHODS, RankMethod
+from vcomp.ir.rank.correlation import TAU_ESTIMATORS, TauEstimator
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau, expected_tau_ap
+from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau
 from vcomp.ir.rank.rank_draws import ErrorShare, error_share
 from vcomp.numerics.memory import limited_blas
 from vcomp.simulate import CollectionSimulator
@@ -41,7 +41,7 @@ _BOOTSTRAPPED = 0.1
 """Share of the trials in which topics are resampled."""
 
 _RESAMPLES = 100
-_TAU, _TAU_AP = Tau(ties="a"), TauAP()
+_TAU, _TAU_AP = Tau(variant="a"), TauAP()
 
 Estimator = Callable[[PairedDifferences, FloatArray], FloatArray]
 """Probabilities of swaps, (sizes, pairs), for numbers of topics."""
@@ -253,32 +253,34 @@ def _intervals(
                 ]
             )
             expected = np.array([truth[n] for n in _INTERVALS_OF])
-            for m, function in enumerate((expected_tau, expected_tau_ap)):
-                ask = partial(function, pairs, draws=arguments.draws, rng=arguments.seed)
+            for m in (0, 1):
+                ask = partial(
+                    expected_tau, pairs, ap=m == 1, draws=arguments.draws, rng=arguments.seed
+                )
                 tables = {
                     ("τ of the collection itself", "published"): (
-                        ask(method="urbano"),
+                        ask(estimator="urbano"),
                         own[m:][:1],
                     ),
                     ("τ of the collection itself", "prediction"): (ask(), own[m:][:1]),
                     ("τ of a new one", "published"): (
-                        ask(_INTERVALS_OF, method="urbano"),
+                        ask(_INTERVALS_OF, estimator="urbano"),
                         tests[:, m],
                     ),
                     ("τ of a new one", "prediction"): (ask(_INTERVALS_OF), tests[:, m]),
                     ("Eτ of new ones", "published"): (
-                        ask(_INTERVALS_OF, method="urbano"),
+                        ask(_INTERVALS_OF, estimator="urbano"),
                         expected[:, m],
                     ),
                     ("Eτ of new ones", "confidence"): (
-                        ask(_INTERVALS_OF, interval="confidence"),
+                        ask(_INTERVALS_OF, target="expectation"),
                         expected[:, m],
                     ),
                 }
                 if trial < _BOOTSTRAPPED * trials:
-                    for method in METHODS:
-                        tables["Eτ of new ones", f"bootstrap, {method}"] = (
-                            _bootstrap(X, m == 1, method, rng),
+                    for estimator in TAU_ESTIMATORS:
+                        tables["Eτ of new ones", f"bootstrap, {estimator}"] = (
+                            _bootstrap(X, m == 1, estimator, rng),
                             expected[:, m],
                         )
                 for (what, interval), (table, values) in tables.items():
@@ -295,7 +297,7 @@ def _covered(
 
 
 def _bootstrap(
-    X: FloatArray, ap: bool, method: RankMethod, rng: np.random.Generator
+    X: FloatArray, ap: bool, estimator: TauEstimator, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Return percentile intervals of estimates from resampled topics."""
     names = [str(s) for s in range(X.shape[1])]
@@ -305,7 +307,7 @@ def _bootstrap(
         if np.unique(chosen).size < 2:
             continue
         pairs = PairedDifferences.from_scores(X[chosen], names)
-        estimates.append(estimated_tau(pairs, _INTERVALS_OF, ap=ap, method=method))
+        estimates.append(estimated_tau(pairs, _INTERVALS_OF, ap=ap, estimator=estimator))
     low, high = np.quantile(estimates, [0.025, 0.975], axis=0)
     return pd.DataFrame({"low": low, "high": high})
 

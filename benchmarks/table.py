@@ -31,6 +31,7 @@ from benchmarks.measure import (
     used_by,
 )
 from benchmarks.perdoc import LARGE, MIDDLE, SMALL, perdoc
+from vcomp.estimators import MethodName
 
 _RATINGS = "y ~ (1|s) + (1|d) + (1|dept)"
 _TWO_FACETS = "y ~ (1|a) + (1|b)"
@@ -209,7 +210,7 @@ _PARTS: dict[str, Callable[[_Options], None]] = {
 # Work in a fresh process ----------------------------------------------------------------------
 
 
-def fit_parquet(path: str, method: str) -> tuple[Used, Used]:
+def fit_parquet(path: str, method: MethodName) -> tuple[Used, Used]:
     """Fit a file, and read it."""
     import pyarrow.parquet as pq
 

@@ -319,11 +319,11 @@ def test_residuals_that_are_not_written_to_the_end(folder, error, exists, tmp_pa
     monkeypatch.setattr(pq, "ParquetWriter", Failing)
     if error is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
-            res.augment(to=target)
+            res.augment(path=target)
     else:
         words = "No space left on device.*give a path on a disk with more room"
         with pytest.raises(vcomp.DataError, match=words):
-            res.augment(to=target)
+            res.augment(path=target)
     assert len(written) == 2
     assert sorted(os.listdir(folder)) == names
     assert not exists or target.read_bytes() == b"what was there before"

@@ -2,6 +2,7 @@ from . import ctt as ctt
 from . import datasets as datasets
 from . import io as io
 from . import ir as ir
+from . import presets as presets
 from . import simulate as simulate
 from .api import compare as compare
 from .api import fit as fit
@@ -12,7 +13,6 @@ from .ctt import item_analysis as item_analysis
 from .ctt import reliability as reliability
 from .ctt import spearman_brown as spearman_brown
 from .ctt import spearman_brown_factor as spearman_brown_factor
-from .ctt import split_half as split_half
 from .exceptions import DataError as DataError
 from .exceptions import DesignError as DesignError
 from .exceptions import EstimationError as EstimationError

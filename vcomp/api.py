@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcomp.data import Missing, Reading
+from vcomp.estimators import MethodName
 from vcomp.exceptions import EstimationError
 from vcomp.formula import caller_environment, parse
 from vcomp.inference.hypotheses import ModelComparison, compare_fits
@@ -17,18 +18,12 @@ from vcomp.model import (
 )
 from vcomp.statistics import read_data
 
-__all__ = [
-    "compare",
-    "fit",
-    "gstudy",
-]
-
 
 def fit(
     formula: str,
     data: Any = None,
     *,
-    method: str = "reml",
+    method: MethodName = "reml",
     missing: Missing = "drop",
     stream: bool | None = None,
     progress: bool | None = None,
@@ -50,7 +45,7 @@ def fit(
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream : True to read the rows in batches, twice or more, and keep none of them: residuals and
-        fitted values are then had by ``res.augment(to="out.parquet")``. False to keep them in
+        fitted values are then had by ``res.augment(path="out.parquet")``. False to keep them in
         memory. None reads in batches what is not in memory yet and would take a good part of it
     progress : whether to show a bar of the rows that are read in batches, with their number a
         second; None for one where stderr is a terminal, after two seconds
@@ -58,7 +53,7 @@ def fit(
         ``EvalEnvironment``
     **options : of :meth:`VarianceComponentsModel.fit`: for REML and ML ``max_iter``, ``tol``,
         ``hold`` (known components), ``start``, ``engine``, ``n_probes`` and ``rng``; for MINQUE
-        ``weights`` and ``iterated``; for closed forms ``negative="refit"``, which drops terms that
+        ``prior`` and ``iterated``; for closed forms ``negative="refit"``, which drops terms that
         are estimated below zero
 
     Returns
@@ -95,7 +90,7 @@ def gstudy(
     response: str,
     *,
     facets: Mapping[str, str] | None = None,
-    method: str = "reml",
+    method: MethodName = "reml",
     missing: Missing = "drop",
     stream: bool | None = None,
     progress: bool | None = None,

@@ -15,15 +15,12 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.registry import get_estimator
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import quantities, weights
-from vcomp.inference.components import TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.quantities import Quantities
+from vcomp.inference.quantities import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.resampling.draws import Draws, draws_of
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.model.record import label
 from vcomp.numerics.randomness import stream
 from vcomp.statistics.statistics import Statistics
-
-__all__ = ["Prepared", "draw_effects"]
 
 _NEAR_ZERO = 1.0
 """Standard errors: a variance that is smaller than its own is near zero."""
@@ -96,7 +93,7 @@ class Prepared:
         Standard errors are those of REML at the true components.
         """
         v = np.maximum(self.truth, 1e-9 * self.truth.max())
-        cov = np.linalg.inv(self.model.information(v, kind="expected"))
+        cov = np.linalg.inv(self.model.information(v, information="expected"))
         small = self.truth < _NEAR_ZERO * np.sqrt(np.diagonal(cov))
         universe = small[self.template.names.index(self.cell.object)]
         return np.concatenate([small, [False, False], small, [universe, universe]])

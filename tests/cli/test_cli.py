@@ -88,8 +88,8 @@ def test_options_of_probes_and_of_minque(scores):
     res = vcomp.fit(FORMULA, scores, method="minque", iterated=True)
     assert str(res.summary()) in run(*minque, "--iterated").stdout
     weights = {name: k + 1.0 for k, name in enumerate(res.vcomp.index)}
-    given = [x for name, w in weights.items() for x in ("--weight", f"{name}={w}")]
-    res = vcomp.fit(FORMULA, scores, method="minque", weights=weights)
+    given = [x for name, w in weights.items() for x in ("--prior", f"{name}={w}")]
+    res = vcomp.fit(FORMULA, scores, method="minque", prior=weights)
     assert str(res.summary()) in run(*minque, *given).stdout
 
 
@@ -122,12 +122,12 @@ def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
 
 @pytest.mark.parametrize("method", ["mls", "log", "profile", "bootstrap", "satterthwaite"])
 def test_intervals_by_any_method(method, scores):
-    printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--intervals", method).stdout
+    printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--interval", method).stdout
     res = vcomp.fit(FORMULA, str(scores))
-    assert str(res.summary(method=method)) in printed
+    assert str(res.summary(interval=method)) in printed
     # Satterthwaite has none of coefficients.
     other = "auto" if method == "satterthwaite" else method
-    assert str(res.dstudy(b=5, method=other).summary()) in printed
+    assert str(res.dstudy(b=5, interval=other).summary()) in printed
 
 
 def test_json_on_the_screen_is_json_alone(scores):
@@ -183,15 +183,21 @@ MISTAKES = {
         "fit",
         FORMULA,
         "FILE",
-        "--intervals",
+        "--interval",
         "boot",
     ],
     "did you mean 'docsearch'?": ["fit", FORMULA, "--dataset", "docserch"],
     "method='remel' is not known": ["fit", FORMULA, "FILE", "--method", "remel"],
-    "hold names component 'c', which is not there": ["fit", FORMULA, "FILE", "--hold", "c=1"],
+    "hold names component 'c', which is not in the model": [
+        "fit",
+        FORMULA,
+        "FILE",
+        "--hold",
+        "c=1",
+    ],
     "component 'a' is given twice": ["fit", FORMULA, "FILE", "--start", "a=1", "--start", "a=2"],
     "'a' is not a component; write NAME=": ["fit", FORMULA, "FILE", "--hold", "a"],
-    "tol is a number between 0 and 1": ["fit", FORMULA, "FILE", "--tol", "2"],
+    "tol must be a number between 0 and 1": ["fit", FORMULA, "FILE", "--tol", "2"],
     "engine='fast' is not known": ["fit", FORMULA, "FILE", "--engine", "fast"],
     "not 'tol'": ["fit", FORMULA, "FILE", "--method", "anova", "--tol", "0.1"],
     "negative='drop' is not known": ["fit", FORMULA, "FILE", "--negative", "drop"],

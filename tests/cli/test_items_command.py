@@ -11,7 +11,7 @@ from tests.helpers.ctt_scores import QUESTIONS, holed
 from vcomp.cli.item_commands import items
 from vcomp.exceptions import DataError
 
-LONG = ["--object", "sys", "--item", "topic", "--response", "score"]
+LONG = ["--object", "sys", "--item", "topic", "--score", "score"]
 
 
 def run(*arguments):
@@ -52,6 +52,8 @@ def test_items_in_rows(matrix, tmp_path):
     turned = tmp_path / "turned.csv"
     pd.read_csv(matrix, index_col=0).T.to_csv(turned, index_label="topic")
     assert run(turned, "--transpose") == run(matrix)
+    with pytest.raises(DataError, match="as they are called 'topic': give --transpose"):
+        run(turned)
 
 
 def test_missing_cells(tmp_path):
@@ -91,7 +93,7 @@ def test_mistakes_of_usage(arguments, message):
 
 
 def test_mistakes_in_the_data(matrix):
-    with pytest.raises(DataError, match="response= is missing"):
+    with pytest.raises(DataError, match="score= is missing"):
         run(matrix, "--object", "who", "--item", "q1")
     with pytest.raises(DataError, match="its ending has to be one of"):
         run(matrix, "--plot", "items.doc")

@@ -32,7 +32,7 @@ def test_collections_of_a_seed(matrix, tmp_path):
         "simulate", matrix, "--topics", 9, "--collections", 4, "--seed", 7, "--out", out
     )
     simulator = vcomp.ir.fit_collection(SCORES)
-    expected = simulator.simulate(9, size=4, rng=7)
+    expected = simulator.simulate(9, n=4, rng=7)
     found = pd.read_parquet(out)
     np.testing.assert_array_equal(found["score"], expected.scores.ravel())
     assert list(found.columns) == ["collection", "topic", "system", "score"]
@@ -64,7 +64,7 @@ def test_assumptions(matrix, tmp_path):
         SCORES, drop_worst=0.25, margins="normal", homoscedastic=True, uncorrelated=True,
         random_sampling=False, means="fitted",
     )  # fmt: skip
-    expected = simulator.simulate(8, size=3, rng=0)
+    expected = simulator.simulate(8, n=3, rng=0)
     np.testing.assert_array_equal(pd.read_csv(out)["score"], expected.scores.ravel())
     assert str(simulator.summary()) in text
 
@@ -102,7 +102,7 @@ def test_how_like_the_original_they_are(matrix, tmp_path, monkeypatch):
         tmp_path / "new.csv",
     )  # fmt: skip
     simulator = vcomp.ir.fit_collection(SCORES)
-    diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, size=5, rng=0))
+    diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, n=5, rng=0))
     assert str(diagnosis.summary()) in text
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 
 import vcomp
 from tests.helpers.command_line import output_of
 from tests.helpers.rank_scores import WIDE
+from vcomp.cli.main import cli
 from vcomp.exceptions import PlanError
 
 SAID = {
-    "prediction": "Intervals are for the correlations of one such ranking.",
-    "confidence": "Intervals are for the expected correlations themselves.",
-    "independent": "Intervals take swaps as independent, which they are not: they are too short.",
+    "test": "Intervals are for the correlations of one such ranking.",
+    "expectation": "Intervals are for the expected correlations themselves.",
+    "independent": "Intervals treat swaps as independent, which they are not: they are too short.",
 }
 
 
@@ -22,10 +24,12 @@ SAID = {
     "options",
     [
         {},
-        {"method": "urbano"},
-        {"interval": "confidence", "alpha": 0.2},
-        {"threshold": 0.03, "ties": "b", "rng": 4},
-        {"method": "urbano", "interval": "prediction"},
+        {"estimator": "urbano"},
+        {"target": "expectation", "alpha": 0.2},
+        {"threshold": 0.03, "variant": "b", "rng": 4},
+        {"estimator": "urbano", "interval": "draws"},
+        {"estimator": "urbano", "target": "expectation"},
+        {"interval": "independent"},
     ],
     ids=str,
 )
@@ -41,16 +45,22 @@ def test_numbers_and_notes(wide, options, topics):
         assert record["measure"] == "tau"
         for name in ("n", "estimate", "variance", "low", "high"):
             assert record[name] == pytest.approx(getattr(row, name), rel=1e-12, abs=1e-14)
-    usual = "independent" if options.get("method") == "urbano" else "prediction"
-    assert SAID[options.get("interval", usual)] in output_of("tau", wide, *given)
+        assert record["estimator"] == options.get("estimator", "shrunken")
+    estimator, target = options.get("estimator", "shrunken"), options.get("target", "test")
+    published = options.get("interval") == "independent" or options == {"estimator": "urbano"}
+    printed = output_of("tau", wide, *given)
+    assert SAID["independent" if published else target] in printed
+    assert f"Estimator: {estimator}, " in printed
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--method", "urban"], r"not 'urban' \(did you mean 'urbano'\?\)"),
-        (["--interval", "normal"], "interval must be 'prediction', 'confidence' or 'independent'"),
-        (["--ties", "c"], "ties must be 'a' or 'b'"),
+        (["--estimator", "urban"], r"not 'urban' \(did you mean 'urbano'\?\)"),
+        (["--estimator", "split_half"], "not 'split_half'; vcomp.ir.split_half and"),
+        (["--interval", "normal"], "interval must be 'auto', 'draws' or 'independent'"),
+        (["--target", "mean"], "target must be 'test' or 'expectation'"),
+        (["--variant", "c"], "variant must be 'a' or 'b'"),
         (["--threshold", "-1"], "threshold is the largest difference of equal systems"),
     ],
 )
@@ -66,3 +76,19 @@ def test_a_fit_without_sizes_has_the_interval_of_the_test_at_hand():
     data = vcomp.datasets.load("bodoff2007_alpha")
     row = vcomp.fit("score ~ (1|sys) + (1|topic)", data).expected_tau().iloc[0]
     assert f"{row['estimate']:.3f}   [{row['low']:.3f}, {row['high']:.3f}]" in printed
+
+
+def test_a_fit_has_the_estimator_that_is_requested():
+    given = ("fit", "score ~ (1|sys) + (1|topic)", "--dataset", "bodoff2007_alpha", "--tau")
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+    for estimator in ("shrunken", "urbano"):
+        printed = output_of(*given, "--estimator", estimator)
+        row = res.expected_tau(estimator=estimator).iloc[0]
+        assert f"{row['estimate']:.3f}   [{row['low']:.3f}, {row['high']:.3f}]" in printed
+        assert f"Estimator: {estimator}, " in printed
+    with pytest.raises(PlanError, match=r"not 'urban' \(did you mean 'urbano'\?\)"):
+        output_of(*given, "--estimator", "urban")
+    done = CliRunner().invoke(cli, [*given[:-1], "--estimator", "urbano"])
+    assert done.exit_code == 2
+    assert "--estimator is of Eτ and Eτ_AP; it needs --tau" in done.output

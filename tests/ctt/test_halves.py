@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.helpers.ctt_scores import QUESTIONS, holed
 from vcomp.ctt.coefficients import cronbach_alpha
-from vcomp.ctt.halves import split_half
+from vcomp.ctt.halves import split_half_reliability
 from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, EstimationError
 
@@ -46,7 +46,7 @@ def by_definition(X, first):
     ],
 )
 def test_coefficients_by_their_definitions(split, first):
-    found = split_half(QUESTIONS, split)
+    found = split_half_reliability(QUESTIONS, split)
     assert found.halves[0] == tuple(first)
     assert len(found.table) == 1
     for name, value in by_definition(QUESTIONS, tuple(first)).items():
@@ -56,7 +56,7 @@ def test_coefficients_by_their_definitions(split, first):
 def test_an_odd_number_of_items():
     X = QUESTIONS[:, :7]
     for split, first in (("odd-even", (0, 2, 4, 6)), ("first-last", (0, 1, 2, 3))):
-        found = split_half(X, split)
+        found = split_half_reliability(X, split)
         assert found.halves[0] == first
         assert found.mean["raju"] == pytest.approx(by_definition(X, first)["raju"], rel=1e-12)
         assert "Horst" in str(found)
@@ -70,13 +70,14 @@ def test_exact_fractions():
         return sum(x * y for x, y in zip(a, b, strict=True)) - sum(a) * sum(b) / 5
 
     exact = 4 * cross(A, B) / (cross(A, A) + cross(B, B) + 2 * cross(A, B))
-    assert split_half(X).mean["flanagan_rulon"] == pytest.approx(float(exact), rel=1e-14)
+    found = split_half_reliability(X).mean["flanagan_rulon"]
+    assert found == pytest.approx(float(exact), rel=1e-14)
 
 
 @given(arrays(int, st.sampled_from([(5, 2), (4, 4), (7, 6), (5, 8)]), elements=st.integers(0, 9)))
 def test_the_mean_of_all_splits_is_alpha(scores):
     assume(np.ptp(scores.sum(axis=1)) > 0)
-    found = split_half(scores, "all")
+    found = split_half_reliability(scores, "all")
     assert found.mean["flanagan_rulon"] == pytest.approx(cronbach_alpha(scores), abs=1e-10)
     assert found.alpha == pytest.approx(cronbach_alpha(scores), abs=1e-12)
 
@@ -84,14 +85,14 @@ def test_the_mean_of_all_splits_is_alpha(scores):
 @given(arrays(int, st.sampled_from([(5, 3), (4, 5), (6, 7)]), elements=st.integers(0, 9)))
 def test_of_an_odd_number_the_mean_of_rajus(scores):
     assume(np.ptp(scores.sum(axis=1)) > 0)
-    assert split_half(scores, "all").mean["raju"] == pytest.approx(
+    assert split_half_reliability(scores, "all").mean["raju"] == pytest.approx(
         cronbach_alpha(scores), abs=1e-10
     )
 
 
 @pytest.mark.parametrize("k", [2, 5, 6, 9, 10])
 def test_all_splits_are_each_there_once(k):
-    found = split_half(QUESTIONS[:, :k], "all").table
+    found = split_half_reliability(QUESTIONS[:, :k], "all").table
     whole = {frozenset(c) for c in combinations(range(k), k // 2)}
     pairs = {frozenset([c, frozenset(range(k)) - c]) for c in whole}
     assert len(found) == len(pairs)
@@ -108,38 +109,40 @@ def test_all_splits_are_each_there_once(k):
 
 def test_the_best_split_is_lambda4():
     X = QUESTIONS[:, :2]
-    assert split_half(X).mean["flanagan_rulon"] == pytest.approx(
+    assert split_half_reliability(X).mean["flanagan_rulon"] == pytest.approx(
         reliability(X).coefficients["lambda4"], rel=1e-12
     )
 
 
 def test_random_splits_follow_the_seed():
-    one, same = (split_half(QUESTIONS, "random", n_splits=50, rng=7) for _ in range(2))
+    one, same = (split_half_reliability(QUESTIONS, "random", trials=50, rng=7) for _ in range(2))
     assert len(one.table) == 50
     pd.testing.assert_frame_equal(one.table, same.table)
-    other = split_half(QUESTIONS, "random", n_splits=50, rng=8)
+    other = split_half_reliability(QUESTIONS, "random", trials=50, rng=8)
     assert not one.table["correlation"].equals(other.table["correlation"])
     assert (one.table["n_first"] == 5).all()
     assert one.halves is None
-    assert len(split_half(QUESTIONS, "random", rng=np.random.default_rng(1)).table) == 1000
+    drawn = split_half_reliability(QUESTIONS, "random", rng=np.random.default_rng(1))
+    assert len(drawn.table) == 1000
 
 
 def test_random_splits_are_among_all():
-    everything = set(split_half(QUESTIONS, "all").table["correlation"].round(12))
-    some = set(split_half(QUESTIONS, "random", n_splits=200).table["correlation"].round(12))
+    everything = set(split_half_reliability(QUESTIONS, "all").table["correlation"].round(12))
+    drawn = split_half_reliability(QUESTIONS, "random", trials=200).table
+    some = set(drawn["correlation"].round(12))
     assert some <= everything
 
 
 def test_labels_of_a_frame():
     frame = pd.DataFrame(QUESTIONS, columns=[f"q{i}" for i in range(10)])
     halves = (["q0", "q1", "q2"], [f"q{i}" for i in range(3, 10)])
-    found = split_half(frame, halves)
+    found = split_half_reliability(frame, halves)
     assert found.halves == (tuple(halves[0]), tuple(halves[1]))
 
 
 def test_a_half_without_variance_says_so():
     X = np.column_stack([np.full(15, 0.3), np.full(15, 0.1), QUESTIONS[:, :2]])
-    found = split_half(X, "first-last")
+    found = split_half_reliability(X, "first-last")
     assert np.isnan(found.mean["correlation"])
     assert found.mean["flanagan_rulon"] == pytest.approx(0.0, abs=1e-12)
     assert "In 1 of 1 splits a half has no variance" in str(found)
@@ -148,10 +151,10 @@ def test_a_half_without_variance_says_so():
 def test_missing_cells():
     X = holed(QUESTIONS, 0.05)
     with pytest.raises(DataError, match=r"cells are missing.*missing='listwise'"):
-        split_half(X)
-    found = split_half(X, missing="listwise")
+        split_half_reliability(X)
+    found = split_half_reliability(X, missing="listwise")
     whole = X[~np.isnan(X).any(axis=1)]
-    assert found.mean["correlation"] == split_half(whole).mean["correlation"]
+    assert found.mean["correlation"] == split_half_reliability(whole).mean["correlation"]
     assert "objects were left out" in str(found)
 
 
@@ -171,27 +174,27 @@ def test_missing_cells():
 )
 def test_splits_that_cannot_be(split, message):
     with pytest.raises(DataError, match=message):
-        split_half(QUESTIONS, split)
+        split_half_reliability(QUESTIONS, split)
 
 
 def test_options_that_do_not_go_together():
     with pytest.raises(DataError, match="are for split='random'"):
-        split_half(QUESTIONS, "all", n_splits=10)
+        split_half_reliability(QUESTIONS, "all", trials=10)
     with pytest.raises(DataError, match="are for split='random'"):
-        split_half(QUESTIONS, (range(5), range(5, 10)), rng=1)
-    with pytest.raises(EstimationError, match="n_splits is a whole number"):
-        split_half(QUESTIONS, "random", n_splits=0)
+        split_half_reliability(QUESTIONS, (range(5), range(5, 10)), rng=1)
+    with pytest.raises(EstimationError, match="trials must be a whole number"):
+        split_half_reliability(QUESTIONS, "random", trials=0)
     with pytest.raises(DataError, match="24 items have 1,352,078 splits"):
-        split_half(np.random.default_rng(0).normal(size=(5, 24)), "all")
+        split_half_reliability(np.random.default_rng(0).normal(size=(5, 24)), "all")
     with pytest.raises(DataError, match="same total"):
-        split_half([[1, 2], [2, 1]])
+        split_half_reliability([[1, 2], [2, 1]])
 
 
 def test_summary():
-    text = str(split_half(QUESTIONS[:, :6], "all"))
+    text = str(split_half_reliability(QUESTIONS[:, :6], "all"))
     assert "Split-half reliability of 6 items; 15 objects" in text
     assert "Halves: all 10 splits." in text
     assert "mean of Flanagan and Rulon's" in text
     assert "Horst" not in text
-    assert split_half(QUESTIONS)._repr_html_().startswith("<table")
-    assert repr(split_half(QUESTIONS)) == "SplitHalf(splits=1, items=10)"
+    assert split_half_reliability(QUESTIONS)._repr_html_().startswith("<table")
+    assert repr(split_half_reliability(QUESTIONS)) == "SplitHalf(splits=1, items=10)"

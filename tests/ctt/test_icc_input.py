@@ -41,13 +41,13 @@ def test_origin_does_not_matter(shift):
 
 
 def test_long_data_and_polars():
-    names = {"object": "p", "rater": "r", "response": "y"}
+    names = {"object": "p", "rater": "r", "score": "y"}
     expected = icc(WINES).table
     for make in (dict, pd.DataFrame, pl.DataFrame):
         pd.testing.assert_frame_equal(icc(make(long_of(WINES)), **names).table, expected)
     pd.testing.assert_frame_equal(icc(pl.DataFrame(WINES)).table, expected)
     with pytest.raises(DataError, match="rater= is missing"):
-        icc(long_of(WINES), object="p", response="y")
+        icc(long_of(WINES), object="p", score="y")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_long_data_and_polars():
         ({"k": 0}, "k, the number of ratings"),
         ({"k": 2.5}, "k, the number of ratings"),
         ({"k": True}, "k, the number of ratings"),
-        ({"alpha": 2}, "alpha lies between 0 and 1"),
+        ({"alpha": 2}, "alpha must be between 0 and 1"),
     ],
 )
 def test_options_that_cannot_be(options, message):

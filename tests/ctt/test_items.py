@@ -258,7 +258,7 @@ def test_left_out_and_refused():
 
 def test_long_data_and_labels():
     data = vcomp.datasets.load("bodoff2007_alpha")
-    names = {"object": "sys", "item": "topic", "response": "score"}
+    names = {"object": "sys", "item": "topic", "score": "score"}
     expected = given_order(FIGURE_2)
     for table in (data, pl.from_pandas(data), data.sample(frac=1, random_state=3)):
         found = given_order(table, **names)

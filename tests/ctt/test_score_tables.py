@@ -38,7 +38,7 @@ def test_containers(scores):
     "make", [dict, pd.DataFrame, pl.DataFrame], ids=["dict", "pandas", "polars"]
 )
 def test_long_data(make, tmp_path):
-    names = {"object": "who", "item": "what", "response": "score"}
+    names = {"object": "who", "item": "what", "score": "score"}
     expected = cronbach_alpha(FIGURE_2)
     assert reliability(make(LONG), **names).alpha == pytest.approx(expected, rel=1e-14)
     assert cronbach_alpha(make(LONG), **names) == pytest.approx(expected, rel=1e-14)
@@ -63,10 +63,10 @@ def test_truth_values_with_a_missing_one():
 @pytest.mark.parametrize(
     ("change", "names", "message"),
     [
-        ({}, {"object": "who", "item": "what"}, "response= is missing"),
-        ({}, {"object": "who", "item": "wat", "response": "score"}, "did you mean 'what'"),
-        ({}, {"object": "who", "item": "who", "response": "score"}, "three different columns"),
-        ({}, {"object": "who", "item": "what", "response": "what"}, "three different columns"),
+        ({}, {"object": "who", "score": "score"}, "item= is missing, .* no column 'item'"),
+        ({}, {"object": "who", "item": "wat", "score": "score"}, "did you mean 'what'"),
+        ({}, {"object": "who", "item": "who", "score": "score"}, "three different columns"),
+        ({}, {"object": "who", "item": "what", "score": "what"}, "three different columns"),
         ({"score": list("abc") * 5}, None, "column 'score' does not hold numbers"),
         ({"who": ["a"] * 15}, None, "there are 5 scores of who 'a' on what 'x'"),
         ({"who": [None] + ["a"] * 14}, None, "column 'who' is missing in 1 of 15 rows"),
@@ -75,7 +75,7 @@ def test_truth_values_with_a_missing_one():
     ],
 )
 def test_long_data_that_cannot_be(change, names, message):
-    names = names or {"object": "who", "item": "what", "response": "score"}
+    names = names or {"object": "who", "item": "what", "score": "score"}
     with pytest.raises(DataError, match=message):
         reliability(pd.DataFrame({**LONG, **change}), **names)
 

@@ -55,7 +55,7 @@ def test_columns_and_order():
     assert table["measure"].tolist() == ["Phi", "Phi", "tau", "tau"]
     assert table["n"].tolist() == [50, 10, 50, 10]
     assert table["n"].dtype == np.int64
-    assert table["estimator"].tolist() == ["D-study", "D-study", "Eτ", "Eτ"]
+    assert table["estimator"].tolist() == ["D-study", "D-study", "shrunken", "shrunken"]
 
 
 def test_by_default_a_handful_at_the_size_of_the_collection():
@@ -88,6 +88,29 @@ def test_rank_correlations_are_those_of_their_estimators(matrix):
         mine = table[table["measure"] == name]
         for column in ("n", "estimate", "low", "high"):
             np.testing.assert_array_equal(mine[column], expected[column])
+
+
+def test_the_published_estimator_of_rank_correlations():
+    made = accuracy(SCORES, ["tau", "tau_ap", "Phi"], [5, 80], estimator="urbano", alpha=0.2)
+    for name, estimate in (
+        ("tau", vcomp.ir.expected_tau),
+        ("tau_ap", vcomp.ir.expected_tau_ap),
+    ):
+        expected = estimate(SCORES, [5, 80], estimator="urbano", alpha=0.2)
+        mine = made.table[made.table["measure"] == name]
+        for column in ("n", "estimate", "low", "high", "estimator"):
+            assert mine[column].tolist() == expected[column].tolist()
+        alone = get(name).estimate(SCORES, [5, 80], estimator="urbano")
+        np.testing.assert_array_equal(alone, expected["estimate"])
+        assert (alone > get(name).estimate(SCORES, [5, 80])).all()
+    assert "estimator urbano" in str(made)
+    assert "estimator shrunken" in str(accuracy(SCORES, "tau"))
+    other = accuracy(SCORES, "Phi", [5, 80], alpha=0.2).table
+    pd.testing.assert_frame_equal(made.table[4:].reset_index(drop=True), other)
+    with pytest.raises(PlanError, match="estimator='urbano' is of τ and τ_AP, and neither"):
+        accuracy(SCORES, ["Phi", "sens_abs"], estimator="urbano")
+    with pytest.raises(PlanError, match="not 'split_half'; vcomp"):
+        get("tau").estimate(SCORES, 5, estimator="split_half")
 
 
 def test_without_a_size_it_is_the_collection_itself():
@@ -151,7 +174,7 @@ def test_what_has_no_formula_is_extrapolated():
     for column, theirs in (("estimate", "estimate"), ("low", "obs_low"), ("high", "obs_high")):
         np.testing.assert_array_equal(made.table[column], expected[theirs])
     assert made.split_half.trials == 20
-    assert set(made.table["estimator"]) == {"split-half, logit"}
+    assert set(made.table["estimator"]) == {"split_half, logit"}
     one = get("power_ratio").estimate(SCORES, [12, 50], trials=20, rng=3)
     mine = made.table.query("measure == 'power_ratio'")["estimate"]
     np.testing.assert_allclose(mine, one, rtol=1e-12)
@@ -164,7 +187,7 @@ def test_all_measures_may_be_extrapolated():
     study = split_half(SCORES, ["tau", "Phi"], 30, trials=15, models="exp1", rng=2)
     np.testing.assert_array_equal(made.table["estimate"], study.table["estimate"])
     assert made.dstudy is None
-    assert set(made.table["estimator"]) == {"split-half, exp1"}
+    assert set(made.table["estimator"]) == {"split_half, exp1"}
 
 
 def test_all_there_are_at_once():
@@ -200,7 +223,7 @@ def test_other_sizes_and_levels():
     pd.testing.assert_frame_equal(made.predict([10, 24]), made.table)
     with pytest.raises(PlanError, match="must be positive, not 0"):
         made.predict(0)
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         made.predict(5, alpha=2)
 
 
@@ -217,7 +240,7 @@ def test_negative_components_are_zero_unless_kept():
     X = np.array([[0.1, 0.9], [0.9, 0.1], [0.2, 0.8], [0.8, 0.25]])
     made = accuracy(X, ["Erho2"], 10)
     assert made.table["estimate"].item() == 0.0
-    assert "is taken as 0" in str(made)
+    assert "is replaced by 0" in str(made)
     kept = accuracy(X, ["rmse"], 10, negative="keep")
     zero = accuracy(X, ["rmse"], 10)
     assert kept.table["estimate"].item() < zero.table["estimate"].item()
@@ -332,7 +355,7 @@ MISTAKES = {
         SCORES, "taus"
     ),
     "no measure is given": lambda: accuracy(SCORES, []),
-    "estimator is 'best', 'split_half', not 'halves'": lambda: accuracy(
+    "estimator must be 'shrunken', 'urbano' or 'split_half', not 'halves'": lambda: accuracy(
         SCORES, estimator="halves"
     ),
     "model is 'exp1', 'exp2', 'logit', not 'logits' (did you mean 'logit'?)": lambda: accuracy(
@@ -342,19 +365,21 @@ MISTAKES = {
         SCORES, "tau", trials=50
     ),
     "model= is of measures that are extrapolated": lambda: accuracy(SCORES, "tau", model="exp1"),
-    "trials is a whole number from 1 on, not 0": lambda: accuracy(SCORES, "sens_abs", trials=0),
-    "alpha lies between 0 and 1": lambda: accuracy(SCORES, "tau", alpha=1.5),
+    "trials must be a whole number of at least 1, not 0": lambda: accuracy(
+        SCORES, "sens_abs", trials=0
+    ),
+    "alpha must be between 0 and 1": lambda: accuracy(SCORES, "tau", alpha=1.5),
     "the number of topics must be positive, not -1": lambda: accuracy(SCORES, "tau", -1),
     "the number of topics must be positive, not True": lambda: accuracy(SCORES, "tau", True),
     "the F test needs more than one topic, not 1": lambda: accuracy(SCORES, "F", [1, 5]),
     "at least 0 and less than 1, not 1": lambda: accuracy(SCORES, drop_worst=1),
-    "method= is of what comes from a D-study (Eρ², Φ, ε and F)": lambda: accuracy(
-        SCORES, "tau", method="wald"
+    "interval= is of what comes from a D-study (Eρ², Φ, ε and F)": lambda: accuracy(
+        SCORES, "tau", interval="wald"
     ),
     "negative= is of what comes from a D-study": lambda: accuracy(
         SCORES, "Phi", estimator="split_half", negative="keep"
     ),
-    "is not known": lambda: accuracy(SCORES, "Phi", method="nonsense"),
+    "is not known": lambda: accuracy(SCORES, "Phi", interval="nonsense"),
     "negative": lambda: accuracy(SCORES, "Phi", negative="drop"),
     "scores must be": lambda: accuracy([["a", "b"], ["c", "d"]]),
     "infinite": lambda: accuracy([[1.0, 2.0], [np.inf, 1.0]]),

@@ -125,15 +125,9 @@ SWITCHES = ("Normality", "Homoscedasticity", "Uncorrelated effects", "Random sam
 ROWS = (*SWITCHES, "$n_t'$", "residuals")
 
 
-def published_shares(path):
+def published_shares(printed):
     """Return Table 2 of Urbano (2016): a row a factor, a column an indicator, in per cent."""
-    rows = {}
-    for line in path.read_text().splitlines()[1:]:
-        name, *cells = line.split("&")
-        if "Total" not in name:
-            text = [cell.strip().replace("$<\\!1$", "0").rstrip("\\%") for cell in cells]
-            rows[name.strip()] = [float(cell) for cell in text]
-    return pd.DataFrame(rows, index=list(INDICATORS)).T
+    return pd.DataFrame(printed["shares"], index=list(INDICATORS), dtype=float).T
 
 
 def variance_shares(values):
@@ -153,11 +147,9 @@ def variance_shares(values):
     return 100.0 * components / components.sum(axis=0)
 
 
-def test_assumptions_matter_as_published(shared_data):
+def test_assumptions_matter_as_published(reference, shared_data):
     """Urbano (2016), Table 2, on the smallest of his four collections."""
-    published = published_shares(
-        shared_data("SOURCES.md").parents[1] / "reference" / "irj2015_published" / "table2.txt"
-    )
+    published = published_shares(reference("urbano2016_tables")["values"]["table2"])
     scores = pd.read_csv(shared_data("genomics2004.csv"))
     X = vcomp.ir.as_score_matrix(scores).drop_worst(0.25).scores
     original, sizes, trials = Original(X), (15, 50, 200), 8

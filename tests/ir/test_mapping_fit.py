@@ -200,12 +200,16 @@ def test_picture(study):
     [
         ({"indicators": "tua"}, PlanError, "no measure 'tua'"),
         ({"indicators": []}, PlanError, "no measure is given"),
-        ({"indicators": [measures.get("tau"), measures.get("tau", ties="a")]}, PlanError, "twice"),
+        (
+            {"indicators": [measures.get("tau"), measures.get("tau", variant="a")]},
+            PlanError,
+            "twice",
+        ),
         ({"sizes": 1}, EstimationError, "whole numbers from 2 on, not 1"),
         ({"sizes": []}, EstimationError, "sizes is empty"),
         ({"sizes": [5.5]}, EstimationError, "not 5.5"),
         ({"sizes": 23}, DataError, "'first' has 44 topics, and the smallest halves need 46"),
-        ({"trials": 0}, EstimationError, "trials is a whole number"),
+        ({"trials": 0}, EstimationError, "trials must be a whole number"),
         ({"smallest": {"Rho": 0.1}}, PlanError, "'Erho2' and 'Phi', not 'Rho'"),
         ({"smallest": {"Phi": 1.0}}, PlanError, "at least 0 and less than 1, not 1.0"),
         ({"smallest": {"Erho2": 0.999}}, EstimationError, "'tau' has 0 points with Erho2"),

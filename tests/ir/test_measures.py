@@ -37,11 +37,11 @@ def test_the_examples_that_come_with_the_r_package_ircor():
     assert value(get("tau"), y, x) == pytest.approx(0.7777778, abs=5e-8)
     assert value(by_y, y, x) == pytest.approx(0.7491182, abs=5e-8)
     y = np.round(y * 5) / 5
-    assert value(get("tau", ties="a"), y, x) == pytest.approx(0.7111111, abs=5e-8)
+    assert value(get("tau", variant="a"), y, x) == pytest.approx(0.7111111, abs=5e-8)
     assert value(by_y, y, x) == pytest.approx(0.6074515, abs=5e-8)
     x = np.round(x * 5) / 5
-    assert value(get("tau", ties="b"), y, x) == pytest.approx(0.75, abs=5e-8)
-    assert value(get("tau_ap", ties="b"), y, x) == pytest.approx(0.6269841, abs=5e-8)
+    assert value(get("tau", variant="b"), y, x) == pytest.approx(0.75, abs=5e-8)
+    assert value(get("tau_ap", variant="b"), y, x) == pytest.approx(0.6269841, abs=5e-8)
 
 
 @settings(deadline=None)
@@ -81,7 +81,7 @@ def test_variant_a_is_the_mean_over_all_orders_of_ties(both):
     tau = np.mean([tau_of(o, t) for o, t in rankings])
     by_truth = np.mean([tau_ap_of(t, o) for o, t in rankings])
     by_means = np.mean([tau_ap_of(o, t) for o, t in rankings])
-    assert value(get("tau", ties="a"), means, truth) == pytest.approx(tau, abs=1e-13)
+    assert value(get("tau", variant="a"), means, truth) == pytest.approx(tau, abs=1e-13)
     assert value(get("tau_ap"), means, truth) == pytest.approx(by_truth, abs=1e-13)
     by = get("tau_ap", ranked_by="collection")
     assert value(by, means, truth) == pytest.approx(by_means, abs=1e-13)
@@ -100,7 +100,7 @@ def test_variant_first_keeps_the_order_of_columns(both):
 @given(tied)
 def test_tau_ap_b_is_symmetric_and_one_for_equal_rankings(both):
     means, truth = both
-    b = get("tau_ap", ties="b")
+    b = get("tau_ap", variant="b")
     one, other = value(b, means, truth), value(b, truth, means)
     assert one == pytest.approx(other, abs=1e-14, nan_ok=True)
     if len(set(means)) > 1:
@@ -116,7 +116,7 @@ def test_ties_that_rounding_broke_are_ties():
 
 @pytest.mark.parametrize("name", ["tau", "tau_ap"])
 def test_constant_systems_have_no_order(name):
-    a, b = get(name, ties="a"), get(name, ties="b")
+    a, b = get(name, variant="a"), get(name, variant="b")
     assert value(a, [1, 1, 1], [1, 2, 3]) == pytest.approx(0.0, abs=1e-15)
     assert np.isnan(value(b, [1, 1, 1], [1, 2, 3]))
     with pytest.warns(VcompWarning, match=r"is undefined here: all systems have the same mean"):

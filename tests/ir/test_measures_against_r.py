@@ -7,17 +7,8 @@ import pandas as pd
 import pytest
 
 import vcomp.ir
+from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.ir.measures import get
-
-COLLECTIONS = [
-    "adhoc3",
-    "adhoc3_drop25",
-    "enterprise2006",
-    "enterprise2006_drop25",
-    "genomics2004",
-    "genomics2004_drop25",
-    "web2010ap",
-]
 
 # Tied systems stay in the order of their columns there.
 MEASURES = {
@@ -89,7 +80,7 @@ def test_expected_rank_correlations(collection, name, key):
     matrix, values = collection
     handled = values["extra_not_in_code"][f"{key}_zero_variance_handled"]
     function = {"tau": vcomp.ir.expected_tau, "tau_ap": vcomp.ir.expected_tau_ap}[name]
-    published = function(matrix, values["n_prime"], method="urbano")["estimate"]
+    published = function(matrix, values["n_prime"], estimator="urbano")["estimate"]
     np.testing.assert_allclose(published, handled, rtol=1e-10)
     ours = function(matrix, values["n_prime"], draws=1)["estimate"]
     np.testing.assert_array_equal(get(name).estimate(matrix, values["n_prime"]), ours)

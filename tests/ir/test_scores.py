@@ -104,9 +104,15 @@ def test_a_matrix_is_one_already():
         (WIDE.set_axis(["401", None, "402"]), "the topic in row 1 has no name"),
         (WIDE.set_axis(["bm25", np.nan], axis=1), "the system in column 1 has no name"),
         (WIDE.replace(0.5, 1e200), "system 'rm3' on topic '402' is too large to be squared"),
-        (WIDE.astype(object).replace(0.5, "0.5"), "column 'rm3' is not a system's scores"),
-        ("scores.csv", r"not a str\. ScoreMatrix.from_long reads files"),
-        ({"bm25": [0.1, 0.2], "rm3": [0.3, 0.4]}, r"not a dict\. ScoreMatrix.from_long"),
+        (
+            WIDE.astype(object).replace(0.5, "0.5"),
+            "column 'rm3' does not hold numbers, the scores of one system",
+        ),
+        ("scores.csv", r"not a str\. Of a long table, .* system=\.\.\., topic="),
+        (
+            {"bm25": [0.1, 0.2], "rm3": [0.3, 0.4]},
+            r"not a dict\. Of a long table, a row a score, name the columns",
+        ),
         (pl.DataFrame({"bm25": [0.1], "rm3": [0.2]}).lazy(), "not a LazyFrame"),
         (ScoreMatrix(np.ones((3, 2)), ("1", "2"), ("a", "b")), "a column a system, 2 × 2 for"),
         (ScoreMatrix([[1.0, 2.0]] * 2, ("1", "2"), ("a", "b")), "are a float64 array"),
@@ -206,16 +212,24 @@ def test_long_and_wide_and_back():
     [
         (LONG, {}, r"there is no column 'system' in the data.*the columns are 'run', 'qid'"),
         (LONG, {**COLUMNS, "score": "mapp"}, r"no column 'mapp' in the data \(did you mean 'map'"),
-        (LONG, {**COLUMNS, "score": "run"}, "are three columns, not"),
+        (LONG, {**COLUMNS, "score": "run"}, "are three different columns, not"),
         (LONG.assign(map=list("abcde")), COLUMNS, "column 'map' does not hold numbers; it is"),
         (LONG.assign(map=1j), COLUMNS, "column 'map' does not hold numbers; it is complex"),
-        (LONG.assign(run=["a", None, "a", "b", "c"]), COLUMNS, "'run' is missing in row 1"),
-        (LONG.assign(qid=[1, 2, np.nan, 4, 5]), COLUMNS, "'qid' is missing in row 2"),
-        (LONG.assign(qid=1), COLUMNS, "system 'rm3' has several scores on topic '1'; average"),
+        (
+            LONG.assign(run=["a", None, "a", "b", "c"]),
+            COLUMNS,
+            "'run' is missing in 1 of 5 rows, first in row 1",
+        ),
+        (
+            LONG.assign(qid=[1, 2, np.nan, 4, 5]),
+            COLUMNS,
+            "'qid' is missing in 1 of 5 rows, first in row 2",
+        ),
+        (LONG.assign(qid=1), COLUMNS, "there are 3 scores of run 'rm3' on qid '1'; average"),
         (LONG.assign(map=np.inf), COLUMNS, "score of system 'rm3' on topic '402' is infinite"),
         (LONG[:2], COLUMNS, r"two systems \(columns\); there are 2 × 1"),
         (LONG[:0], COLUMNS, "there are 0 × 0"),
-        (LONG, {**COLUMNS, "system": ["run"]}, "are three columns, not"),
+        (LONG, {**COLUMNS, "system": ["run"]}, "are three different columns, not"),
     ],
 )
 def test_long_tables_are_checked(data, columns, message):

@@ -110,10 +110,10 @@ def test_every_measure_can_be_split(scores):
 
 
 def test_one_measure_with_several_options(scores):
-    kinds = [measures.get("tau"), measures.get("tau", ties="a"), "tau"]
+    kinds = [measures.get("tau"), measures.get("tau", variant="a"), "tau"]
     study = split_half(scores, kinds, sizes=[5, 15], trials=5)
-    assert list(study.measures) == ["Tau(ties='b')", "Tau(ties='a')"]
-    assert "Tau(ties='a')" in str(study)
+    assert list(study.measures) == ["Tau(variant='b')", "Tau(variant='a')"]
+    assert "Tau(variant='a')" in str(study)
 
 
 def test_scores_and_systems_may_have_any_scale_and_order(scores):
@@ -266,8 +266,8 @@ def test_real_data():
         ({"sizes": [True]}, EstimationError, "not True"),
         ({"sizes": 7.5}, EstimationError, "not 7.5"),
         ({"sizes": []}, EstimationError, "sizes is empty"),
-        ({"trials": 0}, EstimationError, "trials is a whole number"),
-        ({"workers": 1.5}, EstimationError, "workers is a whole number"),
+        ({"trials": 0}, EstimationError, "trials must be a whole number"),
+        ({"workers": 1.5}, EstimationError, "workers must be a whole number"),
         ({"rng": "one"}, EstimationError, "rng"),
         ({"drop_worst": 1.0}, DataError, "drop_worst must be"),
     ],

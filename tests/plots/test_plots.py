@@ -45,8 +45,8 @@ def test_components_are_dots_and_whiskers_of_the_table(crossed):
 
 
 def test_intervals_by_another_method_are_drawn(crossed):
-    frame = crossed.gstudy(method="wald")
-    drawn = [list(segment[:, 0]) for segment in segments(crossed.plot(method="wald"))]
+    frame = crossed.gstudy(interval="wald")
+    drawn = [list(segment[:, 0]) for segment in segments(crossed.plot(interval="wald"))]
     assert drawn == frame[["ci_low", "ci_high"]].to_numpy().tolist()
 
 

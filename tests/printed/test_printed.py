@@ -34,8 +34,10 @@ def assayed():
 
 
 PAGES = {
-    "gauge_rr": lambda: measured().gauge_rr("part", "operator", tolerance=10).summary(),
-    "precision": lambda: assayed().precision().summary(),
+    "gauge_rr": lambda: vcomp.presets.gauge_rr(
+        measured(), "part", "operator", tolerance=10
+    ).summary(),
+    "precision": lambda: vcomp.presets.precision(assayed()).summary(),
     "summary_reml": lambda: example().summary(),
     "design": lambda: example().design,
     "dstudy": lambda: example().dstudy(topic=[3, 6, 12]).summary(),

@@ -45,7 +45,7 @@ def test_table_1_is_one_analysis_of_variance():
     percent = {"p": 19.13, "i": 40.67, "a": 0, "pi": 32.04, "pa": 0, "ia": 3.64, "pia": 4.48}
     components = vcomp.from_components(PRINTED)
     for term, printed in percent.items():
-        share = 100 * components.estimate(f"share({term})").estimate
+        share = 100 * components.quantity(f"share({term})").estimate
         assert share == pytest.approx(printed, abs=0.06)  # σ²(pa) has one digit: .05 per cent
 
 
@@ -135,7 +135,7 @@ def test_the_poster_of_2006():
     percent = {"p": 11.4, "i": 35.3, "a": 0.05, "pi": 49.9, "pa": 0, "ia": 1.5, "pia": 2.0}
     g = vcomp.from_components(POSTER)
     for term, printed in percent.items():
-        share = 100 * g.estimate(f"share({term})").estimate
+        share = 100 * g.quantity(f"share({term})").estimate
         assert share == pytest.approx(printed, abs=0.15)
     # Its "ideal ratio of queries to assessors" is one of per cents: of errors that more queries
     # make smaller to all that more assessors do.

@@ -1,6 +1,6 @@
 """REML and ML against lme4, refined to about 1e-10 by Newton steps on the analytic likelihood.
 
-The values were computed in R and in independent code (reference/README.md); dataEP05A2_1 has a
+The values are of R and of independent code (tests/reference/values/README.md); dataEP05A2_1 has a
 component so near zero that its last digits there are uncertain at 1.4e-10.
 """
 

@@ -30,7 +30,7 @@ def models(reference, shared_data):
 @pytest.mark.parametrize("name", [n for n in LME4 if n not in LARGE])
 def test_given_weights(name, key, weights, models):
     values, model = models(name)
-    res = model.fit("minque", weights=weights)
+    res = model.fit("minque", prior=weights)
     np.testing.assert_allclose(res.vcomp, by_name(values[key], list(res.vcomp.index)), rtol=1e-10)
     assert (res.bse_vcomp > 0.0).all()
 

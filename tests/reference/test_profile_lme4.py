@@ -1,7 +1,7 @@
 """Profile intervals against those of an independent R program, exact to about 1e-12.
 
 The reference maximised the likelihood on each surface by Newton steps and found the ends by root
-finding (reference/README.md); ends at zero are zero there.
+finding (tests/reference/values/README.md); ends at zero are zero there.
 """
 
 from __future__ import annotations

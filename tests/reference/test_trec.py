@@ -48,8 +48,8 @@ def test_rank_accuracy_of_a_fit(name, reference, shared_data):
         "data_file": f"data/{stored['dataset']}.csv",
     }, shared_data)  # fmt: skip
     res = vcomp.fit(FORMULA, frame)
-    tau = res.expected_tau(topic=values["n_prime"], method="urbano")
-    tau_ap = res.expected_tau_ap(topic=values["n_prime"], method="urbano")
+    tau = res.expected_tau(topic=values["n_prime"], estimator="urbano")
+    tau_ap = res.expected_tau_ap(topic=values["n_prime"], estimator="urbano")
     extra = values["extra_not_in_code"]
     for frame_, key in ((tau, "Etau"), (tau_ap, "EtauAP")):
         # Where two systems are identical the original code gives NaN; then w = ½ is compared.

@@ -42,10 +42,10 @@ def fitted(name, reference, shared_data):
 def test_wald(name, reference, shared_data):
     res, names, values = fitted(name, reference, shared_data)
     for alpha, block in ((0.05, "ci95_sas_unconstrained"), (0.1, "ci90_sas_unconstrained")):
-        found = res.conf_int(alpha, method="wald").iloc[1:].to_numpy()
+        found = res.conf_int(alpha, interval="wald").iloc[1:].to_numpy()
         expected = printed(values[block], names)
         # VCA's residual (and it alone) has the χ² interval here too.
-        residual = res.conf_int(alpha, method="satterthwaite").iloc[-1].to_numpy()
+        residual = res.conf_int(alpha, interval="satterthwaite").iloc[-1].to_numpy()
         scale = np.abs(expected).max(axis=1, keepdims=True)
         # Differences of sums in R's last digits; MLrepro's sums are a thousand times as large.
         tolerance = 1e-7 if name == "MLrepro" else 1e-9
@@ -58,7 +58,7 @@ def test_wald(name, reference, shared_data):
 def test_satterthwaite(name, reference, shared_data):
     res, names, values = fitted(name, reference, shared_data)
     expected = printed(values["ci95_satterthwaite"], names)
-    found = res.conf_int(method="satterthwaite").iloc[1:].to_numpy()
+    found = res.conf_int(interval="satterthwaite").iloc[1:].to_numpy()
     positive = res.vcomp.to_numpy() > 0.0
     # Of an estimate with next to no degrees of freedom VCA prints NA or 0, and ours is [0, ∞].
     known = positive & np.isfinite(expected).all(axis=1) & np.isfinite(found).all(axis=1)
@@ -71,10 +71,10 @@ def test_satterthwaite_of_the_total(name, reference, shared_data):
     res, _, values = fitted(name, reference, shared_data)
     if (res.vcomp < 0.0).any():
         # VCA's total leaves negative components out.
-        assert res.estimate("total").estimate < values["anova_constrained"]["total"]["VC"]
+        assert res.quantity("total").estimate < values["anova_constrained"]["total"]["VC"]
         return
     total = values["ci95_satterthwaite"]["VC"]["TwoSided"]["total"]
-    found = res.estimate("total", method="satterthwaite")
+    found = res.quantity("total", interval="satterthwaite")
     assert found.estimate == pytest.approx(values["anova_negvc"]["total"]["VC"], rel=1e-9)
     assert 2 * (found.estimate / found.se) ** 2 == pytest.approx(total["df"], rel=1e-9)
     np.testing.assert_allclose([found.low, found.high], [total["lcl"], total["ucl"]], rtol=1e-9)

@@ -21,7 +21,7 @@ def test_precision(name, reference, shared_data):
     stored = reference(f"anova_{name}")
     res = vcomp.fit(formula_of(stored), frame_of(stored, shared_data), method="anova")
     values = reference(f"vca_{name}")["values"]
-    found = res.precision()
+    found = vcomp.presets.precision(res)
     assert found.mean == pytest.approx(values["mean"], rel=1e-12)
     assert found.laboratory == ("site" if name in SEVERAL else None)
     last = "reproducibility" if name in SEVERAL else "within-laboratory"
@@ -54,8 +54,8 @@ def test_conditions_between(name, reference, shared_data):
     covariance = values["vcov_vc_scm"]
     names = ["Residual" if n == "error" else n for n in covariance["names"]]
     printed = values["anova_negvc"]
-    row = res.precision().table.iloc[1]
-    terms = res.precision().conditions[row.name]
+    row = vcomp.presets.precision(res).table.iloc[1]
+    terms = vcomp.presets.precision(res).conditions[row.name]
     assert len(terms) == 2
     w = np.isin(names, terms).astype(float)
     variance = sum(printed["error" if t == "Residual" else t]["VC"] for t in terms)

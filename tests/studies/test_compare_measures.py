@@ -348,7 +348,7 @@ def test_designs_of_other_facets_side_by_side():
 def test_intervals_from_elsewhere(frame):
     """What dstudy= takes is passed on: here a method of the intervals."""
     found = vcomp.compare_measures(
-        frame, BOTH, responses=["ap", "rr"], dstudy={"method": "log"}, topic=10
+        frame, BOTH, responses=["ap", "rr"], dstudy={"interval": "log"}, topic=10
     )
-    own = vcomp.fit(f"rr {BOTH}", frame).dstudy(topic=10, method="log").table
+    own = vcomp.fit(f"rr {BOTH}", frame).dstudy(topic=10, interval="log").table
     assert found.table["Phi_high"].iloc[1] == own["Phi_high"].item()

@@ -132,7 +132,7 @@ def test_measures_without_a_level_in_common_are_independent(frame):
     data = {"one": frame, "two": other}
     found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10).differences()
     assert found.table["correlation"].tolist() == [0.0]
-    assert "independent" in found.method
+    assert "independent" in found.interval_method
     # Names that are alike by accident: said so, they are as independent.
     alike = {"one": frame, "two": scores(5, 7, 6)}
     both = vcomp.compare_measures(alike, f"ap {BOTH}", method="anova", topic=10)
@@ -177,7 +177,7 @@ def test_fixed_facets_are_no_sample():
     found = vcomp.compare_measures(
         data, right, responses=["x", "y"], method="anova", i=8, a=3, dstudy={"fixed": "a"}
     )
-    assert found.differences().method.endswith("jackknife over p and i")
+    assert found.differences().interval_method.endswith("jackknife over p and i")
 
 
 @pytest.mark.parametrize("method", ["anova", "reml"])
@@ -192,7 +192,7 @@ def test_levels_are_left_out_of_tables_as_of_rows(name, method):
         own = res.jackknife(facet)
         assert parts.levels == own.levels
         # REML goes on until a Newton decrement of 1e-8 standard errors.
-        np.testing.assert_allclose(parts.values, own.replicates.values, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(parts.values, own.values, rtol=1e-6, atol=1e-7)
 
 
 def test_missing_cells_and_missing_levels(frame):
@@ -258,7 +258,7 @@ def test_ratios_of_required_sizes():
 
 def test_ratios_by_intervals_of_other_kinds():
     frame = scores(2, 12, 15)
-    found = compared(frame, topic=10, dstudy={"method": "log"})
+    found = compared(frame, topic=10, dstudy={"interval": "log"})
     row = found.required_ratios("Phi").table.iloc[0]
     assert row["low"] < row["ratio"] < row["high"]
     columns = [c for c in frame if c not in ("sys", "topic")]
@@ -281,7 +281,7 @@ def test_no_size_is_enough(frame):
     assert table.loc[("noise", "p20"), "ratio"] == inf
     said = " ".join(ratios.notes)
     assert "No size is enough for 'noise'" in said
-    assert "The correlation of ap and noise is not known and taken as 0" in said
+    assert "The correlation of ap and noise is not known, and 0 is used" in said
     assert "∞" in str(found)
 
 
@@ -290,7 +290,9 @@ def test_no_size_is_enough(frame):
 
 def test_the_bootstrap_draws_all_measures_alike(frame):
     found = compared(frame.assign(again=-2.0 * frame["ap"]), ["ap", "again", "rr"], topic=10)
-    table = found.differences(method="bootstrap", n=50, rng=4).table.set_index(["first", "second"])
+    table = found.differences(interval="bootstrap", n=50, rng=4).table.set_index(
+        ["first", "second"]
+    )
     same = table.loc[("ap", "again")]
     np.testing.assert_allclose(same[["difference", "low", "high"]].astype(float), 0.0, atol=1e-9)
     assert same["correlation"] == pytest.approx(1.0)
@@ -303,10 +305,10 @@ def test_the_bootstrap_draws_all_measures_alike(frame):
     low, high = np.quantile(values[0] - values[1], [0.025, 0.975])
     assert (other["low"], other["high"]) == pytest.approx((low, high), rel=1e-10)
     assert other["correlation"] == pytest.approx(np.corrcoef(*values)[0, 1])
-    workers = found.differences(method="bootstrap", n=50, rng=4, workers=2).table
+    workers = found.differences(interval="bootstrap", n=50, rng=4, workers=2).table
     pd.testing.assert_frame_equal(workers.set_index(["first", "second"]), table)
-    one = found.differences(method="bootstrap", n=20, shared="topic")
-    assert one.method == "percentiles of 20 joint bootstrap replicates over topic"
+    one = found.differences(interval="bootstrap", n=20, shared="topic")
+    assert one.interval_method == "percentiles of 20 joint bootstrap replicates over topic"
 
 
 def test_a_bootstrap_needs_the_same_levels(frame):
@@ -316,13 +318,13 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     with pytest.raises(
         vcomp.EstimationError, match="'two' do not have the same levels of 'topic'"
     ):
-        fewer.differences(method="bootstrap", n=5)
-    assert len(fewer.differences(method="bootstrap", n=5, shared="sys").table) == 1
+        fewer.differences(interval="bootstrap", n=5)
+    assert len(fewer.differences(interval="bootstrap", n=5, shared="sys").table) == 1
     with pytest.raises(vcomp.EstimationError, match="share no facet"):
-        fewer.differences(method="bootstrap", n=5, shared=[])
+        fewer.differences(interval="bootstrap", n=5, shared=[])
     holes = vcomp.compare_measures(frame.drop(index=3), BOTH, responses=["ap", "rr"], topic=5)
     with pytest.raises(vcomp.EstimationError, match="not fully crossed"):
-        holes.differences(method="bootstrap", n=5)
+        holes.differences(interval="bootstrap", n=5)
 
 
 # What cannot be ---------------------------------------------------------------------------------
@@ -332,9 +334,9 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     ("arguments", "error", "message"),
     [
         ({"coefficient": "phi"}, vcomp.PlanError, "did you mean 'Phi'"),
-        ({"method": "t"}, vcomp.PlanError, "method is 'mover' or 'bootstrap'"),
+        ({"interval": "t"}, vcomp.PlanError, "interval is 'mover' or 'bootstrap'"),
         ({"shared": ["topics"]}, vcomp.EstimationError, "did you mean 'topic'"),
-        ({"method": "bootstrap", "n": 0}, vcomp.EstimationError, "n is a whole number"),
+        ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n must be a whole number"),
     ],
 )
 def test_options_that_cannot_be(frame, arguments, error, message):

@@ -1,4 +1,4 @@
-"""What ``vcomp fit`` and ``vcomp gstudy`` have in common: their options, and what follows."""
+"""Options and report that ``vcomp fit`` and ``vcomp gstudy`` share."""
 
 from __future__ import annotations
 
@@ -9,26 +9,19 @@ from typing import Any
 import click
 
 from vcomp.cli import output
-from vcomp.cli.arguments import options_given, sizes_argument
+from vcomp.cli.arguments import (
+    dataset_option,
+    missing_option,
+    options_given,
+    progress_option,
+    sizes_argument,
+    with_options,
+)
 from vcomp.cli.output import check_picture, draw
 from vcomp.cli.planning_commands import plan_of, plan_options
+from vcomp.ir.rank import TauEstimator, check_tau_estimator
 
-__all__ = [
-    "data_of_paths",
-    "fit_options",
-    "fit_report",
-    "progress_option",
-    "row_options",
-]
-
-
-progress_option = click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
-)
-
-_OF_ROWS = (
+row_options = with_options(
     click.option(
         "--stream/--no-stream",
         default=None,
@@ -43,9 +36,11 @@ _OF_ROWS = (
         help="Write fitted values and residuals of all rows to FILE.parquet.",
     ),
 )
+"""How rows are read, and what is written of each."""
 
-_OPTIONS = (
-    click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp."),
+fit_options = with_options(
+    plan_options,
+    dataset_option,
     click.option(
         "--method",
         default="reml",
@@ -53,21 +48,13 @@ _OPTIONS = (
         metavar="NAME",
         help="reml, ml, anova (Henderson's Method I), type1, henderson3 or minque.",
     ),
+    missing_option,
+    click.option("--max-iter", type=int, metavar="N", help="REML, ML: most iterations."),
     click.option(
-        "--missing",
-        default="drop",
-        show_default=True,
-        type=click.Choice(["drop", "raise"]),
-        help="What to do with rows that have a missing value.",
+        "--tol", type=float, metavar="X", help="REML, ML: tolerance, in standard errors."
     ),
-    click.option("--max-iter", type=int, metavar="N", help="REML, ML: steps at most."),
-    click.option(
-        "--tol", type=float, metavar="X", help="REML, ML: end this near, in standard errors."
-    ),
-    click.option(
-        "--hold", multiple=True, metavar="NAME=X", help="REML, ML: a component that is known."
-    ),
-    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: where to start."),
+    click.option("--hold", multiple=True, metavar="NAME=X", help="REML, ML: a known component."),
+    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: starting value."),
     click.option(
         "--engine",
         metavar="NAME",
@@ -82,13 +69,17 @@ _OPTIONS = (
     ),
     click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes."),
     click.option(
-        "--weight",
-        "weights",
+        "--prior",
         multiple=True,
         metavar="NAME=X",
-        help="MINQUE: prior weight of a component; all are needed.",
+        help="MINQUE: prior value of a component; all are needed.",
     ),
-    click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations."),
+    click.option(
+        "--iterated",
+        is_flag=True,
+        default=None,
+        help="MINQUE: iterate to the solution of the REML equations.",
+    ),
     click.option(
         "--negative",
         metavar="NAME",
@@ -98,15 +89,20 @@ _OPTIONS = (
     click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study."),
     click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP."),
     click.option(
+        "--estimator",
+        metavar="NAME",
+        help="With --tau: of Eτ and Eτ_AP, shrunken or urbano (as published).  "
+        "[default: shrunken]",
+    ),
+    click.option(
         "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
     ),
     click.option(
-        "--intervals",
+        "--interval",
         default="auto",
         show_default=True,
         metavar="NAME",
-        help="Method of the intervals: auto, mls, f, satterthwaite, log, wald, profile, "
-        "bootstrap.",
+        help="How intervals are made: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
     ),
     click.option(
         "--json", "json_file", metavar="FILE", help="Store the result; - for the screen."
@@ -118,20 +114,7 @@ _OPTIONS = (
         help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
     ),
 )
-
-
-def fit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a fit, in their order."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return plan_options(command)
-
-
-def row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how rows are read, and what is written of each."""
-    for option in reversed(_OF_ROWS):
-        command = option(command)
-    return command
+"""Options of a fit and of the D-study after it."""
 
 
 def data_of_paths(paths: Sequence[str]) -> Any:
@@ -153,14 +136,15 @@ def fit_report(
     universe: tuple[str, ...],
     within: tuple[str, ...],
     tau: bool,
+    estimator: TauEstimator | None,
     alpha: float,
-    intervals: str,
+    interval: str,
     json_file: str | None,
     picture: str | None,
     augmented: Path | None = None,
     **of_method: Any,
 ) -> None:
-    """Fit, and print, draw and store what is asked for.
+    """Fit, then print, draw and store what was requested.
 
     Parameters
     ----------
@@ -170,6 +154,7 @@ def fit_report(
     dataset : name of a data set that comes with vcomp, if there is no file
     sizes : of the D-study, as they were written
     object_, fixed, universe, within : what is measured, and generalized to what
+    tau, estimator : whether Eτ and Eτ_AP are estimated, and how
     augmented : file for fitted values and residuals, or None
     of_method : options of the method
     """
@@ -177,6 +162,10 @@ def fit_report(
 
     if (data is None) == (dataset is None):
         raise click.UsageError("give one of DATA and --dataset")
+    if estimator is not None and not tau:
+        raise click.UsageError("--estimator is of Eτ and Eτ_AP; it needs --tau")
+    if tau:
+        check_tau_estimator(estimator or "shrunken")
     if picture is not None:
         check_picture(picture)
     source = data if dataset is None else vcomp.datasets.load(dataset)
@@ -186,15 +175,17 @@ def fit_report(
     options = options_given(**of_method)
     res = fitted(source, method=method, missing=missing, **options)
     if augmented is not None:
-        res.augment(to=augmented)
+        res.augment(path=augmented)
     # Replicates are made once for all tables.
-    how: Any = res.bootstrap() if intervals == "bootstrap" else intervals
+    how: Any = res.bootstrap() if interval == "bootstrap" else interval
     study = None
     if n or design or plan:
         # Satterthwaite's intervals are of components alone.
-        coefficients = "auto" if intervals == "satterthwaite" else how
-        study = res.dstudy(design, sizes=n, alpha=alpha, method=coefficients, **plan)
-    ranks = output.rank_accuracy(res, n, object_, alpha) if tau else None
+        coefficients = "auto" if interval == "satterthwaite" else how
+        study = res.dstudy(design, sizes=n, alpha=alpha, interval=coefficients, **plan)
+    ranks = None
+    if tau:
+        ranks = output.rank_accuracy(res, n, object_, alpha, estimator or "shrunken")
     if picture is not None:
         draw(res, study, picture, alpha, how)
     if json_file is not None:

@@ -8,35 +8,32 @@ from typing import Any
 import click
 
 from vcomp.cli import output
+from vcomp.cli.arguments import alpha_option, dataset_option
 from vcomp.cli.output import check_picture, save
-
-__all__ = [
-    "items",
-]
-
+from vcomp.data import ITEMS
+from vcomp.exceptions import DataError
 
 _EXAMPLES = """
 \b
 Examples:
   vcomp items answers.csv
-  vcomp items runs.csv --object sys --item topic --response score
+  vcomp items runs.csv --object sys --item topic --score score
   vcomp items topic_by_system.csv --transpose --show 10
 """
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("data", required=False, type=click.Path(path_type=Path))
-@click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp.")
+@dataset_option
 @click.option("--object", "object_", metavar="COLUMN", help="Long data: who is measured.")
 @click.option("--item", metavar="COLUMN", help="Long data: the items.")
-@click.option("--response", metavar="COLUMN", help="Long data: the scores.")
+@click.option("--score", metavar="COLUMN", help="Long data: the scores.")
 @click.option("--transpose", is_flag=True, help="A matrix with items in rows.")
 @click.option(
     "--missing",
-    type=click.Choice(["all", "listwise", "raise"]),
-    default="all",
-    show_default=True,
-    help="Use all cells that are there, or leave objects out, or stop.",
+    type=click.Choice(["pairwise", "listwise", "raise"]),
+    help="Cells without a score: use the others, leave their objects out, or stop.  [default: "
+    "REML for the reliability, pairwise for the items]",
 )
 @click.option("--low", default=0.2, show_default=True, help="Flag lower item-rest correlations.")
 @click.option(
@@ -46,7 +43,7 @@ Examples:
     show_default=True,
     help="Items to show at most.",
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@alpha_option
 @click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - for the screen.")
 @click.option("--plot", "picture", metavar="FILE", help="Draw items as FILE.png, .svg or .pdf.")
 def items(
@@ -54,9 +51,9 @@ def items(
     dataset: str | None,
     object_: str | None,
     item: str | None,
-    response: str | None,
+    score: str | None,
     transpose: bool,
-    missing: str,
+    missing: str | None,
     low: float,
     show: int,
     alpha: float,
@@ -66,7 +63,7 @@ def items(
     """Reliability of a test, and its items with those to look at first.
 
     DATA is a CSV or Parquet file: a row an object (person, system) and a column an item, or long
-    data, a row a score, with --object, --item and --response.
+    data, a row a score, with --object, --item and --score.
     """
     import vcomp
 
@@ -74,16 +71,21 @@ def items(
         raise click.UsageError("give one of DATA and --dataset")
     if picture is not None:
         check_picture(picture)
-    names: dict[str, Any] = {"object": object_, "item": item, "response": response}
+    names: dict[str, Any] = {"object": object_, "item": item, "score": score}
     scores: Any = data if dataset is None else vcomp.datasets.load(dataset)
     if not any(names.values()):
         if data is None:
-            raise click.UsageError("a data set is long: give --object, --item and --response")
+            raise click.UsageError("a data set is long: give --object, --item and --score")
         scores = output.read_matrix(data)
+        if not transpose and str(scores.index.name).lower() in ITEMS.column_names:
+            raise DataError(
+                f"the rows of {data.name!r} look like items, as they are called "
+                f"{scores.index.name!r}: give --transpose"
+            )
         scores = scores.T if transpose else scores
     elif transpose:
         raise click.UsageError("--transpose is of a matrix; long data name their columns")
-    how: dict[str, Any] = {} if missing == "all" else {"missing": missing}
+    how: dict[str, Any] = {} if missing is None else {"missing": missing}
     analysis = vcomp.item_analysis(scores, low=low, **names, **how)
     if csv_file != "-":
         click.echo(str(vcomp.reliability(scores, alpha=alpha, **names, **how).summary()))

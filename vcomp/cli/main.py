@@ -1,4 +1,4 @@
-"""``vcomp``: the commands, and how a mistake ends."""
+"""``vcomp``: the commands, their exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import click
 
@@ -18,22 +18,22 @@ from vcomp.cli.accuracy_commands import (
     formatted,
     read_scores,
     score_options,
+)
+from vcomp.cli.arguments import (
+    alpha_option,
+    columns_argument,
+    components_argument,
+    sizes_argument,
+    topic_counts,
     topics_option,
 )
-from vcomp.cli.arguments import columns_argument, components_argument, sizes_argument, topic_counts
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
 from vcomp.cli.item_commands import items
 from vcomp.cli.large_commands import accumulate, fit, merge
 from vcomp.cli.planning_commands import allocation_text, cut_score_text, plan_of, plan_options
 from vcomp.cli.simulate_commands import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
-from vcomp.ir.rank import usual_interval
-
-__all__ = [
-    "cli",
-    "main",
-]
-
+from vcomp.ir.rank import RankOptions, TauVariant
 
 _EXAMPLES = """
 \b
@@ -77,7 +77,7 @@ def cli() -> None:
 @click.option(
     "--facet", "facets", multiple=True, metavar="NAME=COLUMN", help="The column of a facet."
 )
-@click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if it is another.")
+@click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if different.")
 @row_options
 @fit_options
 def gstudy(
@@ -112,12 +112,14 @@ def gstudy(
 @click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
 @plan_options
-@click.option("--layout", type=click.Path(path_type=Path), help="A table of planned observations.")
-@click.option("--target", type=float, help="Also say what a coefficient of this size needs.")
-@click.option("--facet", metavar="FACET", help="The facet whose size --target asks for.")
-@click.option("--cut", metavar="X,X…", help="Cut scores: how dependable decisions are, Φ(λ).")
+@click.option(
+    "--layout", type=click.Path(path_type=Path), help="A table of the planned observations."
+)
+@click.option("--target", type=float, help="Also print the sizes that reach this coefficient.")
+@click.option("--facet", metavar="FACET", help="With --target: the facet whose size is sought.")
+@click.option("--cut", metavar="X,X…", help="Cut scores λ: print the dependability Φ(λ).")
 @click.option("--cost", metavar="TEXT", help="Prices, such as '50*topic + 2*topic:judge + 1000'.")
-@click.option("--budget", type=float, help="With --cost: the best design that it pays for.")
+@click.option("--budget", type=float, help="With --cost: find the best design within it.")
 @click.option(
     "--coefficient",
     help="With --cost: Erho2 (if not given), Phi, rel_err_var or abs_err_var. With --target "
@@ -126,17 +128,17 @@ def gstudy(
 @click.option(
     "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
 )
-@click.option("--n-objects", type=int, help="With --cost: how many objects there will be.")
+@click.option("--n-objects", type=int, help="With --cost: number of objects measured.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), help="With --cost: draw the frontier."
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@alpha_option
 @click.option(
-    "--intervals",
+    "--interval",
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="Method of the intervals: auto, mls, f, log, wald.",
+    help="How intervals are made: auto, mls, f, log, wald.",
 )
 def dstudy(
     arguments: Sequence[str],
@@ -153,7 +155,7 @@ def dstudy(
     n_objects: int | None,
     picture: Path | None,
     alpha: float,
-    intervals: str,
+    interval: str,
     **plan: Any,
 ) -> None:
     """Plan a test from a stored result or from published components."""
@@ -175,7 +177,7 @@ def dstudy(
     else:
         source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
     study = source.dstudy(
-        design, layout=layout, sizes=n, alpha=alpha, method=intervals, **plan_of(**plan)
+        design, layout=layout, sizes=n, alpha=alpha, interval=interval, **plan_of(**plan)
     )
     cheapest = None if cost is None else target
     texts = [
@@ -195,24 +197,38 @@ def dstudy(
 @score_options
 @topics_option
 @click.option(
-    "--method", default="shrunken", show_default=True, help="shrunken, or urbano as published."
+    "--estimator",
+    default="shrunken",
+    show_default=True,
+    metavar="NAME",
+    help="Of Eτ and Eτ_AP: shrunken, or urbano as published.",
 )
 @click.option(
-    "--threshold", default=0.0, show_default=True, help="Systems no further apart are equal."
+    "--threshold", default=0.0, show_default=True, help="Largest difference of equal systems."
 )
 @click.option(
-    "--ties",
+    "--variant",
     default="a",
     show_default=True,
+    metavar="NAME",
     help="a or b: in Eτ, equal systems count as in τ_a or τ_b.",
 )
 @click.option(
-    "--interval",
-    default=None,
-    help="prediction, of one ranking; confidence, of its expectation; or independent, as "
-    "published. The first if left out, the last with --method urbano.",
+    "--target",
+    default="test",
+    show_default=True,
+    metavar="NAME",
+    help="Intervals are of the correlation of one test, or of its expectation.",
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@click.option(
+    "--interval",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="How intervals are made: draws; or independent, for independent swaps as published. "
+    "auto is the latter with --estimator urbano and --target test.",
+)
+@alpha_option
 @click.option(
     "--seed",
     "rng",
@@ -231,11 +247,11 @@ def tau_command(
     score: str | None,
     drop_worst: float,
     topics: str | None,
-    ties: str,
+    variant: TauVariant,
     format_: str,
     **options: Any,
 ) -> None:
-    """Rank accuracy: how near to the true ranking of systems is one by n topics.
+    """Rank accuracy: expected correlation of a ranking by n topics with the true ranking.
 
     SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
     score, with columns for systems, topics and scores.
@@ -245,10 +261,10 @@ def tau_command(
     n = topic_counts(topics)
     matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
     options["drop_worst"] = drop_worst
-    tau = ir.expected_tau(matrix, n, ties=cast("Literal['a', 'b']", ties), **options)
+    tau = ir.expected_tau(matrix, n, variant=variant, **options)
     tau_ap = ir.expected_tau_ap(matrix, n, **options)
-    of = options["interval"] or usual_interval(options["method"])
-    text = output.rank_text("topic", tau, tau_ap, options["alpha"], of)
+    how = RankOptions(**{name: options[name] for name in ("estimator", "target", "interval")})
+    text = output.rank_text("topic", tau, tau_ap, options["alpha"], how)
     click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))
 
 

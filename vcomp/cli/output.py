@@ -7,45 +7,40 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from vcomp import display
 from vcomp.data import open_source
 from vcomp.exceptions import DataError
+from vcomp.ir.rank import RankOptions, TauEstimator
 from vcomp.plots import pyplot
 from vcomp.statistics.batches import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "as_json",
-    "both_ranks",
-    "check_picture",
-    "dataset_text",
-    "draw",
-    "fit_text",
-    "rank_accuracy",
-    "rank_text",
-    "read_matrix",
-    "save",
-    "write",
-]
-
-
 Ranks = tuple[str, "pd.DataFrame", "pd.DataFrame"]
 
+_ESTIMATORS = {
+    "shrunken": "Estimator: shrunken, from differences of systems without their share of error.",
+    "urbano": "Estimator: urbano, as published (Urbano, 2016), which overstates the accuracy.",
+}
+
 _INTERVALS = {
-    "prediction": "Intervals are for the correlations of one such ranking.",
-    "confidence": "Intervals are for the expected correlations themselves.",
-    "independent": "Intervals take swaps as independent, which they are not: they are too short.",
+    "test": "Intervals are for the correlations of one such ranking.",
+    "expectation": "Intervals are for the expected correlations themselves.",
+    "independent": "Intervals treat swaps as independent, which they are not: they are too short.",
 }
 
 
 def rank_accuracy(
-    res: Any, sizes: Mapping[str, Sequence[float]], object_: str | None, alpha: float
+    res: Any,
+    sizes: Mapping[str, Sequence[float]],
+    object_: str | None,
+    alpha: float,
+    estimator: TauEstimator = "shrunken",
 ) -> Ranks:
     """Return the facet that is sampled and Eτ and Eτ_AP at the sizes of the D-study."""
     facets = res.design.facets
@@ -55,14 +50,14 @@ def rank_accuracy(
     n = {sampled: sizes.get(sampled)}
     return (
         sampled,
-        res.expected_tau(alpha=alpha, **n),
-        res.expected_tau_ap(alpha=alpha, **n),
+        res.expected_tau(estimator=estimator, alpha=alpha, **n),
+        res.expected_tau_ap(estimator=estimator, alpha=alpha, **n),
     )
 
 
-def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float, method: Any) -> str:
+def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float, interval: Any) -> str:
     """Return the summary of a fit, its D-study and its rank accuracy."""
-    parts = [str(res.summary(alpha, method))]
+    parts = [str(res.summary(alpha, interval))]
     if study is not None:
         parts.append(str(study.summary()))
     if ranks is not None:
@@ -75,9 +70,19 @@ def rank_text(
     tau: pd.DataFrame,
     tau_ap: pd.DataFrame,
     alpha: float,
-    of: str = "prediction",
+    how: RankOptions | None = None,
 ) -> str:
-    """Return Eτ and Eτ_AP with their intervals, of the kind `of`, as a table."""
+    """Return Eτ and Eτ_AP with their estimator and intervals as a table.
+
+    Parameters
+    ----------
+    facet : that is sampled
+    tau, tau_ap : tables of Eτ and Eτ_AP
+    alpha : intervals have confidence 1 − alpha
+    how : options of the estimates; those of the tables' estimator if None
+    """
+    if how is None:
+        how = RankOptions(estimator=cast("TauEstimator", tau["estimator"].iloc[0]))
     interval = f"{display.level(alpha)} interval"
     rows = [
         (
@@ -96,7 +101,8 @@ def rank_text(
     )
     notes = [
         "Eτ: expected Kendall correlation with the true ranking; Eτ_AP weighs its top more.",
-        _INTERVALS[of],
+        _ESTIMATORS[how.estimator],
+        _INTERVALS["independent" if how.independent else how.target],
     ]
     return str(display.summary([table], notes))
 
@@ -197,7 +203,7 @@ def check_picture(file: str) -> None:
         )
 
 
-def draw(res: Any, study: Any, file: str, alpha: float, method: Any) -> None:
+def draw(res: Any, study: Any, file: str, alpha: float, interval: Any) -> None:
     """Write a picture of the D-study, or of the components where there is none.
 
     Parameters
@@ -206,14 +212,14 @@ def draw(res: Any, study: Any, file: str, alpha: float, method: Any) -> None:
     study : its D-study, or None
     file : with an ending that :func:`check_picture` lets pass
     alpha : intervals of the components have confidence 1 − alpha
-    method : of these intervals
+    interval : how these are made
 
     Raises
     ------
     DataError
         If the file cannot be written.
     """
-    save(res.plot(alpha=alpha, method=method) if study is None else study.plot(), file)
+    save(res.plot(alpha=alpha, interval=interval) if study is None else study.plot(), file)
 
 
 def save(axes: Any, file: str) -> None:

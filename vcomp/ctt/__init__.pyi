@@ -1,6 +1,6 @@
 from .coefficients import cronbach_alpha as cronbach_alpha
 from .halves import SplitHalf as SplitHalf
-from .halves import split_half as split_half
+from .halves import split_half_reliability as split_half_reliability
 from .icc_result import IntraclassCorrelations as IntraclassCorrelations
 from .internal_consistency import Reliability as Reliability
 from .internal_consistency import reliability as reliability

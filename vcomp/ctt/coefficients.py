@@ -208,23 +208,25 @@ def cronbach_alpha(
     *,
     object: str | None = None,  # noqa: A002 - the word of the field
     item: str | None = None,
-    response: str | None = None,
+    score: str | None = None,
 ) -> float:
     """Return Cronbach's alpha, the reliability of the total over items.
+
+    A bare matrix has **a row an object of measurement and a column an item**.
 
     With k items, the variances s_i² of the items and s_X² of the totals,
 
         α = k/(k-1) (1 - Σ_i s_i² / s_X²).
 
     It is Eρ² of the p × i design with the items of the G-study (Bodoff, 2008, sec. 3.5).
-    :func:`reliability` gives its interval, other coefficients, and takes incomplete scores.
+    :func:`reliability` gives its interval and other coefficients, and accepts incomplete scores.
 
     Parameters
     ----------
-    scores : matrix with **a row for each object measured** (person, system) **and a column for
-        each item** (question, topic). That is the transpose of the topic × system matrix of
-        :mod:`vcomp.ir`: pass ``matrix.T`` for the reliability with which topics measure systems
-    object, item, response : columns of long data, a row a score: all three, or none
+    scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix`, or matrix; see
+        :func:`reliability`
+    object, item, score : columns of a long table. If one of them is given, each other is the
+        column of its own name, ``"object"``, ``"item"`` or ``"score"``
 
     Returns
     -------
@@ -260,7 +262,7 @@ def cronbach_alpha(
     >>> round(cronbach_alpha(scores), 4)
     0.8094
     """
-    matrix = read_scores(scores, object, item, response)
+    matrix = read_scores(scores, object, item, score)
     missing = matrix.n_missing
     if missing:
         raise DataError(

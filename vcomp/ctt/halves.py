@@ -1,4 +1,4 @@
-"""Reliability from two halves of a test."""
+"""Split-half reliability: choose the halves of a test, correlate them, and correct for length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SplitHalf",
-    "split_half",
+    "split_half_reliability",
 ]
 
 
@@ -48,7 +48,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SplitHalf:
+class SplitHalf(display.Printed):
     """Coefficients of one split into halves, or of many; ``print`` it.
 
     Attributes
@@ -65,7 +65,7 @@ class SplitHalf:
     Examples
     --------
     >>> scores = [[1, 2, 2, 1], [3, 3, 4, 2], [2, 4, 3, 4], [5, 4, 5, 5], [1, 1, 3, 2]]
-    >>> split_half(scores, "all")
+    >>> split_half_reliability(scores, "all")
     SplitHalf(splits=3, items=4)
     """
 
@@ -118,28 +118,25 @@ class SplitHalf:
         )
         return display.summary([table], [f"Halves: {self.how}.", last, *self.notes])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"SplitHalf(splits={len(self.table)}, items={self.n_items})"
 
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
-
-def split_half(
+def split_half_reliability(
     scores: ScoresOfItems,
     split: Split = "odd-even",
     *,
     object: str | None = None,  # noqa: A002 - the word of the field
     item: str | None = None,
-    response: str | None = None,
-    n_splits: int | None = None,
+    score: str | None = None,
+    trials: int | None = None,
     rng: int | np.random.Generator | None = None,
-    missing: str = "raise",
+    missing: Literal["raise", "listwise"] = "raise",
 ) -> SplitHalf:
-    """Return the reliability of a test from the scores of its two halves.
+    """Return the split-half reliability of a test, from the scores on halves of its items.
+
+    A bare matrix has **a row an object of measurement and a column an item**.
+    :func:`vcomp.ir.split_half` is another thing: it compares halves of the topics.
 
     With r the correlation of the halves A and B, p and q their shares of the items, and V the
     variance of the total:
@@ -152,14 +149,14 @@ def split_half(
 
     Parameters
     ----------
-    scores : matrix with **a row for each object measured and a column for each item**, or long
-        data; see :func:`reliability`
-    split : ``"odd-even"`` items as they stand, ``"first-last"``, ``"random"`` (`n_splits` of
+    scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix`, or matrix; see
+        :func:`reliability`
+    split : ``"odd-even"`` items as they stand, ``"first-last"``, ``"random"`` (`trials` of
         them), ``"all"`` (up to 20 items), or two sequences of labels of items (of an array:
         positions) that together are all of them. Of an odd number of items one half has one more
-    object, item, response : columns of long data: all three, or none
-    n_splits : number of random splits, by default 1000
-    rng : seed or generator of the random splits
+    object, item, score : columns of a long table, see :func:`reliability`
+    trials : number of splits with ``split="random"``, 1000 if None
+    rng : of these: seed, or a generator that one is drawn from once; 0 if not given
     missing : ``"raise"`` an error, or ``"listwise"`` leave out objects that miss a score
 
     Returns
@@ -172,7 +169,7 @@ def split_half(
         If `scores` is not a numeric matrix of at least two objects and two items, a cell is
         missing or infinite, all totals are equal; or if `split` is not one that can be.
     EstimationError
-        If `n_splits` or `rng` is not one that can be.
+        If `trials` or `rng` is not one that can be.
 
     References
     ----------
@@ -187,20 +184,20 @@ def split_half(
     Examples
     --------
     >>> scores = [[1, 2, 2, 1], [3, 3, 4, 2], [2, 4, 3, 4], [5, 4, 5, 5], [1, 1, 3, 2]]
-    >>> found = split_half(scores)
+    >>> found = split_half_reliability(scores)
     >>> found.halves
     ((0, 2), (1, 3))
     >>> found.mean[["correlation", "spearman_brown"]].round(3).to_dict()
     {'correlation': 0.761, 'spearman_brown': 0.864}
-    >>> both = split_half(scores, "all")
+    >>> both = split_half_reliability(scores, "all")
     >>> bool(abs(both.mean["flanagan_rulon"] - both.alpha) < 1e-12)
     True
     """
     check_choice("missing", missing, ("raise", "listwise"))
-    matrix = read_scores(scores, object, item, response, what="split_half")
+    matrix = read_scores(scores, object, item, score, what="split-half reliability")
     matrix, notes = _complete(matrix, missing)
     check_totals(matrix.values)
-    parts, how = _splits(matrix, split, n_splits, rng)
+    parts, how = _splits(matrix, split, trials, rng)
     table, n_without = _table(matrix.values, parts)
     if n_without:
         why = "a half has no variance, or is the opposite of the other"
@@ -246,12 +243,12 @@ def _complete(matrix: ItemScores, missing: str) -> tuple[ItemScores, tuple[str, 
 
 
 def _splits(
-    matrix: ItemScores, split: Any, n_splits: int | None, rng: int | np.random.Generator | None
+    matrix: ItemScores, split: Any, trials: int | None, rng: int | np.random.Generator | None
 ) -> tuple[BoolArray, str]:
     """Return which items are in the first half, (splits, k), and the splits in words."""
     k = len(matrix.items)
-    if split != "random" and (n_splits is not None or rng is not None):
-        raise DataError("n_splits= and rng= are for split='random'")
+    if split != "random" and (trials is not None or rng is not None):
+        raise DataError("trials= and rng= are for split='random'")
     if not isinstance(split, str):
         return _explicit(matrix, split)[None, :], "as given"
     check_choice("split", split, SPLITS)
@@ -261,7 +258,7 @@ def _splits(
     if split == "first-last":
         return (places < (k + 1) // 2)[None, :], "first and last items"
     if split == "random":
-        n = check_count(_SPLITS if n_splits is None else n_splits, "n_splits")
+        n = check_count(_SPLITS if trials is None else trials, "trials")
         numbers = stream(seed_from(rng), 0)
         order = numbers.permuted(np.tile(places, (n, 1)), axis=1)
         return order < (k + 1) // 2, f"{display.count(n)} random splits"
@@ -269,7 +266,7 @@ def _splits(
     if n > _MOST_SPLITS:
         raise DataError(
             f"{k} items have {display.count(n)} splits into halves; split='random' takes "
-            "n_splits of them"
+            "trials of them"
         )
     found = np.zeros((n, k), dtype=bool)
     for row, chosen in zip(found, _all_halves(k), strict=True):

@@ -1,4 +1,4 @@
-"""How reliable the total of a test is: all coefficients of internal consistency together."""
+"""Reliability of the total of a test: all coefficients of internal consistency together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -64,7 +64,7 @@ BINARY = ("KR20", "KR21")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Reliability:
+class Reliability(display.Printed):
     """Coefficients of internal consistency; ``print`` it.
 
     Attributes
@@ -178,15 +178,9 @@ class Reliability:
         lines += [f"Not given: {', '.join(names)}: {why}." for why, names in by_reason.items()]
         return lines + list(self.notes)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         value = display.coefficient(self.alpha)
         return f"Reliability(alpha={value}, objects={self.n_objects}, items={self.n_items})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 _ABOVE_ONE = (
@@ -202,11 +196,13 @@ def reliability(
     *,
     object: str | None = None,  # noqa: A002 - the word of the field
     item: str | None = None,
-    response: str | None = None,
+    score: str | None = None,
     alpha: float = 0.05,
-    missing: str = "reml",
+    missing: Literal["reml", "pairwise", "listwise", "raise"] = "reml",
 ) -> Reliability:
     """Return coefficients of internal consistency: how reliable the total over items is.
+
+    A bare matrix has **a row an object of measurement and a column an item**.
 
     Cronbach's alpha with its interval, alpha of standardised items, Kuder and Richardson's
     formulae 20 and 21 (items scored 0 or 1), Guttman's λ₁ to λ₆ and the standard errors of
@@ -214,11 +210,11 @@ def reliability(
 
     Parameters
     ----------
-    scores : matrix with **a row for each object measured** (person, system) **and a column for
-        each item** (question, topic): 2-D array, nested lists, pandas or polars frame. That is
-        the transpose of the topic × system matrix of :mod:`vcomp.ir`. Or long data, a row a
-        score, as any container that :func:`vcomp.fit` reads
-    object, item, response : columns of long data: all three, or none
+    scores : long table, a row a score, with its columns named, as any container that
+        :func:`vcomp.fit` reads; :class:`vcomp.ir.ScoreMatrix`, of which systems are the objects
+        and topics the items; or matrix: 2-D array, nested lists, pandas or polars frame
+    object, item, score : columns of a long table. If one of them is given, each other is the
+        column of its own name, ``"object"``, ``"item"`` or ``"score"``
     alpha : the interval has confidence 1 − alpha
     missing : what to do where cells are missing:
 
@@ -276,7 +272,7 @@ def reliability(
 
     >>> import vcomp
     >>> data = vcomp.datasets.load("bodoff2007_alpha")
-    >>> found = reliability(data, object="sys", item="topic", response="score")
+    >>> found = reliability(data, object="sys", item="topic", score="score")
     >>> round(found.alpha, 4)
     0.8094
     >>> found.table["estimate"].round(3)[["lambda2", "standardised_alpha"]].to_dict()
@@ -284,7 +280,7 @@ def reliability(
     """
     check_alpha(alpha)
     check_choice("missing", missing, ("reml", "pairwise", "listwise", "raise"))
-    matrix = read_scores(scores, object, item, response, what="reliability")
+    matrix = read_scores(scores, object, item, score, what="reliability")
     n_missing, n_cells = matrix.n_missing, matrix.values.size
     if not n_missing:
         return _of_complete(matrix, alpha, 0, "")
@@ -427,7 +423,7 @@ def _of_components(matrix: ItemScores, alpha: float, n_missing: int, there: str)
         n_items=k,
         n_missing=n_missing,
         missing=f"{there}: α is of variance components by REML, for all {display.count(k)} items.",
-        interval_method=limits.method,
+        interval_method=limits.interval_method,
         significance=alpha,
         notes=(as_they_are, *(f"Interval: {note}." for note in limits.notes)),
     )

@@ -1,4 +1,4 @@
-"""Intraclass correlations: how alike the ratings of one object are."""
+"""Intraclass correlations of Shrout and Fleiss and of McGraw and Wong, with F intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -55,11 +55,11 @@ def icc(
     *,
     object: str | None = None,  # noqa: A002 - the word of the field
     rater: str | None = None,
-    response: str | None = None,
+    score: str | None = None,
     k: int | None = None,
     r0: float = 0.0,
     alpha: float = 0.05,
-    missing: str = "reml",
+    missing: Literal["reml", "listwise", "raise"] = "reml",
 ) -> IntraclassCorrelations:
     """Return the intraclass correlations of Shrout and Fleiss, and of McGraw and Wong.
 
@@ -78,11 +78,12 @@ def icc(
 
     Parameters
     ----------
-    scores : matrix with **a row for each object and a column for each rater**, or long data; or
-        variance components of two crossed facets: ``res.components``, a result of
+    scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix` (of which systems
+        are the objects and topics the raters), or matrix, **a row an object and a column a
+        rater**; or variance components of two crossed facets: ``res.components``, a result of
         :func:`vcomp.fit`, or :func:`vcomp.from_components`
-    object, rater, response : columns of long data, all three; of components `object` alone, the
-        object of measurement
+    object, rater, score : columns of a long table. If one of them is given, each other is the
+        column of its own name. Of components `object` alone, the object of measurement
     k : ratings that are averaged; by default as many as there are raters
     r0 : null value of the F-tests, from 0 to below 1; that of averages is the same number
     alpha : intervals have confidence 1 − alpha
@@ -142,10 +143,10 @@ def icc(
     asked = (None if k is None else int(k), float(r0), float(alpha))
     components = getattr(scores, "components", scores)
     if isinstance(components, VarianceComponents):
-        if rater is not None or response is not None:
+        if rater is not None or score is not None:
             raise PlanError("of variance components object= alone is needed, not the columns")
         return _of_given(components, object, asked)
-    matrix = read_scores(scores, object, rater, response, item_name="rater", what="icc")
+    matrix = read_scores(scores, object, rater, score, item_name="rater", what="icc")
     n_missing, words = matrix.n_missing, ""
     if n_missing:
         there = (
@@ -346,7 +347,8 @@ def _of_components(
         n_raters=sizes[1],
         k=k,
         r0=r0,
-        interval_method=source.method or "none, as there is no covariance of the components",
+        interval_method=source.interval_method
+        or "none, as there is no covariance of the components",
         significance=alpha,
         missing=words,
         notes=tuple(notes),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -241,14 +241,16 @@ def item_analysis(
     *,
     object: str | None = None,  # noqa: A002 - the word of the field
     item: str | None = None,
-    response: str | None = None,
+    score: str | None = None,
     low: float = 0.2,
     rise: float = 0.0,
     score_range: tuple[float, float] | None = None,
-    order: str = "flagged",
-    missing: str = "available",
+    order: Literal["flagged", "given"] = "flagged",
+    missing: Literal["pairwise", "listwise", "raise"] = "pairwise",
 ) -> ItemAnalysis:
     """Return difficulty, variance, correlations with total and rest, and alpha without each item.
+
+    A bare matrix has **a row an object of measurement and a column an item**.
 
     Flagged are items with a negative or low correlation with the rest, without variance, and those
     without which alpha is higher. A topic with a negative correlation is one on which good systems
@@ -256,11 +258,9 @@ def item_analysis(
 
     Parameters
     ----------
-    scores : matrix with **a row for each object measured** (person, system) **and a column for
-        each item** (question, topic): 2-D array, nested lists, pandas or polars frame. That is
-        the transpose of the topic × system matrix of :mod:`vcomp.ir`. Or long data, a row a
-        score, as any container that :func:`vcomp.fit` reads
-    object, item, response : columns of long data: all three, or none
+    scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix` (of which systems
+        are the objects and topics the items), or matrix; see :func:`reliability`
+    object, item, score : columns of a long table, see :func:`reliability`
     low : items whose item-rest correlation is below are flagged; 0.2 after Ebel (1965)
     rise : items without which alpha is higher by more than this are flagged
     score_range : lowest and highest possible score, for means as shares of the range
@@ -268,7 +268,7 @@ def item_analysis(
         (those without one after them), or as ``"given"``
     missing : what to do where cells are missing:
 
-        * ``"available"``: all scores are used. The total of an object is the mean of its scores,
+        * ``"pairwise"``: all scores are used. The total of an object is the mean of its scores,
           and the rest that of its scores on other items, both of deviations from the items' means;
           alpha rests on the covariances of objects that have both items, and is nan where two
           items have fewer than two in common;
@@ -302,7 +302,7 @@ def item_analysis(
     --------
     >>> import vcomp
     >>> data = vcomp.datasets.load("bodoff2007_alpha")
-    >>> found = item_analysis(data, object="sys", item="topic", response="score")
+    >>> found = item_analysis(data, object="sys", item="topic", score="score")
     >>> found.table[["difficulty", "item_rest", "alpha_if_dropped", "flagged"]].round(3)
              difficulty  item_rest  alpha_if_dropped  flagged
     item
@@ -312,13 +312,13 @@ def item_analysis(
     >>> found.flagged["reason"].item()
     'α higher without it'
     """
-    check_choice("missing", missing, ("available", "listwise", "raise"))
+    check_choice("missing", missing, ("pairwise", "listwise", "raise"))
     check_choice("order", order, ("flagged", "given"))
     if not isinstance(low, Real) or isinstance(low, bool) or not -1.0 <= low <= 1.0:
         raise DataError(f"low is a correlation, between -1 and 1, not {low!r}")
     if not isinstance(rise, Real) or isinstance(rise, bool) or not 0.0 <= rise <= 1.0:
         raise DataError(f"rise is a difference of alphas, between 0 and 1, not {rise!r}")
-    matrix = read_scores(scores, object, item, response, what="item analysis")
+    matrix = read_scores(scores, object, item, score, what="item analysis")
     _check_names(matrix)
     limits = None if score_range is None else _range(matrix, score_range)
     found, matrix, words, notes = _statistics(matrix, missing)
@@ -350,7 +350,7 @@ def _statistics(
     there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
     if missing == "raise":
         raise DataError(
-            f"{there}; missing='available' uses those that are there, 'listwise' leaves out the "
+            f"{there}; missing='pairwise' uses those that are there, 'listwise' leaves out the "
             "objects that have any"
         )
     if missing == "listwise":

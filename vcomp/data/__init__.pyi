@@ -3,7 +3,6 @@ from .levels import as_categories as as_categories
 from .levels import as_levels as as_levels
 from .levels import united_levels as united_levels
 from .levels import whole_numbers as whole_numbers
-from .parts import from_arrow as from_arrow
 from .parts import kind_of as kind_of
 from .paths import alike_levels as alike_levels
 from .paths import refuse_to_replace as refuse_to_replace
@@ -19,6 +18,11 @@ from .rows import select_predictors as select_predictors
 from .rows import select_rows as select_rows
 from .rows import source_of as source_of
 from .rows import used_columns as used_columns
+from .score_forms import ITEMS as ITEMS
+from .score_forms import RATINGS as RATINGS
+from .score_forms import SYSTEMS as SYSTEMS
+from .score_forms import ScoreTable as ScoreTable
+from .score_forms import read_score_table as read_score_table
 from .source import Source as Source
 from .source import native as native
 from .source import open_source as open_source

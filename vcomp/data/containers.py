@@ -287,6 +287,10 @@ def unite_categories(several: Sequence[pd.Index]) -> pd.Index:
 
     They are sorted if they were so everywhere; otherwise they keep the order in which they came.
 
+    Parameters
+    ----------
+    several : categories of each part
+
     Examples
     --------
     >>> import pandas as pd

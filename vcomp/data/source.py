@@ -84,6 +84,10 @@ class Source:
     ) -> tuple[pd.DataFrame, list[tuple[str | None, int]]]:
         """Do as :meth:`read` does, and return also the name of each part and its number of rows.
 
+        Parameters
+        ----------
+        names : of the columns
+
         Raises
         ------
         DataError
@@ -172,7 +176,12 @@ class Source:
         return DataError(f"the data can be read only once, and two passes are needed; {_INSTEAD}")
 
     def no_column(self, name: str) -> DataError:
-        """Return the error that says that a column is not there, and which are."""
+        """Return the error that says that a column is not there, and which are.
+
+        Parameters
+        ----------
+        name : of the column
+        """
         if not self.columns:
             return DataError(f"there is no column {name!r} in the data, which have no columns")
         shown = ", ".join(map(repr, self.columns[:20])) + (" …" if len(self.columns) > 20 else "")

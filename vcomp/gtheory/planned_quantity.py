@@ -1,152 +1,51 @@
-"""Any quantity that is made of components: estimate, standard error, interval, by one mechanism.
+"""Quantities made of components and a plan: estimate, standard error and interval of any of them.
 
-A quantity is a component, a sum or ratio of components, what a D-study projects, or a function
-that the user writes; :mod:`vcomp.inference` has the intervals.
+A quantity is a component, a sum or ratio of components, what a D-study projects, Φ(λ), a required
+size, or a function that the user writes. The plan comes from :mod:`~vcomp.gtheory.plan`, the
+intervals from :mod:`vcomp.inference`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Real
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
-from vcomp.gtheory.exact_limits import planned_limits
-from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import PLANNED, planned_quantity, weights
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.phi_lambda import MeanOfScores, phi_lambda, read_cuts
+from vcomp.gtheory.plan import DStudyPlan, PlanOptions
+from vcomp.gtheory.projection import (
+    PLANNED,
+    CoefficientName,
+    planned_limits,
+    planned_quantity,
+    weights,
+)
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
+from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.universe import all_sizes
 from vcomp.inference import (
     EstimatedQuantity,
+    Projected,
     Quantities,
     Smooth,
     VarianceComponents,
     read_quantity,
     smooth_of,
 )
-from vcomp.inference.intervals import FromComponents, IntervalSource, Limits
+from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSource, Limits
+
+if TYPE_CHECKING:
+    from vcomp.inference.resampling import Replicates
 
 __all__ = [
     "DSTUDY_QUANTITIES",
-    "NO_MEAN",
-    "Asked",
-    "MeanOfScores",
-    "check_mean",
-    "estimate_quantity",
-    "phi_lambda",
-    "read_cuts",
+    "HasDStudies",
 ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MeanOfScores:
-    """Fixed effects with their covariance, and whether they are one mean of all scores.
-
-    Attributes
-    ----------
-    beta : (p,) fixed effects
-    cov_beta : (p, p) their covariance
-    is_mean : whether they are the mean of the scores and nothing else
-    """
-
-    beta: FloatArray
-    cov_beta: FloatArray
-    is_mean: bool
-
-
-NO_MEAN = MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False)
-"""Of what has no known mean."""
-
-
-def phi_lambda(
-    universe: FloatArray, absolute: FloatArray, mean: MeanOfScores, cut: float
-) -> Smooth:
-    """Return Φ(λ) = (σ²(τ) + (μ − λ)²)/(σ²(τ) + (μ − λ)² + σ²(Δ)) as a function of estimates.
-
-    (μ − λ)² is estimated by (X̄ − λ)² less the variance of X̄, or 0 where that is more.
-
-    Parameters
-    ----------
-    universe, absolute : (k,) weights of the components in σ²(τ) and σ²(Δ)
-    mean : of the scores
-    cut : the cut score λ, on the scale of the scores
-
-    Raises
-    ------
-    PlanError
-        If the model has other fixed effects than a mean, or the mean is not known.
-
-    References
-    ----------
-    Brennan and Kane (1977), An index of dependability for mastery tests, Journal of Educational
-    Measurement 14, 277-289; Brennan (2001), Generalizability Theory, eq. 2.54.
-    """
-    check_mean(mean)
-    u, e, variance = universe, absolute, float(mean.cov_beta[0, 0])
-
-    def parts(v: FloatArray, beta: FloatArray) -> tuple[float, float]:
-        away = max((float(beta[0]) - cut) ** 2 - variance, 0.0)
-        return float(u @ v) + away, float(e @ v)
-
-    def value(v: FloatArray, beta: FloatArray) -> float:
-        signal, error = parts(v, beta)
-        return signal / (signal + error) if signal + error > 0.0 else np.nan
-
-    def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        signal, error = parts(v, beta)
-        total = (signal + error) ** 2
-        away = float(beta[0]) - cut
-        moves = 2.0 * away if away**2 > variance else 0.0
-        return (error * u - signal * e) / total, np.array([error * moves / total])
-
-    return Smooth(value, slopes, "share", uses_fixed=True)
-
-
-def check_mean(mean: MeanOfScores | None) -> MeanOfScores:
-    """Return the mean of the scores.
-
-    Raises
-    ------
-    PlanError
-        If the model has other fixed effects than a mean, or the mean is not known.
-    """
-    if mean is None or not mean.is_mean:
-        raise PlanError(
-            "Φ(λ) compares the mean of all scores with the cut score: it needs a fit whose fixed "
-            "part is one constant, or published components with mean= and sizes="
-        )
-    return mean
-
-
-def read_cuts(cut: Any) -> list[float]:
-    """Return one or several cut scores.
-
-    Parameters
-    ----------
-    cut : a number or several
-
-    Raises
-    ------
-    PlanError
-        If there is none, or one is not a finite number.
-
-    Examples
-    --------
-    >>> read_cuts([0.2, 0.3])
-    [0.2, 0.3]
-    """
-    several = isinstance(cut, Iterable) and not isinstance(cut, str) and np.ndim(cut) > 0  # type: ignore[arg-type]
-    cuts = list(cut) if several else [cut]
-    for one in cuts:
-        if not isinstance(one, Real) or isinstance(one, bool) or not np.isfinite(float(one)):
-            raise PlanError(f"Φ(λ) needs the cut score λ as a finite number, cut=…; not {one!r}")
-    if not cuts:
-        raise PlanError("there is no cut score λ: cut= is empty")
-    return [float(one) for one in cuts]
 
 
 DSTUDY_QUANTITIES = (*PLANNED, "Phi_lambda", "n")
@@ -156,34 +55,215 @@ _OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of a quantity beside its name; see :func:`estimate_quantity`."""
+class _Options:
+    """Plan and options of a quantity; see :meth:`HasDStudies.quantity`."""
 
-    design: str | None = None
-    object: str | Sequence[str] | None = None
-    sizes: Mapping[str, Any] | None = None
-    negative: str | None = None
+    plan: PlanOptions
+    negative: Projected | None = None
     target: float | None = None
-    coefficient: str | None = None
+    coefficient: CoefficientName | None = None
     facet: str | None = None
     cut: float | None = None
-    fixed: str | Sequence[str] = ()
-    universe: Mapping[str, float] | None = None
-    within: str | Sequence[str] = ()
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether anything of a plan is given."""
-        named = self.design is not None or self.object is not None
-        return named or bool(self.sizes or self.fixed or self.universe or self.within)
 
 
-def estimate_quantity(
+class HasDStudies:
+    """D-studies, and quantities of any kind, of components with a design.
+
+    Classes that derive from it say what the components, the mean of the scores and the source of
+    the intervals are.
+    """
+
+    __slots__ = ()
+
+    def _components(self) -> VarianceComponents:
+        """Return the components, whatever their names are."""
+        raise NotImplementedError
+
+    def _mean_of_scores(self) -> MeanOfScores:
+        raise NotImplementedError
+
+    def _source(
+        self, interval: IntervalName | IntervalSource | Replicates, negative: Projected
+    ) -> IntervalSource:
+        """Return what gives the intervals, under a policy for negative estimates."""
+        raise NotImplementedError
+
+    def _planned_components(self) -> VarianceComponents:
+        """Return the components that a D-study starts from."""
+        return self._components()
+
+    def dstudy(
+        self,
+        design: str | None = None,
+        *,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
+        layout: Any = None,
+        sizes: Mapping[str, Any] | None = None,
+        alpha: float = 0.05,
+        negative: Projected = "zero",
+        interval: IntervalName | IntervalSource | Replicates = "auto",
+        **n: Any,
+    ) -> DStudy:
+        """Return error variances, Eρ² and Φ of planned measurements, with intervals.
+
+        Parameters
+        ----------
+        design : in Brennan's notation, ``"p x (a:i)"``; the G-study's own if None
+        object : the object of measurement, a facet or several (``"doctor:patient"``); if None,
+            the first facet without a size
+        fixed : facets whose planned levels are the whole universe of generalization
+        universe : N' of facets with finite universes, ``{"topic": 500}``
+        within : facets of the object within whose levels objects are compared
+        layout : instead of sizes a table of the planned observations, or several by name, see
+            :func:`vcomp.gtheory.dstudy`
+        sizes, **n : for each facet one size or several, ``topic=[25, 50]``, or
+            :class:`vcomp.gtheory.Counts`; all combinations are planned. A facet without a size
+            has the G-study's. Without any size the plan is the G-study's own, with the exact
+            effective sizes of unbalanced data. ``sizes`` is for facets whose names are those of
+            other parameters
+        alpha : intervals have confidence 1 − alpha
+        negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+        interval : how intervals are made, as in
+            :meth:`VarianceComponentsResults.conf_int`. ``"auto"``: F quantiles (``"f"``: Feldt,
+            Arteaga et al.) for Eρ² and Φ of a complete two-way design, modified large samples for
+            all else. ``"profile"`` and ``"bootstrap"`` need the rows of a fit
+
+        Raises
+        ------
+        PlanError
+            If a facet is not known, a size is not positive or larger than its universe, or the
+            design needs components that the G-study confounds.
+        EstimationError
+            If the interval is not known, or not available here.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, chap. 4 and 5; Bodoff and Li (2007), SIGIR,
+        Table 4, p. 372, for the second example.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.dstudy(topic=[3, 6]).table[["topic", "Erho2", "Phi"]].round(3)
+           topic  Erho2    Phi
+        0      3  0.809  0.772
+        1      6  0.895  0.871
+        >>> trec = vcomp.from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258,
+        ...                               "pa": .00002, "ia": .00143, "pia": .00176})
+        >>> trec.dstudy(i=[50, 100], a=[1, 2]).table[["Phi", "Erho2"]].round(3)
+             Phi  Erho2
+        0  0.920  0.961
+        1  0.925  0.964
+        2  0.957  0.979
+        3  0.960  0.981
+        """
+        made = dstudy(
+            self._planned_components(),
+            design,
+            object=object,
+            fixed=fixed,
+            universe=universe,
+            within=within,
+            layout=layout,
+            sizes=sizes,
+            alpha=alpha,
+            negative=negative,
+            interval=self._source(interval, negative),
+            **n,
+        )
+        return replace(made, mean=self._mean_of_scores())
+
+    def quantity(
+        self,
+        what: str | Callable[..., Any],
+        design: str | None = None,
+        *,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        within: str | Sequence[str] = (),
+        layout: Any = None,
+        sizes: Mapping[str, Any] | None = None,
+        alpha: float = 0.05,
+        negative: Projected | None = None,
+        interval: IntervalName | IntervalSource | Replicates = "auto",
+        target: float | None = None,
+        coefficient: CoefficientName | None = None,
+        facet: str | None = None,
+        cut: float | None = None,
+        **n: Any,
+    ) -> EstimatedQuantity:
+        """Return estimate, standard error and interval of any quantity made of components.
+
+        Parameters
+        ----------
+        what : one of
+
+            a component, a sum of components, a ratio of two, a root
+                ``"sys"``, ``"sys + topic"``, ``"sys / (sys + Residual/50)"``, ``"sd(sys)"``,
+                ``"share(sys)"``, ``"total"``
+            a quantity that a D-study projects
+                ``"universe_var"``, ``"rel_err_var"`` σ²(δ), ``"abs_err_var"`` σ²(Δ), ``"Erho2"``,
+                ``"Phi"``, ``"rel_sem"`` and ``"abs_sem"`` (standard errors of measurement),
+                ``"rel_signal_noise"`` and ``"abs_signal_noise"``; ``"Phi_lambda"``, with the cut
+                score ``cut``; ``"n"``, the required size of ``facet`` for ``target`` (.95) of
+                ``coefficient`` (``"Erho2"``)
+            a function
+                of a pandas Series of the components, such as ``lambda v: v["sys"] ** 0.5``
+        design, object, fixed, universe, within, layout, sizes, **n : the plan of a D-study, as in
+            :meth:`dstudy`
+        alpha : the interval has confidence 1 − alpha
+        negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated.
+            None is ``"zero"`` for shares and for what a D-study projects, else ``"keep"``
+        interval : how the interval is made, as in :meth:`dstudy`; functions have ``"wald"``,
+            ``"log"``, ``"profile"`` and ``"bootstrap"``
+        target, coefficient, facet : of ``"n"``
+        cut : of ``"Phi_lambda"``, on the scale of the scores
+
+        Raises
+        ------
+        EstimationError
+            If the quantity or the interval is not known, or the quantity has no such interval.
+        PlanError
+            If the plan cannot be, is more than one, an option is not one of the quantity, or
+            alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> print(res.quantity("sys / (sys + Residual)", alpha=0.2))
+        sys / (sys + Residual) = 0.586 (standard error 0.26), 80 % interval [0.225, 0.868] by
+        modified large sample (Graybill and Wang 1980; Ting et al. 1990)
+        >>> res.quantity("Phi", topic=6).estimate == float(res.dstudy(topic=6).table["Phi"][0])
+        True
+        >>> values = {"p": 2.0, "Residual": 4.0}
+        >>> published = vcomp.from_components(values, cov=[[0.5, 0], [0, 0.1]])
+        >>> print(published.quantity("p", interval="wald"))
+        p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
+        """
+        plan = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe, within, layout)
+        options = _Options(plan, negative, target, coefficient, facet, cut)
+        return _quantity(
+            self._components(),
+            what,
+            lambda policy: self._source(interval, policy),
+            self._mean_of_scores(),
+            options,
+            alpha,
+        )
+
+
+def _quantity(
     components: VarianceComponents,
     what: str | Callable[..., Any],
-    source_of: Callable[[str], IntervalSource],
+    source_of: Callable[[Projected], IntervalSource],
     mean: MeanOfScores,
-    asked: Asked,
+    options: _Options,
     alpha: float,
 ) -> EstimatedQuantity:
     """Return estimate, standard error and interval of a quantity.
@@ -196,7 +276,7 @@ def estimate_quantity(
         a function of a Series of the components
     source_of : makes what gives the intervals from a policy for negative estimates
     mean : of the scores
-    asked : plan and options
+    options : plan and options
     alpha : the interval has confidence 1 − alpha
 
     Raises
@@ -207,29 +287,32 @@ def estimate_quantity(
         If the plan cannot be, is more than one, or an option is not one of the quantity.
     """
     check_alpha(alpha)
-    given = {k: getattr(asked, k) for k in ("target", "coefficient", "facet", "cut")}
+    given = {k: getattr(options, k) for k in ("target", "coefficient", "facet", "cut")}
     allowed = _OPTIONS.get(what, ()) if isinstance(what, str) else ()
     strange = [k for k, value in given.items() if value is not None and k not in allowed]
     if strange:
-        homes = {k: name for name, options in _OPTIONS.items() for k in options}
+        homes = {k: name for name, own in _OPTIONS.items() for k in own}
         home = homes[strange[0]]
-        taken = f"; {home!r} is a component here" if home in components.names else ""
-        raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{taken}")
+        shadowed = f"; {home!r} is a component here" if home in components.names else ""
+        raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{shadowed}")
     if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
-        return _of_plan(components, what, source_of(asked.negative or "zero"), mean, asked, alpha)
-    if asked.has_plan:
+        return _of_plan(
+            components, what, source_of(options.negative or "zero"), mean, options, alpha
+        )
+    if options.plan.is_given:
         names = [name for name in DSTUDY_QUANTITIES if name not in components.names]
         raise PlanError(
-            f"{what!r} needs no plan: design=, object=, fixed=, universe=, within= and sizes are "
-            f"for {', '.join(names)}"
+            f"{what!r} needs no plan: design=, object=, fixed=, universe=, within=, layout= and "
+            f"sizes are for {', '.join(names)}"
         )
     if isinstance(what, str):
         quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
         # Shares lie between 0 and 1, as those of the tables do.
-        policy = asked.negative or ("zero" if quantity.form == "share" else "keep")
-        local = _local(components, mean, asked, policy)
+        policy: Projected = options.negative or ("zero" if quantity.form == "share" else "keep")
+        local = _local(components, mean, options, policy)
         return _estimated(what, quantity, source_of(policy), local, alpha)
-    source, local = source_of(asked.negative or "keep"), _local(components, mean, asked, "keep")
+    source = source_of(options.negative or "keep")
+    local = _local(components, mean, options, "keep")
     if not callable(what):
         raise EstimationError(
             f"a quantity is a text such as 'sys / total', or a function of the components; not "
@@ -240,9 +323,9 @@ def estimate_quantity(
 
 
 def _local(
-    components: VarianceComponents, mean: MeanOfScores, asked: Asked, default: str
+    components: VarianceComponents, mean: MeanOfScores, options: _Options, default: Projected
 ) -> FromComponents:
-    negative = asked.negative or default
+    negative = options.negative or default
     return FromComponents(components, "auto", negative, mean.beta, mean.cov_beta)
 
 
@@ -261,7 +344,7 @@ def _estimated(
         return EstimatedQuantity(name, value, np.nan, np.nan, np.nan, alpha, "", held)
     found = source.limits(q, alpha)
     low, high = float(found.low[0]), float(found.high[0])
-    notes = [*found.notes, *_taken_as_zero(q, local)]
+    notes = [*found.notes, *_replaced_by_zero(q, local)]
     if np.isnan(low):
         notes.append(
             "no interval: what it depends on has no standard error, or the covariance matrix of "
@@ -269,9 +352,11 @@ def _estimated(
         )
     elif np.isnan(se):
         notes.append(
-            "no standard error: a component that it rests on is at its bound, or taken so"
+            "no standard error: a component that it rests on is at its bound, or replaced by 0"
         )
-    return EstimatedQuantity(name, value, se, low, high, alpha, found.method, tuple(notes))
+    return EstimatedQuantity(
+        name, value, se, low, high, alpha, found.interval_method, tuple(notes)
+    )
 
 
 def _is_held(q: Quantities, components: VarianceComponents) -> bool:
@@ -280,14 +365,12 @@ def _is_held(q: Quantities, components: VarianceComponents) -> bool:
     return bool(used.any() and held[used].all())
 
 
-def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
-    """Say which negative estimates a quantity takes as zero."""
+def _replaced_by_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
+    """Return a note on the negative estimates that are replaced by zero."""
     names = local.components.names
     used = q.used[0] if isinstance(q, Quantities) else np.ones(len(names), dtype=bool)
-    zeroed = [
-        f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
-    ]
-    return [f"{', '.join(zeroed)} below zero taken as 0"] if zeroed else []
+    zeroed = [f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.used.zeroed]
+    return [f"{', '.join(zeroed)} below zero replaced by 0"] if zeroed else []
 
 
 def _of_plan(
@@ -295,28 +378,20 @@ def _of_plan(
     what: str,
     source: IntervalSource,
     mean: MeanOfScores,
-    asked: Asked,
+    options: _Options,
     alpha: float,
 ) -> EstimatedQuantity:
-    plan = make_plans(
-        components,
-        asked.design,
-        asked.object,
-        asked.sizes,
-        fixed=asked.fixed,
-        universe=asked.universe,
-        within=asked.within,
-    )
+    plan = options.plan.plans(components)
     if len(plan) > 1:
         raise PlanError(
             f"{what!r} is estimated for one plan, and these sizes make {len(plan)}; use "
             "dstudy(…).table for several"
         )
-    local = _local(components, mean, asked, "zero")
+    local = _local(components, mean, options, "zero")
     if what == "n":
-        return _required(components, plan, source, local, asked, alpha)
+        return _required(components, plan, source, local, options, alpha)
     if what == "Phi_lambda":
-        w, cuts = weights(components, plan), read_cuts(asked.cut)
+        w, cuts = weights(components, plan), read_cuts(options.cut)
         if len(cuts) > 1:
             raise PlanError(
                 f"{what!r} is estimated for one cut score, and cut= has {len(cuts)}; use "
@@ -334,7 +409,7 @@ class _Fixed:
     """An interval that is there already."""
 
     found: Limits
-    method: str = "f"
+    interval: str = "f"
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         return self.found
@@ -345,13 +420,13 @@ def _required(
     plan: DStudyPlan,
     source: IntervalSource,
     local: FromComponents,
-    asked: Asked,
+    options: _Options,
     alpha: float,
 ) -> EstimatedQuantity:
     """Return the size of a facet that a coefficient needs, not rounded up."""
-    target = 0.95 if asked.target is None else asked.target
-    coefficient = asked.coefficient or "Erho2"
-    facet = check_requirement(plan, target, coefficient, asked.facet)
+    target = 0.95 if options.target is None else options.target
+    coefficient: CoefficientName = options.coefficient or "Erho2"
+    facet = check_requirement(plan, target, coefficient, options.facet)
     ratio = requirement_ratio(components, plan, target, coefficient, facet)
     found = required_size(
         components,
@@ -366,8 +441,10 @@ def _required(
     if found.why:
         notes = (f"out of reach: {found.why}",)
         return EstimatedQuantity(
-            "n", found.n, np.nan, found.low, found.high, alpha, found.method, notes
+            "n", found.n, np.nan, found.low, found.high, alpha, found.interval_method, notes
         )
     value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
     notes = (f"levels of {facet} for {coefficient} = {target}: {display.count(found.n)}",)
-    return EstimatedQuantity("n", value, se, found.low, found.high, alpha, found.method, notes)
+    return EstimatedQuantity(
+        "n", value, se, found.low, found.high, alpha, found.interval_method, notes
+    )

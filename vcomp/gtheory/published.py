@@ -1,13 +1,13 @@
-"""D-studies on components that someone else estimated."""
+"""Published components: read the design from their names, and offer the D-studies of a fit."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +15,15 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, RESIDUAL
-from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
-from vcomp.gtheory.planned_quantity import NO_MEAN, Asked, MeanOfScores, estimate_quantity
-from vcomp.gtheory.study import DStudy
-from vcomp.gtheory.universe import all_sizes, positive_size
-from vcomp.inference import EstimatedQuantity, VarianceComponents
-from vcomp.inference.intervals import FromComponents
+from vcomp.gtheory.planned_quantity import HasDStudies
+from vcomp.gtheory.universe import positive_size
+from vcomp.inference import Projected, VarianceComponents
+from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSource, check_source
+
+if TYPE_CHECKING:
+    from vcomp.inference.resampling import Replicates
 
 __all__ = [
     "PublishedComponents",
@@ -34,12 +36,12 @@ _ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PublishedComponents:
+class PublishedComponents(HasDStudies, display.Printed):
     """Variance components from a table; they have the D-studies of a fitted model.
 
     Attributes
     ----------
-    components : with the design that their names tell
+    components : with the design that follows from their names
     mean : of the scores, where it is known
 
     Examples
@@ -52,126 +54,19 @@ class PublishedComponents:
     components: VarianceComponents
     mean: MeanOfScores = NO_MEAN
 
-    def dstudy(
-        self,
-        design: str | None = None,
-        *,
-        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
-        fixed: str | Sequence[str] = (),
-        universe: Mapping[str, float] | None = None,
-        within: str | Sequence[str] = (),
-        layout: Any = None,
-        sizes: Mapping[str, Any] | None = None,
-        alpha: float = 0.05,
-        negative: str = "zero",
-        method: str = "auto",
-        **n: Any,
-    ) -> DStudy:
-        """Return what planned measurements would be worth; see :func:`vcomp.gtheory.dstudy`.
+    def _components(self) -> VarianceComponents:
+        return self.components
 
-        Parameters
-        ----------
-        design : in Brennan's notation, such as ``"p x (a:i)"``; the published one if None
-        object : the object of measurement, a facet or several
-        fixed : facets whose planned levels are the whole universe
-        universe : N' of facets with finite universes
-        within : facets of the object within whose levels objects are compared
-        layout : planned observations, instead of sizes
-        sizes : like `n`, for facets whose names are no Python names or those of other parameters
-        alpha : intervals have confidence 1 − alpha
-        negative : ``"zero"`` takes negative components as zero, ``"keep"`` as they are
-        method : of the intervals, ``"mls"``, ``"log"``, ``"wald"`` or ``"auto"``
-        **n : one size or several for each facet
+    def _mean_of_scores(self) -> MeanOfScores:
+        return self.mean
 
-        Raises
-        ------
-        PlanError
-            The plan is not one that can be, or the components cannot support it.
-
-        References
-        ----------
-        Bodoff and Li (2007), SIGIR, Table 4, p. 372.
-
-        Examples
-        --------
-        >>> trec = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
-        ...                         "ia": .00143, "pia": .00176})
-        >>> trec.dstudy(i=[50, 100], a=[1, 2]).table[["Phi", "Erho2"]].round(3)
-             Phi  Erho2
-        0  0.920  0.961
-        1  0.925  0.964
-        2  0.957  0.979
-        3  0.960  0.981
-        """
-        made = dstudy(
-            self.components,
-            design,
-            object=object,
-            fixed=fixed,
-            universe=universe,
-            within=within,
-            layout=layout,
-            sizes=sizes,
-            alpha=alpha,
-            negative=negative,
-            method=method,
-            **n,
-        )
-        return replace(made, mean=self.mean)
-
-    def estimate(
-        self,
-        what: str | Callable[..., Any],
-        *,
-        alpha: float = 0.05,
-        method: str = "auto",
-        design: str | None = None,
-        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
-        fixed: str | Sequence[str] = (),
-        universe: Mapping[str, float] | None = None,
-        within: str | Sequence[str] = (),
-        sizes: Mapping[str, Any] | None = None,
-        negative: str | None = None,
-        target: float | None = None,
-        coefficient: str | None = None,
-        facet: str | None = None,
-        cut: float | None = None,
-        **n: Any,
-    ) -> EstimatedQuantity:
-        """Return a quantity with its standard error and interval, where cov is known.
-
-        See :meth:`vcomp.model.inference.Inference.estimate`; profiles and bootstrap need the
-        data, and are not there.
-
-        Examples
-        --------
-        >>> published = from_components({"p": 2.0, "Residual": 4.0}, cov=[[0.5, 0], [0, 0.1]])
-        >>> print(published.estimate("p", method="wald"))
-        p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
-        """
-        asked = Asked(
-            design,
-            object,
-            all_sizes(sizes, n),
-            negative,
-            target,
-            coefficient,
-            facet,
-            cut,
-            fixed,
-            universe,
-            within,
-        )
-        return estimate_quantity(
-            self.components,
-            what,
-            lambda policy: FromComponents(
-                self.components, method, policy, self.mean.beta, self.mean.cov_beta
-            ),
-            self.mean,
-            asked,
-            alpha,
-        )
+    def _source(
+        self, interval: IntervalName | IntervalSource | Replicates, negative: Projected
+    ) -> IntervalSource:
+        if isinstance(interval, str):
+            mean = self.mean
+            return FromComponents(self.components, interval, negative, mean.beta, mean.cov_beta)
+        return check_source(interval)
 
     def summary(self) -> Any:
         """Return a printable table of the components and their shares.
@@ -209,16 +104,10 @@ class PublishedComponents:
         )
         return display.summary([table])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         pairs = zip(self.components.names, self.components.values, strict=True)
         shown = ", ".join(f"{name}={display.number(value)}" for name, value in pairs)
         return f"PublishedComponents('{gstudy_design(self.components)}', {shown})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def from_components(
@@ -354,8 +243,8 @@ def _nesting(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
         for other in sorted(above):
             if facet in nested_in[other]:
                 raise PlanError(
-                    f"{facet!r} and {other!r} never occur apart, so it cannot be told which is "
-                    f"nested in which; add a component of the outer one, as 0 if it is not known"
+                    f"{facet!r} and {other!r} always occur together, so it is not clear which "
+                    "is nested in which; add a component of the outer one, as 0 if it is not known"
                 )
     return nested_in
 

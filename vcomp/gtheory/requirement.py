@@ -1,4 +1,7 @@
-"""How many levels of a facet a coefficient needs."""
+"""Required sizes: how many levels of a facet a coefficient needs, with an interval.
+
+The D-study (:mod:`~vcomp.gtheory.study`) and the quantity ``n`` are made from it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,21 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.projection import composition, sampling_fractions, weights
-from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents, take_components
+from vcomp.gtheory.projection import (
+    CoefficientName,
+    composition,
+    first_two_way,
+    sampling_fractions,
+    weights,
+)
+from vcomp.inference import (
+    Projected,
+    Quantities,
+    TwoWayMeanSquares,
+    VarianceComponents,
+    used_components,
+)
 from vcomp.inference.intervals import (
     ARTEAGA,
     FELDT,
@@ -51,7 +65,7 @@ class Requirement:
     low, high : interval of n; nan where it is not known
     alpha : the interval has confidence 1 − alpha
     held : the sizes at which the other facets are held
-    method : how the interval was made
+    interval_method : how the interval was made
     why : a sentence where n is infinite
 
     Examples
@@ -68,7 +82,7 @@ class Requirement:
     high: float
     alpha: float
     held: Mapping[str, float] = field(default_factory=dict)
-    method: str = ""
+    interval_method: str = ""
     why: str = ""
 
     def __str__(self) -> str:
@@ -94,9 +108,9 @@ def required_size(
     source: IntervalSource,
     plan: DStudyPlan,
     *,
-    negative: str,
+    negative: Projected,
     target: float,
-    coefficient: str,
+    coefficient: CoefficientName,
     facet: str | None,
     alpha: float,
 ) -> Requirement:
@@ -139,22 +153,25 @@ def required_size(
     facet = check_requirement(plan, target, coefficient, facet)
     held = _held(components, plan, facet)
     universe, a, b, room = _forms(components, plan, target, coefficient, facet)
-    values = take_components(components, negative).values
+    values = used_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
     if D <= 1e-12 * A:
         D = 0.0
     n = _ceil(B / D) if D > 0 else math.inf
     why = "" if D > 0 else _why(tau, A, facet, plan.object)
-    ends, method = (math.nan, math.nan), ""
-    two_way = _two_way_ends(components, plan, facet, coefficient, source.method)
+    ends, interval_method = (math.nan, math.nan), ""
+    two_way = _two_way_ends(components, plan, facet, coefficient, source.interval)
     if two_way is not None:
-        table, method = two_way
+        table, interval_method = two_way
         interval = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
         ends = interval(table, target, alpha)
     elif b.any():
         found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
-        ends, method = (_ceil(float(found.low[0])), _ceil(float(found.high[0]))), found.method
+        ends, interval_method = (
+            (_ceil(float(found.low[0])), _ceil(float(found.high[0]))),
+            found.interval_method,
+        )
     largest = plan.universe.sizes.get(facet, math.inf)
     levels = f"all {display.count(largest)} levels of {facet}"
     if n > largest and not why:
@@ -164,7 +181,7 @@ def required_size(
         why = f"it takes {levels}, and with them nothing is left to generalize over."
     # What is more than there are cannot be had.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
-    return Requirement(coefficient, target, facet, n, low, high, alpha, held, method, why)
+    return Requirement(coefficient, target, facet, n, low, high, alpha, held, interval_method, why)
 
 
 def check_requirement(plan: DStudyPlan, target: float, coefficient: str, facet: str | None) -> str:
@@ -214,11 +231,11 @@ def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[
 
 
 def _two_way_ends(
-    components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, method: str
+    components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, interval: str
 ) -> tuple[TwoWayMeanSquares, str] | None:
     """Return the mean squares that give the interval from F quantiles, if they do."""
-    table = two_way_table(components, plan) if method in ("auto", "f") else None
-    if table is None or facet != table.columns or not two_way_plans(table, plan)[0]:
+    table = first_two_way(components, plan) if interval in ("auto", "f") else None
+    if table is None or facet != table.columns:
         return None
     return table, FELDT if coefficient == "Erho2" else ARTEAGA
 

@@ -1,5 +1,4 @@
 from . import measures as measures
-from .accuracies import EstimatorChoice as EstimatorChoice
 from .accuracies import Measures as Measures
 from .accuracies import accuracy as accuracy
 from .accuracy_result import Accuracy as Accuracy

@@ -9,29 +9,25 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Reading, select_rows
-from vcomp.design import encode, learn
-from vcomp.estimators import check_terms, get_estimator
-from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha, warn
-from vcomp.formula import RESIDUAL, caller_environment, parse
-from vcomp.gtheory import DStudy, dstudy
+from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha
+from vcomp.gtheory import DStudy, crossed_components, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.intervals import IntervalName, IntervalSource
 from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, ByPairs, Estimator, estimator_of
 from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import FTest, Measure, complete, mean_squares, named, several
+from vcomp.ir.measures import FTest, Measure, Tau, TauAP, complete, mean_squares, named, several
 from vcomp.ir.measures import sizes as check_sizes
+from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, check_one_of
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
 from vcomp.numerics import seed_from
-from vcomp.statistics import Statistics
 
 __all__ = [
     "DEFAULT",
     "PLANNED",
     "SYSTEM",
     "TOPIC",
-    "EstimatorChoice",
     "Measures",
     "Splits",
     "accuracy",
@@ -80,30 +76,18 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
         what = "no system has a score" if scores.size == 0 else "all scores are equal"
         raise DataError(f"{what}, so that there is no variance to share out")
     complete = scores.size == matrix.scores.size
-    data = {"score": scores, SYSTEM: columns, TOPIC: rows}
-    environment = caller_environment(0, 0)
-    parsed = parse(f"score ~ (1|{SYSTEM}) + (1|{TOPIC})")
-    selected = select_rows(parsed, data, Reading(environment, "raise"))
     try:
-        design = learn(parsed, selected, environment)
-        stats = Statistics.from_rows(encode(design, selected), design.grid, design.partial_grid)
-        check_terms(stats, (SYSTEM, TOPIC))
-        estimator = get_estimator("anova" if complete else "reml")
-        estimate = estimator.estimate(stats, (SYSTEM, TOPIC, RESIDUAL))
+        components = crossed_components(
+            scores, {SYSTEM: columns, TOPIC: rows}, "anova" if complete else "reml"
+        )
     except (DesignError, EstimationError) as error:
         raise DataError(
             f"variance components cannot be estimated from the scores that are there: {error}"
         ) from error
-    if not estimate.converged:
-        warn(estimate.status)
-    return VarianceComponents(
-        names=estimate.names,
-        facets=(frozenset({SYSTEM}), frozenset({TOPIC}), frozenset({SYSTEM, TOPIC})),
-        values=estimate.values,
-        cov=next(iter(estimate.covariances.values())),
+    return replace(
+        components,
         sizes={SYSTEM: float(matrix.n_systems), TOPIC: float(matrix.n_topics)},
         mean_squares=_mean_squares(matrix) if complete else None,
-        without_bounds=estimate.without_bounds,
     )
 
 
@@ -112,13 +96,10 @@ def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
     return TwoWayMeanSquares(SYSTEM, TOPIC, matrix.n_systems, matrix.n_topics, ms_s, ms_t, ms_e)
 
 
-EstimatorChoice: TypeAlias = Literal["best", "split_half"]
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]
 
 DEFAULT = ("tau", "tau_ap", "Erho2", "Phi", "rmse")
 """Measures that have an estimator of their own, and so are quick; F depends on a difference."""
-
-_ESTIMATORS: tuple[EstimatorChoice, ...] = ("best", "split_half")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,31 +125,40 @@ def accuracy(
     measures: Measures | None = None,
     n_topics: float | Iterable[float] | None = None,
     *,
-    estimator: EstimatorChoice = "best",
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
+    estimator: AccuracyEstimator = "shrunken",
     drop_worst: float = 0.0,
     alpha: float = 0.05,
-    negative: str = "zero",
-    method: str = "auto",
+    negative: Literal["zero", "keep"] = "zero",
+    interval: IntervalName | IntervalSource = "auto",
     model: Model | None = None,
     trials: int | None = None,
     rng: int | np.random.Generator | None = None,
     workers: int = 1,
     progress: bool | None = None,
 ) -> Accuracy:
-    """Estimate how accurate tests of any size are, by any measures, each in the best way there is.
+    """Return the accuracy of tests of any size, by any measures, each by its best estimator.
+
+    A bare matrix has **a row a topic and a column a system**.
 
     Parameters
     ----------
-    scores : topic × system matrix, **a row a topic and a column a system**; nan is a missing cell
+    scores : long table with its columns named, :class:`ScoreMatrix`, or topic × system matrix, in
+        which nan is a missing cell
     measures : names of :func:`vcomp.ir.measures.available`, or measures with options such as
         ``vcomp.ir.measures.get("F", delta=0.1)``; τ, τ_AP, Eρ², Φ and ε if None
     n_topics : sizes of new tests; the collection itself if None
-    estimator : ``"best"``, see the notes, or ``"split_half"`` for all measures
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
+    estimator : of τ and τ_AP, ``"shrunken"`` or ``"urbano"`` (as published), with the best
+        estimators of all other measures, see Notes; or ``"split_half"`` for all measures
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`ScoreMatrix.drop_worst`
     alpha : intervals have confidence 1 − alpha
-    negative : how D-studies take negative components, ``"zero"`` or ``"keep"``
-    method : of the intervals of D-studies, see :func:`vcomp.gtheory.dstudy`
+    negative : how D-studies treat negative components: ``"zero"`` replaces them by zero,
+        ``"keep"`` uses them as estimated
+    interval : how the intervals of D-studies are made, see :func:`vcomp.gtheory.dstudy`
     model, trials : of :func:`vcomp.ir.split_half`: the curve, ``"logit"`` if None, and the pairs
         of halves of each size, as published if None
     rng : seed of the halves and of what intervals of τ and τ_AP are drawn from, or a generator
@@ -186,11 +176,12 @@ def accuracy(
     DataError
         If the scores cannot be read, or do not suffice: a score is missing and a measure has to be
         extrapolated from halves, two systems have fewer than two topics in common, components
-        cannot be told apart.
+        cannot be distinguished.
     PlanError
         If a measure, model or estimator is unknown, a number is out of range, or an option is
-        given that is of none of the measures: `model` or `trials` where nothing is extrapolated,
-        `negative` or `method` where nothing comes from a D-study.
+        given that applies to none of the measures: `model` or `trials` where nothing is
+        extrapolated, `negative` or `interval` where nothing comes from a D-study,
+        ``estimator="urbano"`` without τ and τ_AP.
 
     Warns
     -----
@@ -201,8 +192,8 @@ def accuracy(
     -----
     The best estimators are those of Urbano (2016):
 
-    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`, as they
-      are without options; intervals are of the correlation of one such test;
+    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`, with
+      their defaults but for `estimator`; intervals are of the correlation of one such test;
     * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
     * F by the power of the test, whose interval comes from that of its error variance;
     * all else by split halves, with the model that Urbano (2016, sec. 7) found to predict larger
@@ -229,18 +220,19 @@ def accuracy(
     2     Phi   4     0.768   D-study
     3     Phi  40     0.971   D-study
     """
-    matrix = as_score_matrix(scores).drop_worst(drop_worst)
+    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    matrix = matrix.drop_worst(drop_worst)
     n = None if n_topics is None else check_sizes(n_topics)
     taken = read_measures(measures)
     study = None
-    if needs_dstudy(taken, estimator, negative, method):
+    if needs_dstudy(taken, estimator, negative, interval):
         study = dstudy(
             two_way_components(matrix),
             object=SYSTEM,
             sizes={TOPIC: matrix.n_topics if n is None else n.tolist()},
             alpha=alpha,
             negative=negative,
-            method=method,
+            interval=interval,
         )
     splits = Splits(model, trials, rng, workers, progress)
     counts = (matrix.n_systems, matrix.n_topics)
@@ -265,7 +257,7 @@ def accuracy_of(
     facets: tuple[str, str],
     counts: tuple[int, int],
     *,
-    estimator: EstimatorChoice,
+    estimator: AccuracyEstimator,
     alpha: float,
     splits: Splits,
 ) -> Accuracy:
@@ -279,7 +271,7 @@ def accuracy_of(
     n_topics : (m,) sizes of new tests; None for the collection itself
     facets : what is ranked and what is sampled
     counts : how many of each there are
-    estimator : ``"best"`` or ``"split_half"``
+    estimator : ``"shrunken"``, ``"urbano"`` or ``"split_half"``
     alpha : intervals have confidence 1 − alpha
     splits : of what is extrapolated from halves
 
@@ -291,9 +283,9 @@ def accuracy_of(
     check_alpha(alpha)
     by_name, seed = named(measures), seed_from(splits.rng)
     own: dict[str, Estimator | None] = dict.fromkeys(by_name)
-    if estimator == "best":
+    if estimator != "split_half":
         own = {
-            name: estimator_of(measure, matrix, study, facets[1], seed)
+            name: estimator_of(measure, matrix, study, facets[1], estimator, seed)
             for name, measure in by_name.items()
         }
     rest = {name: by_name[name] for name, found in own.items() if found is None}
@@ -311,7 +303,7 @@ def accuracy_of(
 
 
 def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
-    """Return the measures that were asked for, each once.
+    """Return the requested measures, each once.
 
     Parameters
     ----------
@@ -325,32 +317,35 @@ def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
     Examples
     --------
     >>> read_measures("tau")
-    (Tau(ties='b'),)
+    (Tau(variant='b'),)
     """
     return several(DEFAULT if measures is None else measures)
 
 
 def needs_dstudy(
-    measures: Sequence[Measure], estimator: EstimatorChoice, negative: str, method: object
+    measures: Sequence[Measure], estimator: AccuracyEstimator, negative: str, interval: object
 ) -> bool:
     """Return whether one of the measures comes from a D-study.
 
     Parameters
     ----------
     measures : of :func:`read_measures`
-    estimator : ``"best"`` or ``"split_half"``
-    negative, method : of the D-study, which may be given for nothing else
+    estimator : ``"shrunken"``, ``"urbano"`` or ``"split_half"``
+    negative, interval : of the D-study, which may be given for nothing else
 
     Raises
     ------
     PlanError
-        If the estimator is neither, or an option of D-studies is given and there is none.
+        If the estimator is unknown or applies to none of the measures, or an option of D-studies
+        is given and there is none.
     """
-    choice("estimator", estimator, _ESTIMATORS)
-    needed = estimator == "best" and any(
+    check_one_of("estimator", estimator, ESTIMATORS)
+    if estimator == "urbano" and not any(isinstance(m, Tau | TauAP) for m in measures):
+        raise PlanError("estimator='urbano' is of τ and τ_AP, and neither is among these measures")
+    needed = estimator != "split_half" and any(
         type(m) in PLANNED or isinstance(m, FTest) for m in measures
     )
-    given = {"negative": negative != "zero", "method": not _is_auto(method)}
+    given = {"negative": negative != "zero", "interval": not _is_auto(interval)}
     if not needed and any(given.values()):
         option = next(name for name, is_given in given.items() if is_given)
         raise PlanError(
@@ -360,8 +355,8 @@ def needs_dstudy(
     return needed
 
 
-def _is_auto(method: object) -> bool:
-    return isinstance(method, str) and method == "auto"
+def _is_auto(interval: object) -> bool:
+    return isinstance(interval, str) and interval == "auto"
 
 
 def _halves(
@@ -370,7 +365,7 @@ def _halves(
     n_topics: FloatArray,
     alpha: float,
     splits: Splits,
-    estimator: EstimatorChoice,
+    estimator: AccuracyEstimator,
 ) -> dict[str, Estimator]:
     """Return what extrapolates each of the measures from halves."""
     model = MODELS[-1] if splits.model is None else splits.model

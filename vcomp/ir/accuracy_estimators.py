@@ -1,4 +1,4 @@
-"""What estimates each measure of accuracy best: values that give it for tests of any size."""
+"""Estimators of measures of accuracy: values that give a measure for tests of any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.gtheory import DStudy
+from vcomp.gtheory import DStudy, PlannedName
 from vcomp.ir.curve import Model
 from vcomp.ir.measures import (
     RMSE,
@@ -21,24 +21,11 @@ from vcomp.ir.measures import (
     Tau,
     TauAP,
 )
-from vcomp.ir.rank import of_scores as tau
+from vcomp.ir.rank import TauEstimator, expected_tau, paired_differences
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.split_half_result import SplitHalfStudy
 
-__all__ = [
-    "PLANNED",
-    "ByDStudy",
-    "ByHalves",
-    "ByItself",
-    "ByPairs",
-    "ByPower",
-    "Estimated",
-    "Estimator",
-    "estimator_of",
-]
-
-
-PLANNED: Mapping[type[Measure], str] = {
+PLANNED: Mapping[type[Measure], PlannedName] = {
     GeneralizabilityCoefficient: "Erho2",
     DependabilityIndex: "Phi",
     RMSE: "abs_sem",
@@ -79,17 +66,19 @@ class ByPairs:
     ----------
     measure : τ or τ_AP
     matrix : scores
+    estimator : ``"shrunken"`` or ``"urbano"``
     seed : of the draws behind intervals
     """
 
     measure: Measure
     matrix: ScoreMatrix
+    estimator: TauEstimator
     seed: int
 
     @property
     def label(self) -> str:
-        """``Eτ`` or ``Eτ_AP``."""
-        return f"E{self.measure.symbol}"
+        """The estimator's name."""
+        return self.estimator
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """Return those of new tests; see :func:`vcomp.ir.expected_tau`."""
@@ -100,8 +89,14 @@ class ByPairs:
         return self._of(None, alpha)
 
     def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
-        expected = tau.expected_tau_ap if isinstance(self.measure, TauAP) else tau.expected_tau
-        table = expected(self.matrix, n_topics, alpha=alpha, rng=self.seed)
+        table = expected_tau(
+            paired_differences(self.matrix),
+            n_topics,
+            ap=isinstance(self.measure, TauAP),
+            estimator=self.estimator,
+            alpha=alpha,
+            rng=self.seed,
+        )
         return Estimated(*(table[c].to_numpy(dtype=float) for c in ("estimate", "low", "high")))
 
 
@@ -118,7 +113,7 @@ class ByDStudy:
 
     study: DStudy
     sampled: str
-    quantity: str
+    quantity: PlannedName
 
     label: ClassVar[str] = "D-study"
 
@@ -185,7 +180,7 @@ class ByHalves:
     @property
     def label(self) -> str:
         """With the model of the curve."""
-        return f"split-half, {self.model}"
+        return f"split_half, {self.model}"
 
     @property
     def problem(self) -> str | None:
@@ -228,6 +223,7 @@ def estimator_of(
     matrix: ScoreMatrix | None,
     study: DStudy | None,
     sampled: str,
+    estimator: TauEstimator,
     seed: int,
 ) -> Estimator | None:
     """Return the estimator of a measure; None where halves have to do.
@@ -235,9 +231,10 @@ def estimator_of(
     Parameters
     ----------
     measure : to estimate
-    matrix : scores; None where measures that need them are not asked for
-    study : a D-study; None where measures that need one are not asked for
+    matrix : scores; None where no requested measure needs them
+    study : a D-study; None where no requested measure needs one
     sampled : the facet of the topics
+    estimator : of τ and τ_AP
     seed : of what is drawn
     """
     quantity = PLANNED.get(type(measure))
@@ -248,5 +245,5 @@ def estimator_of(
     if isinstance(measure, FTest) and study is not None:
         return ByPower(study, sampled, measure, matrix.n_systems)
     if isinstance(measure, Tau | TauAP):
-        return ByPairs(measure, matrix, seed)
+        return ByPairs(measure, matrix, estimator, seed)
     return ByItself(measure, matrix) if measure.has_estimator else None

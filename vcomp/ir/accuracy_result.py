@@ -29,18 +29,12 @@ from vcomp.ir.split_half_result import SplitHalfStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Accuracy",
-    "summary",
-]
-
-
 _POINTS = 40
 """Points of a curve: more cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Accuracy:
+class Accuracy(display.Printed):
     """Measures of the accuracy of tests, made by :func:`vcomp.ir.accuracy` and ``res.accuracy``.
 
     Attributes
@@ -91,7 +85,7 @@ class Accuracy:
 
     @property
     def dstudy(self) -> DStudy | None:
-        """The D-study that Eρ², Φ, ε or F come from; None where none of them was asked for."""
+        """The D-study that Eρ², Φ, ε or F come from; None where none of them was requested."""
         studies = [e.study for e in self.estimators.values() if isinstance(e, ByDStudy | ByPower)]
         return studies[0] if studies else None
 
@@ -184,7 +178,12 @@ class Accuracy:
         )
 
     def symbol(self, name: str) -> str:
-        """Return how a measure is written: its symbol, its name and options where these differ."""
+        """Return how a measure is written: its symbol, its name and options where these differ.
+
+        Parameters
+        ----------
+        name : of a measure
+        """
         measure = self.measures[name]
         return measure.symbol if name == measure.name else name
 
@@ -223,10 +222,10 @@ class Accuracy:
         estimator = self.estimators[name]
         if not isinstance(estimator, ByDStudy | ByPower):
             return False
-        return estimator.study.source.method == "profile"
+        return estimator.study.source.interval == "profile"
 
     def _rows(self, name: str, n: FloatArray, alpha: float | None = None) -> pd.DataFrame:
-        """Return the rows of a measure in :attr:`table`, those asked for as they were made."""
+        """Return the rows of a measure in :attr:`table`; stored ones for the requested sizes."""
         import pandas as pd
 
         estimator = self.estimators[name]
@@ -238,9 +237,6 @@ class Accuracy:
             {"measure": name, "n": whole(n), **columns, "estimator": estimator.label}
         )
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         ends = [display.count(n) for n in np.unique([self.asked.min(), self.asked.max()])]
         ranked, sampled = self.facets
@@ -248,9 +244,6 @@ class Accuracy:
             f"<Accuracy: {', '.join(self.measures)} of {display.count(self.counts[0])} {ranked} "
             f"on {' to '.join(ends)} {sampled}>"
         )
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[str, list[str]]:
@@ -314,10 +307,7 @@ def _notes(accuracy: Accuracy) -> list[str]:
     """Return what the estimators are, what their intervals hold, and what is missing."""
     notes, by_kind = [], _by_kind(accuracy)
     if ByPairs in by_kind:
-        notes.append(
-            f"{by_kind[ByPairs]}: expected correlation of the ranking by such a test with the "
-            "true one; the intervals are of the correlation of one test."
-        )
+        notes.append(f"{by_kind[ByPairs]}: {_of_pairs(accuracy)}")
     if ByDStudy in by_kind:
         notes.append(f"{by_kind[ByDStudy]}: from variance components, with their uncertainty.")
     if ByPower in by_kind:
@@ -336,6 +326,17 @@ def _by_kind(accuracy: Accuracy) -> dict[type, str]:
     for name, estimator in accuracy.estimators.items():
         names.setdefault(type(estimator), []).append(accuracy.symbol(name))
     return {kind: ", ".join(symbols) for kind, symbols in names.items()}
+
+
+def _of_pairs(accuracy: Accuracy) -> str:
+    pairs = next(e for e in accuracy.estimators.values() if isinstance(e, ByPairs))
+    note = "expected correlation of the ranking by such a test with the true one; "
+    if pairs.estimator == "urbano":
+        return note + (
+            "as published, with intervals for independent swaps, which are too short (estimator "
+            "urbano)."
+        )
+    return note + "the intervals are of the correlation of one test (estimator shrunken)."
 
 
 def _of_halves(accuracy: Accuracy, symbols: str) -> str:

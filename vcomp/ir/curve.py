@@ -22,21 +22,6 @@ from vcomp.ir.measures import sizes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLUMNS",
-    "MODELS",
-    "NO_ERROR",
-    "SCALES",
-    "AccuracyCurve",
-    "Model",
-    "Scale",
-    "axis",
-    "choice",
-    "to_error",
-    "whole",
-]
-
-
 Model = Literal["exp1", "exp2", "logit"]
 Scale = Literal["correlation", "share", "error"]
 
@@ -102,7 +87,12 @@ class AccuracyCurve:
         return self.nobs - 2
 
     def at(self, n_topics: FloatArray) -> FloatArray:
-        """Return the expected accuracy of tests of n topics, in an array of the same shape."""
+        """Return the expected accuracy of tests of n topics, in an array of the same shape.
+
+        Parameters
+        ----------
+        n_topics : numbers of topics, one or several
+        """
         n = np.asarray(n_topics, dtype=float)
         a, b = self.params
         return _accuracy(_error(self.model, a + b * axis(self.model, n)), self.scale)
@@ -113,7 +103,7 @@ class AccuracyCurve:
         Parameters
         ----------
         n_topics : one or more numbers of topics n
-        alpha : one less the confidence of the intervals
+        alpha : intervals have confidence 1 − alpha
 
         Returns
         -------
@@ -168,7 +158,7 @@ class AccuracyCurve:
         Parameters
         ----------
         n : (m,) numbers of topics
-        alpha : one less the confidence of the intervals
+        alpha : intervals have confidence 1 − alpha
         """
         from scipy.special import stdtrit
 

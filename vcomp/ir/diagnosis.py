@@ -24,14 +24,6 @@ from vcomp.numerics import slices
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "INDICATORS",
-    "Diagnosis",
-    "Original",
-    "diagnose",
-]
-
-
 INDICATORS = {
     "mu_s": "mean of simulated less mean of original scores",
     "tau_ap": "τ_AP of the ranking of systems with the original one",
@@ -53,7 +45,7 @@ _BATCH = 2**22
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Diagnosis:
+class Diagnosis(display.Printed):
     """Indicators of simulated collections, made by :func:`diagnose`.
 
     Attributes
@@ -67,14 +59,8 @@ class Diagnosis:
     n_topics: int
     n_topics_original: int
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<diagnosis of {len(self.values):,} simulated collections>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     @property
     def table(self) -> pd.DataFrame:
@@ -107,15 +93,23 @@ class Diagnosis:
 
 
 def diagnose(
-    original: ScoresLike | CollectionSimulator, simulated: SimulatedCollections | ArrayLike
+    original: ScoresLike | CollectionSimulator,
+    simulated: SimulatedCollections | ArrayLike,
+    *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
 ) -> Diagnosis:
-    """Compare simulated collections with the one that they were simulated from.
+    """Return indicators of how like its original a simulated collection is.
 
     Parameters
     ----------
-    original : topic × system matrix, or the simulator that was fitted to it
+    original : the simulator; or the scores that it was fitted to: long table with its columns
+        named, :class:`ScoreMatrix`, or topic × system matrix, **a row a topic and a column a
+        system**
     simulated : what the simulator simulated, or an array of (size, n_topics, n_systems) scores of
         the same systems; a matrix is one collection
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
 
     Returns
     -------
@@ -160,11 +154,14 @@ def diagnose(
     >>> from vcomp.ir import diagnose, fit_collection
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
     >>> simulator = fit_collection(scores)
-    >>> diagnosis = diagnose(simulator, simulator.simulate(100, size=50, rng=1))
+    >>> diagnosis = diagnose(simulator, simulator.simulate(100, n=50, rng=1))
     >>> diagnosis.table[["mu_s", "tau_ap"]].mean().abs().round(1).to_dict()
     {'mu_s': 0.0, 'tau_ap': 1.0}
     """
-    X = original.scores if isinstance(original, CollectionSimulator) else _scores(original)
+    if isinstance(original, CollectionSimulator):
+        X = original.scores
+    else:
+        X = _scores(as_score_matrix(original, system=system, topic=topic, score=score))
     Y = simulated.scores if isinstance(simulated, SimulatedCollections) else _array(simulated)
     if Y.shape[2] != X.shape[1]:
         raise DataError(
@@ -310,8 +307,7 @@ def _row_correlations(rows: FloatArray, with_: FloatArray) -> FloatArray:
     return np.asarray(np.divide((x * y).sum(axis=1), scale, out=unknown, where=scale > 1e-14))
 
 
-def _scores(original: ScoresLike) -> FloatArray:
-    matrix: ScoreMatrix = as_score_matrix(original)
+def _scores(matrix: ScoreMatrix) -> FloatArray:
     if np.isnan(matrix.scores).any():
         raise DataError("the original has missing scores; keep the topics that all systems have")
     return matrix.scores

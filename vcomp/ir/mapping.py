@@ -23,15 +23,6 @@ from vcomp.gtheory import DStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PUBLISHED",
-    "Coefficient",
-    "ReliabilityMap",
-    "map_dstudy",
-    "map_reliability",
-]
-
-
 Coefficient = Literal["Erho2", "Phi"]
 
 _SYMBOLS: dict[Coefficient, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
@@ -78,6 +69,10 @@ class ReliabilityMap:
     def at(self, coefficient: ArrayLike) -> Any:
         """Return the indicator at one or more values of the coefficient, of the same shape.
 
+        Parameters
+        ----------
+        coefficient : Eρ² or Φ, one value or several
+
         Raises
         ------
         DataError
@@ -87,6 +82,10 @@ class ReliabilityMap:
 
     def needed(self, value: ArrayLike) -> Any:
         """Return the coefficient that gives a value of the indicator: the curve from y to x.
+
+        Parameters
+        ----------
+        value : of the indicator, one or several
 
         Raises
         ------
@@ -102,7 +101,7 @@ class ReliabilityMap:
         Parameters
         ----------
         coefficient : one or more values
-        alpha : one less the confidence of the intervals
+        alpha : intervals have confidence 1 − alpha
 
         Returns
         -------

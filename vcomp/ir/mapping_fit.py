@@ -28,12 +28,6 @@ from vcomp.numerics import check_count, run, seed_from
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "fit_exponent",
-    "fit_mapping",
-]
-
-
 _STEP = 10
 """Topics of the smallest halves, and from one size to the next, in the paper."""
 
@@ -59,6 +53,9 @@ def fit_mapping(
     collections: Mapping[str, ScoresLike] | Iterable[ScoresLike],
     indicators: str | Measure | Iterable[str | Measure] = tuple(PUBLISHED),
     *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
     sizes: int | Iterable[int] | None = None,
     trials: int = 50,
     smallest: Mapping[str, float] | None = None,
@@ -76,10 +73,12 @@ def fit_mapping(
 
     Parameters
     ----------
-    collections : topic × system matrices by name, or several without names; of each **a row a
-        topic and a column a system**, none of the scores missing
+    collections : scores by name, or several without names: long tables with their columns named,
+        :class:`ScoreMatrix`, or topic × system matrices, **a row a topic and a column a system**;
+        no score may be missing
     indicators : names of :func:`vcomp.ir.measures.available`, or measures with options of their
         own. ``sens_rel`` and ``rmse`` come from Φ, all others from Eρ²
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     sizes : topics of the halves. If None as published: 10, 20, … up to half of the collection.
         Sizes above that are left out for this collection
     trials : pairs of halves of each size
@@ -136,7 +135,8 @@ def fit_mapping(
     """
     measures = _indicators(indicators)
     limits = _smallest(smallest)
-    matrices = _collections(collections, drop_worst)
+    columns = {"system": system, "topic": topic, "score": score}
+    matrices = _collections(collections, drop_worst, columns)
     trials, workers = check_count(trials, "trials"), check_count(workers, "workers")
     jobs = _jobs(matrices, sizes, seed_from(rng))
 
@@ -296,7 +296,9 @@ def _smallest(given: Mapping[str, float] | None) -> dict[Coefficient, float]:
 
 
 def _collections(
-    given: Mapping[str, ScoresLike] | Iterable[ScoresLike], drop_worst: float
+    given: Mapping[str, ScoresLike] | Iterable[ScoresLike],
+    drop_worst: float,
+    columns: Mapping[str, str | None],
 ) -> dict[str, FloatArray]:
     """Return complete matrices by name."""
     is_matrix = isinstance(given, ScoreMatrix) or hasattr(given, "__arrow_c_stream__")
@@ -312,7 +314,9 @@ def _collections(
     found = {}
     for name, scores in named.items():
         try:
-            found[name] = complete(as_score_matrix(scores).drop_worst(drop_worst), "scores")
+            found[name] = complete(
+                as_score_matrix(scores, **columns).drop_worst(drop_worst), "scores"
+            )
         except DataError as error:
             raise DataError(f"collection {name!r}: {error}") from error
     return found

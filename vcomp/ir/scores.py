@@ -2,184 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from numbers import Real
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.data import open_source
+from vcomp.data import SYSTEMS, read_score_table
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "ScoreMatrix",
-    "ScoresLike",
-    "as_score_matrix",
-    "check_matrix",
-    "names_of",
-    "read_cells",
-    "read_wide",
-]
-
-
-_TOPICS = frozenset({"topic", "topics", "query", "qid"})
-"""Columns that no one means as a system; numbered topics would pass for scores."""
-
-
-def read_wide(table: Any) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
-    """Return the scores, nan where there is none, the topics and the systems.
-
-    Parameters
-    ----------
-    table : pandas frame, another table that speaks Arrow, a 2-D array or nested lists. A column
-        called topic, topics, query or qid names the topics; else the index of a pandas frame does
-
-    Returns
-    -------
-    (n_topics, n_systems) array, and the names of topics and systems: numbers from 0 on where the
-    table has none
-
-    Raises
-    ------
-    DataError
-        If it is no such table, a column does not hold numbers, several name topics, or a topic or
-        system has no name.
-    """
-    import pandas as pd
-
-    if isinstance(table, pd.DataFrame):
-        return _from_frame(table)
-    if hasattr(table, "__arrow_c_stream__"):
-        return _from_frame(_through_arrow(table))
-    return _from_array(table)
-
-
-def names_of(labels: Iterable[object]) -> tuple[str, ...]:
-    """Return names as text."""
-    return tuple(str(label) for label in labels)
-
-
-def _through_arrow(table: Any) -> pd.DataFrame:
-    import pyarrow as pa
-
-    try:
-        frame: pd.DataFrame = pa.table(table).to_pandas()
-    except (TypeError, ValueError) as error:
-        kind = type(table).__name__
-        raise DataError(f"scores must be a topic × system table, not a {kind}") from error
-    return frame
-
-
-def _from_frame(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
-    topics = [name for name in frame.columns if str(name).lower() in _TOPICS]
-    if len(topics) > 1:
-        raise DataError(f"topics have one column, not {', '.join(map(repr, topics))}; drop others")
-    if topics:
-        frame = frame.set_index(topics[0])
-    for place, name in enumerate(frame.columns):
-        if not _holds_numbers(frame.iloc[:, place]):
-            raise DataError(
-                f"column {str(name)!r} is not a system's scores: call it 'topic' if it names "
-                "topics, or drop it. (ScoreMatrix.from_long reads a long frame, a row a score.)"
-            )
-    for labels, what in ((frame.index, "topic in row"), (frame.columns, "system in column")):
-        if labels.nlevels == 1 and labels.isna().any():
-            raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
-    values = frame.to_numpy(dtype=float, na_value=np.nan)
-    return values, names_of(frame.index), names_of(frame.columns)
-
-
-def _holds_numbers(column: pd.Series) -> bool:
-    from pandas.api.types import is_complex_dtype, is_numeric_dtype
-
-    if column.dtype == object:
-        return all(isinstance(score, Real | Decimal | np.bool_) for score in column.dropna())
-    return bool(is_numeric_dtype(column.dtype) and not is_complex_dtype(column.dtype))
-
-
-def _from_array(scores: object) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
-    if isinstance(scores, str | PurePath | Mapping) or hasattr(scores, "collect"):
-        raise DataError(
-            "scores must be a topic × system matrix: a wide frame, an array or nested lists, not "
-            f"a {type(scores).__name__}. ScoreMatrix.from_long reads files and dicts of columns, "
-            "a row a score"
-        )
-    if isinstance(scores, np.ma.MaskedArray):
-        scores = np.ma.filled(scores.astype(float), np.nan)
-    try:
-        raw = np.asarray(scores)
-        values = raw.astype(float) if raw.dtype.kind in "biufO" else None
-    except (TypeError, ValueError) as error:
-        raise DataError(f"scores must be a topic × system matrix of numbers: {error}") from error
-    if values is None:
-        raise DataError(f"scores must be numbers; they are {raw.dtype.name}")
-    if values.ndim != 2:
-        raise DataError(
-            "scores must be a matrix, topics down and systems across; "
-            f"it has {values.ndim} dimension(s)"
-        )
-    n_topics, n_systems = values.shape
-    return values, names_of(range(n_topics)), names_of(range(n_systems))
-
-
-def read_cells(
-    data: Any, system: str, topic: str, score: str
-) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
-    """Return the scores, nan where there is none, the topics and the systems.
-
-    Parameters
-    ----------
-    data : what :func:`vcomp.io.open_source` opens
-    system, topic, score : names of its columns
-
-    Returns
-    -------
-    (n_topics, n_systems) array, and the names of topics and systems, in the order in which they
-    first come
-
-    Raises
-    ------
-    DataError
-        If two columns are one, a column is not there, scores are not numbers, a system or topic
-        has no name, or a system has several scores on a topic.
-    """
-    import pandas as pd
-    from pandas.api.types import is_complex_dtype, is_numeric_dtype
-
-    columns = [system, topic, score]
-    names = [column for column in columns if isinstance(column, Hashable)]
-    if len(set(names)) < len(columns):
-        raise DataError(f"system, topic and score are three columns, not {columns}")
-    frame = open_source(data).read(columns)
-    dtype = frame[score].dtype
-    if is_complex_dtype(dtype) or not is_numeric_dtype(dtype):
-        raise DataError(f"column {score!r} does not hold numbers; it is {dtype}")
-    for column in (system, topic):
-        empty = frame[column].isna().to_numpy()
-        if empty.any():
-            raise DataError(f"column {column!r} is missing in row {int(empty.argmax())}")
-    rows, topics = pd.factorize(frame[topic].astype(str))
-    places, systems = pd.factorize(frame[system].astype(str))
-    cells = rows.astype(np.int64) * len(systems) + places
-    _, first, count = np.unique(cells, return_index=True, return_counts=True)
-    if (count > 1).any():
-        at = first[count > 1].min()
-        raise DataError(
-            f"system {systems[places[at]]!r} has several scores on topic {topics[rows[at]]!r}; "
-            "average them first, or keep one"
-        )
-    values = np.full((len(topics), len(systems)), np.nan)
-    values[rows, places] = frame[score].to_numpy(dtype=float, na_value=np.nan)
-    return values, tuple(topics), tuple(systems)
-
 
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
 """A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
@@ -190,7 +27,10 @@ _LARGEST = 1e150
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScoreMatrix:
-    """Scores of systems on topics.
+    """Scores of systems on topics, with the labels of both.
+
+    All functions of :mod:`vcomp.ir` and :mod:`vcomp.ctt` accept it; in the latter systems are the
+    objects of measurement and topics the items.
 
     Attributes
     ----------
@@ -212,7 +52,7 @@ class ScoreMatrix:
     def from_long(
         cls, data: Any, *, system: str = "system", topic: str = "topic", score: str = "score"
     ) -> ScoreMatrix:
-        """Read a long table: a row a score.
+        """Return the matrix of a long table, a row a score.
 
         Parameters
         ----------
@@ -229,9 +69,9 @@ class ScoreMatrix:
         Raises
         ------
         DataError
-            If a column is not there, scores are not numbers or infinite, a system or topic has no
-            name, a system has several scores on a topic, or there are fewer than two systems or
-            two topics.
+            If a column is not in the table, scores are not numbers or infinite, a system or topic
+            has no name, a system has several scores on a topic, or there are fewer than two
+            systems or two topics.
 
         Examples
         --------
@@ -242,7 +82,7 @@ class ScoreMatrix:
         401     0.1  NaN
         402     0.2  0.5
         """
-        return check_matrix(cls(*read_cells(data, system, topic, score)))
+        return as_score_matrix(data, system=system, topic=topic, score=score)
 
     def __repr__(self) -> str:
         missing = int(np.isnan(self.scores).sum())
@@ -309,7 +149,7 @@ class ScoreMatrix:
         systems: Iterable[object] | None = None,
         topics: Iterable[object] | None = None,
     ) -> ScoreMatrix:
-        """Return some of the systems and topics, in the order asked for.
+        """Return some of the systems and topics, in the requested order.
 
         Parameters
         ----------
@@ -413,40 +253,58 @@ class ScoreMatrix:
         )
 
 
-ScoresLike: TypeAlias = "ArrayLike | pd.DataFrame | ScoreMatrix"
+ScoresLike: TypeAlias = (
+    "ArrayLike | pd.DataFrame | ScoreMatrix | Mapping[str, Any] | str | os.PathLike[str]"
+)
 """What :func:`as_score_matrix` reads."""
 
 
-def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
-    """Read a topic × system matrix: **a row a topic, a column a system**.
+def as_score_matrix(
+    scores: ScoresLike,
+    *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
+) -> ScoreMatrix:
+    """Return scores as a topic × system matrix: **a row a topic, a column a system**.
 
     Parameters
     ----------
     scores : one of
 
+        * a long table, a row a score, whose columns are named by `system`, `topic` and `score`:
+          a pandas or polars frame, pyarrow table, dict of arrays, or the path of a CSV or Parquet
+          file;
+        * a :class:`ScoreMatrix`, returned as it is once checked;
         * a wide pandas frame, a column for each system, topics in the index or in a column called
           topic, topics, query or qid;
-        * another table that speaks Arrow (polars, pyarrow), topics in such a column if they have
+        * another table that exports Arrow (polars, pyarrow), topics in such a column if they have
           names;
-        * a 2-D array or nested lists, whose systems and topics are named ``"0"``, ``"1"``, …;
-        * a :class:`ScoreMatrix`, returned as it is once checked.
+        * a 2-D array or nested lists, whose systems and topics are named ``"0"``, ``"1"``, …
 
         Missing values are missing cells.
+    system, topic, score : columns of a long table. If one of them is given, each other is the
+        column of its own name, ``"system"``, ``"topic"`` or ``"score"``
 
     Returns
     -------
     ScoreMatrix
+        Systems and topics of a long table are in the order in which they first come.
 
     Raises
     ------
     DataError
-        If `scores` is not a matrix, has fewer than two topics or two systems, two systems or
-        topics of one name or one without, another column that does not hold numbers, or a score
-        that is infinite or beyond 1e150.
+        If `scores` is not a matrix, looks transposed by its labels, or is a long table whose
+        columns are not named; if it has fewer than two topics or two systems, two systems or
+        topics of one name or one without, several scores of a system on a topic, a column that
+        does not hold numbers, or a score that is infinite or beyond 1e150.
 
     Examples
     --------
     >>> import pandas as pd
+    >>> long = {"sys": ["a", "a", "b", "b"], "topic": [1, 2, 1, 2], "score": [0.1, 0.2, 0.3, 0.5]}
+    >>> as_score_matrix(long, system="sys")
+    ScoreMatrix(2 topics × 2 systems)
     >>> wide = pd.DataFrame({"topic": ["401", "402"], "bm25": [0.2, 0.3], "rm3": [0.3, None]})
     >>> matrix = as_score_matrix(wide)
     >>> matrix.topics, matrix.systems
@@ -454,9 +312,19 @@ def as_score_matrix(scores: ScoresLike) -> ScoreMatrix:
     >>> as_score_matrix(wide.set_index("topic").add_prefix("my-")).systems
     ('my-bm25', 'my-rm3')
     """
-    if isinstance(scores, ScoreMatrix):
+    names = {"system": system, "topic": topic, "score": score}
+    if isinstance(scores, ScoreMatrix) and not any(names.values()):
         return check_matrix(scores)
-    return check_matrix(ScoreMatrix(*read_wide(scores)))
+    table = read_score_table(scores, SYSTEMS, names)
+    for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
+        if labels.nlevels == 1 and labels.hasnans:
+            raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
+    return check_matrix(ScoreMatrix(table.values, names_of(table.rows), names_of(table.columns)))
+
+
+def names_of(labels: Iterable[object]) -> tuple[str, ...]:
+    """Return labels as text."""
+    return tuple(str(label) for label in labels)
 
 
 def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) -> list[int]:

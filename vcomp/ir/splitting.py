@@ -25,11 +25,6 @@ from vcomp.ir.splits import (
 )
 from vcomp.numerics import check_count, run, seed_from
 
-__all__ = [
-    "split_half",
-]
-
-
 _BLOCK = 50
 """Splits of one size that are looked at together, alone or beside those of other sizes."""
 
@@ -39,6 +34,9 @@ def split_half(
     measures: str | Measure | Iterable[str | Measure] = ("tau", "tau_ap"),
     n_topics: float | Iterable[float] | None = None,
     *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
     sizes: int | Iterable[int] | None = None,
     trials: int | None = None,
     models: str | Iterable[str] = MODELS,
@@ -48,20 +46,21 @@ def split_half(
     workers: int = 1,
     progress: bool | None = None,
 ) -> SplitHalfStudy:
-    """Extrapolate the accuracy of tests of any size from halves of a collection.
+    """Return the accuracy of tests of any size, extrapolated from halves of the topics.
 
-    Two disjoint sets of n topics are drawn at random. One stands for a test of n topics, and the
-    mean scores over the other are taken for the truth. How well the one agrees with the other,
-    over many draws of several sizes, is drawn out to larger tests by curves: the generic estimator
-    of Urbano (2016, sec. 4.1), which serves any measure of accuracy.
+    Two disjoint sets of n topics are drawn at random. One is a test of n topics, and the
+    mean scores over the other serve as the truth. Their agreement, over many draws of several
+    sizes, is extrapolated to larger tests by curves: the generic estimator of Urbano (2016, sec.
+    4.1), which serves any measure of accuracy.
 
     Parameters
     ----------
-    scores : topic × system matrix, **a row a topic and a column a system**, none of them missing;
-        see :func:`vcomp.ir.as_score_matrix`
+    scores : long table with its columns named, :class:`ScoreMatrix`, or topic × system matrix,
+        **a row a topic and a column a system**; no score may be missing
     measures : names of :func:`vcomp.ir.measures.available`, or measures with options of their own
-        such as ``vcomp.ir.measures.get("tau", ties="a")``
+        such as ``vcomp.ir.measures.get("tau", variant="a")``
     n_topics : sizes of the tests whose accuracy is wanted; that of the collection if None
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     sizes : topics of the halves, from 2 to half of those there are. If None as published: at most
         20 equidistant ones
     trials : pairs of halves of each size. If None as published: at most 100, and 1000 in all
@@ -69,7 +68,7 @@ def split_half(
         :class:`vcomp.ir.AccuracyCurve`
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`ScoreMatrix.drop_worst`
-    alpha : one less the confidence of the intervals
+    alpha : intervals have confidence 1 − alpha
     rng : seed, or a generator that one is drawn from once; 0 if not given
     workers : threads; the numbers are the same for any number of them
     progress : whether to show a bar; None for one where stderr is a terminal
@@ -121,7 +120,8 @@ def split_half(
     4  30      0.83
     5  60      0.88
     """
-    matrix = as_score_matrix(scores).drop_worst(drop_worst)
+    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    matrix = matrix.drop_worst(drop_worst)
     X = complete(matrix, "scores")
     taken = several(measures)
     curves = _models(models)

@@ -11,15 +11,10 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, PlanError, check_alpha
 from vcomp.ir.measures import complete, paired_tests, signs
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.numerics import check_count, seed_from
+from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "swap_rates",
-]
-
 
 _BINS = (*(k / 100 for k in range(21)), np.inf)
 """Voorhees and Buckley's: twenty bins of one point, and one for the rest."""
@@ -29,12 +24,17 @@ def swap_rates(
     scores: ScoresLike,
     n_topics: int | None = None,
     *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
     bins: Iterable[float] = _BINS,
     alpha: float | None = None,
     trials: int = 50,
     rng: int | np.random.Generator | None = None,
+    workers: int = 1,
+    progress: bool | None = None,
 ) -> pd.DataFrame:
-    """Tell how often differences between systems are swapped on other topics.
+    """Return how often differences between systems are swapped on other topics, by their size.
 
     Topics are split at random into two disjoint sets of `n_topics` topics, `trials` times. Each
     pair of systems goes into a bin by its difference in the first set; it is swapped if the second
@@ -42,14 +42,18 @@ def swap_rates(
 
     Parameters
     ----------
-    scores : topic × system matrix of scores, a row a topic and a column a system
+    scores : long table with its columns named, :class:`ScoreMatrix`, or topic × system matrix,
+        **a row a topic and a column a system**
     n_topics : number of topics of each set; by default half of the topics
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     bins : bounds of the bins of differences, increasing, in the units of the scores; a difference
         on a bound is in the upper bin. By default 0, 0.01, …, 0.20 and infinity
     alpha : count differences only if a two-sided paired t-test in the first set is significant at
         this level (Sanderson and Zobel, 2005); by default all differences count
     trials : number of random splits
     rng : seed, or a generator that one is drawn from once; 0 if not given
+    workers : threads; the numbers are the same for any number of them
+    progress : whether to show a bar; None for one where stderr is a terminal
 
     Returns
     -------
@@ -63,12 +67,13 @@ def swap_rates(
     Raises
     ------
     DataError
-        If `scores` is no matrix of scores, one is missing, or there are fewer than four topics.
+        If `scores` cannot be read, a score is missing, or there are fewer than four topics.
     PlanError
         If two sets of `n_topics` cannot be had, `bins` do not increase from zero or more, `alpha`
         is not between 0 and 1.
     EstimationError
-        If `trials` is not a whole number from 1 on, or `rng` is neither a seed nor a generator.
+        If `trials` or `workers` is not a whole number from 1 on, or `rng` is neither a seed nor a
+        generator.
 
     References
     ----------
@@ -90,18 +95,24 @@ def swap_rates(
     """
     import pandas as pd
 
-    X = complete(as_score_matrix(scores), "scores")
+    X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
     n = _set_size(n_topics, len(X))
     bounds = _bounds(bins)
     if alpha is not None:
         check_alpha(alpha)
-    n_trials = check_count(trials, "trials")
+    n_trials, workers = check_count(trials, "trials"), check_count(workers, "workers")
     generator = np.random.default_rng(seed_from(rng))
     n_bins = bounds.size - 1
+    orders = [generator.permutation(len(X))[: 2 * n] for _ in range(n_trials)]
+
+    def work(number: int) -> FloatArray:
+        order = orders[number]
+        return _counts(X[order[:n]], X[order[n:]], bounds, alpha)
+
+    done = run(lambda: work, range(n_trials), workers=workers, progress=progress, label="splits")
     counts = np.zeros((3, n_bins))
-    for _ in range(n_trials):
-        order = generator.permutation(len(X))
-        counts += _counts(X[order[:n]], X[order[n : 2 * n]], bounds, alpha)
+    for number in range(n_trials):
+        counts += done[number]
     pairs, swaps, _ = counts
     some = pairs > 0
     share = np.full((2, n_bins), np.nan)

@@ -2,8 +2,14 @@ from .accumulated import AccumulatedStatistics as AccumulatedStatistics
 from .accumulated import accumulate as accumulate
 from .claimed import claimed_model as claimed_model
 from .fixed_tables import compared_fit as compared_fit
+from .gauge import GaugeStudy as GaugeStudy
+from .gauge import gauge_study as gauge_study
+from .inference import IntervalMethod as IntervalMethod
 from .model import VarianceComponentsModel as VarianceComponentsModel
+from .precision import Precision as Precision
+from .precision import precision_of as precision_of
 from .record import two_way_mean_squares as two_way_mean_squares
 from .results import VarianceComponentsResults as VarianceComponentsResults
 from .row_access import fitted_again as fitted_again
-from .storage import read_stored as read_stored
+from .storage import read_json as read_json
+from .storage import write_json as write_json

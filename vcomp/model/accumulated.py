@@ -8,6 +8,7 @@ from typing import Any
 from vcomp import display
 from vcomp.data import Missing, Reading, source_of
 from vcomp.design import Design
+from vcomp.estimators import MethodName
 from vcomp.formula import caller_environment, parse
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
@@ -19,12 +20,6 @@ from vcomp.statistics.batches import (
     read_sums,
     write_sums,
 )
-
-__all__ = [
-    "AccumulatedStatistics",
-    "accumulate",
-    "cell_sums_of",
-]
 
 
 class AccumulatedStatistics:
@@ -84,8 +79,12 @@ class AccumulatedStatistics:
         reading = Reading(caller_environment(0, 0))
         return VarianceComponentsModel(self.formula, finish(self._sums, reading))
 
-    def fit(self, method: str = "reml", **options: Any) -> VarianceComponentsResults:
+    def fit(self, method: MethodName = "reml", **options: Any) -> VarianceComponentsResults:
         """Estimate the components, as :meth:`VarianceComponentsModel.fit` does.
+
+        Parameters
+        ----------
+        method, **options : as for :meth:`VarianceComponentsModel.fit`
 
         Raises
         ------
@@ -100,6 +99,10 @@ class AccumulatedStatistics:
         It is a zip archive of plain arrays and JSON, about 9 bytes a cell. A file that is there is
         replaced when the new one is whole.
 
+        Parameters
+        ----------
+        path : of the file; one that is there is replaced
+
         Raises
         ------
         DataError
@@ -110,6 +113,10 @@ class AccumulatedStatistics:
     @classmethod
     def load(cls, path: str | Path) -> AccumulatedStatistics:
         """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : of a file that :meth:`save` wrote
 
         Raises
         ------

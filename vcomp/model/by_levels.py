@@ -13,25 +13,21 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "ByLevels",
-]
-
 
 class ByLevels(FittedComponents):
     """What the levels of a facet say when they are drawn again or left out."""
 
     def resample(
         self,
-        facets: str | Sequence[str],
+        facet: str | Sequence[str],
         n: int = 1000,
         *,
         rng: int | np.random.Generator | None = None,
-        adjust: bool = True,
         workers: int = 1,
         time_limit: float | None = None,
         path: str | PathLike[str] | None = None,
         progress: bool | None = None,
+        adjust: bool = True,
     ) -> Replicates:
         """Return estimates of `n` resamples of the levels of facets: Brennan's bootstrap.
 
@@ -46,17 +42,17 @@ class ByLevels(FittedComponents):
 
         Parameters
         ----------
-        facets : whose levels are drawn: one (``"topic"``), or several, each drawn by itself
+        facet : whose levels are drawn: one (``"topic"``), or several, each drawn by itself
             (``["sys", "topic"]``)
         n : number of replicates
         rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
-        adjust : whether the replicates have adjusted components, beside those as estimated
         workers : threads; the numbers are the same for any number of them
         time_limit : seconds after which no replicate is begun; what is done is kept, with a
             warning
         path : of a file that the replicates are saved to; if it is there already, they are
             continued from it
         progress : whether to show a bar; None for one where stderr is a terminal
+        adjust : whether the replicates have adjusted components, beside those as estimated
 
         Returns
         -------
@@ -101,7 +97,7 @@ class ByLevels(FittedComponents):
             access.generating(),
             access.model.design,
             self._record.components,
-            facets,
+            facet,
             n,
             rng=rng,
             adjust=adjust,
@@ -114,12 +110,12 @@ class ByLevels(FittedComponents):
     def jackknife(
         self, facet: str, *, workers: int = 1, progress: bool | None = None
     ) -> Jackknife:
-        """Return the estimates without each level of a facet in turn.
+        """Return the estimates without each level of a facet in turn: a delete-one jackknife.
 
-        Standard errors and intervals of anything that is made of the components follow from them
-        (:meth:`vcomp.inference.resampling.Jackknife.of`), and need no assumption on how the effects of the
-        levels are distributed. Of a nested facet one level within each combination of what it is
-        nested in is left out at a time.
+        They give standard errors and intervals of any quantity made of the components
+        (:meth:`vcomp.inference.resampling.Jackknife.of`), without an assumption on the distribution of the
+        effects. Levels of a nested facet are those within each combination of levels of the facets
+        that it is nested in.
 
         Parameters
         ----------

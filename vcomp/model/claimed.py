@@ -35,10 +35,6 @@ from vcomp.statistics.batches import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "claimed_model",
-]
-
 
 def claimed_model(
     design: str,

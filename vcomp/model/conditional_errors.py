@@ -12,20 +12,13 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.gtheory import DStudyPlan, Weights, joined, make_plans, weights
-from vcomp.inference import VarianceComponents, check_policy
+from vcomp.inference import Projected, VarianceComponents, check_policy
 from vcomp.inference.intervals import wald_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.model.row_access import RowAccess
-
-__all__ = [
-    "Within",
-    "universe_scores",
-    "within_objects",
-]
-
 
 _SINGULAR = 1e-10
 """Of the largest singular value of scaled coefficients."""
@@ -149,7 +142,7 @@ def universe_scores(
     object_: str | Sequence[str] | None,
     n: Mapping[str, Any],
     alpha: float,
-    negative: str,
+    negative: Projected,
 ) -> pd.DataFrame:
     """Return a row a level of the object of measurement.
 
@@ -224,7 +217,7 @@ class _Errors:
     components: VarianceComponents
     plan: DStudyPlan
     weights: Weights
-    negative: str
+    negative: Projected
 
     @property
     def own_term(self) -> int:

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "CrossCheck",
-    "crosscheck",
-]
-
-
 _FAR = 3.0
 """Standard errors from the difference that is expected; and farther than in any drawn data."""
 
@@ -48,7 +42,7 @@ _FEWEST = 20
 
 
 @dataclass(frozen=True)
-class CrossCheck:
+class CrossCheck(display.Printed):
     """Estimates of several methods beside those of a fit; ``print`` it.
 
     Attributes
@@ -142,12 +136,6 @@ class CrossCheck:
             f"seed {self.seed}."
         )
         return notes
-
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def crosscheck(

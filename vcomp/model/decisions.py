@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import DStudy, all_sizes, dstudy
-from vcomp.inference import VarianceComponents
-from vcomp.ir.rank import RankInterval, RankMethod, expected_tau, expected_tau_ap
+from vcomp.gtheory import all_sizes
+from vcomp.inference import Projected, VarianceComponents
+from vcomp.ir.rank import TauEstimator, TauInterval, TauTarget, TauVariant, expected_tau
 from vcomp.model.conditional_errors import universe_scores
 from vcomp.model.inference import Inference, IntervalMethod
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.ir import Accuracy, EstimatorChoice, Measures, Model
-
-__all__ = [
-    "Accuracies",
-    "Decisions",
-]
+    from vcomp.ir import Accuracy, Measures, Model
+    from vcomp.ir.rank import AccuracyEstimator
 
 
 class Decisions(Inference):
@@ -47,80 +42,15 @@ class Decisions(Inference):
             )
         return self._record.components
 
-    def dstudy(
-        self,
-        design: str | None = None,
-        *,
-        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
-        fixed: str | Sequence[str] = (),
-        universe: Mapping[str, float] | None = None,
-        within: str | Sequence[str] = (),
-        layout: Any = None,
-        sizes: Mapping[str, Any] | None = None,
-        alpha: float = 0.05,
-        negative: str = "zero",
-        method: IntervalMethod = "auto",
-        **n: Any,
-    ) -> DStudy:
-        """Return what planned measurements would be worth: error variances, Eρ² and Φ.
-
-        Parameters
-        ----------
-        design : in Brennan's notation, ``"p x (a:i)"``; the G-study's own if None
-        object : the object of measurement, a facet or several (``"doctor:patient"``); if None,
-            the first facet without a size
-        fixed : facets whose planned levels are the whole universe of generalization
-        universe : N' of facets with finite universes, ``{"topic": 500}``
-        within : facets of the object within whose levels objects are compared
-        layout : instead of sizes a table of the planned observations, or several by name, see
-            :func:`vcomp.dstudy.dstudy`
-        sizes, **n : for each facet one size or several, ``topic=[25, 50]``, or
-            :class:`vcomp.dstudy.Counts`; all combinations are planned. A facet without a size
-            takes the G-study's. Without any size the plan is the G-study's own, with the exact
-            effective sizes of unbalanced data
-        alpha : intervals have confidence 1 − alpha
-        negative : ``"zero"`` takes negative components as zero, ``"keep"`` as estimated
-        method : of the intervals, as in :meth:`conf_int`. ``"auto"`` takes Eρ² and Φ of a complete
-            two-way design from F quantiles (``"f"``: Feldt, Arteaga et al.), all else by modified
-            large samples
-
-        Raises
-        ------
-        PlanError
-            If a facet is not known, a size is not positive or larger than its universe, or the
-            design needs components that the G-study cannot tell apart.
-
-        Examples
-        --------
-        >>> import vcomp
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
-        >>> res.dstudy(topic=[3, 6]).table[["topic", "Erho2", "Phi"]].round(3)
-           topic  Erho2    Phi
-        0      3  0.809  0.772
-        1      6  0.895  0.871
-        """
-        made = dstudy(
-            self.components,
-            design,
-            object=object,
-            fixed=fixed,
-            universe=universe,
-            within=within,
-            layout=layout,
-            sizes=sizes,
-            alpha=alpha,
-            negative=negative,
-            method=self.interval_source(method, negative),
-            **n,
-        )
-        return replace(made, mean=self._mean_of_scores())
+    def _planned_components(self) -> VarianceComponents:
+        return self.components
 
     def universe_scores(
         self,
         object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
         *,
         alpha: float = 0.05,
-        negative: str = "zero",
+        negative: Projected = "zero",
         sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
@@ -132,8 +62,8 @@ class Decisions(Inference):
             is the sum of the doctor's and the patient's effects); if None, the first facet
             without a size
         alpha : intervals have confidence 1 − alpha
-        negative : how negative components are taken in the errors, ``"zero"`` or ``"keep"``. Of
-            what is kept a variance below zero can come, which has no root (nan)
+        negative : ``"zero"`` sets negative components to zero in the errors, ``"keep"`` uses them
+            as estimated; an error variance below zero then has no root (nan)
         sizes, **n : of the other facets in the measurement that the errors are for, one each,
             ``topic=25``; none takes each object's own numbers
 
@@ -196,10 +126,11 @@ class Decisions(Inference):
     def expected_tau(
         self,
         *,
-        method: RankMethod = "shrunken",
+        estimator: TauEstimator = "shrunken",
+        variant: TauVariant = "a",
         threshold: float = 0.0,
-        ties: Literal["a", "b"] = "a",
-        interval: RankInterval | None = None,
+        target: TauTarget = "test",
+        interval: TauInterval = "auto",
         alpha: float = 0.05,
         draws: int = 2_000,
         rng: int | np.random.Generator | None = None,
@@ -209,29 +140,31 @@ class Decisions(Inference):
 
         Parameters
         ----------
-        method : ``"shrunken"``, or ``"urbano"`` for the estimator as published
+        estimator : ``"shrunken"``, or ``"urbano"`` for the estimator as published
+        variant : of τ where systems are equal, ``"a"`` or ``"b"``
         threshold : largest difference of systems that count as equal
-        ties : ``"a"`` or ``"b"``: whether equal systems count as in τ_a or as in τ_b
-        interval : ``"prediction"``, of τ of one test; ``"confidence"``, of its expectation; or
-            ``"independent"``, as published. None is the first, with ``method="urbano"`` the last
+        target : what the interval is of: ``"test"``, τ of one test, or ``"expectation"``, its
+            expectation over tests
+        interval : how it is made: ``"draws"``; ``"independent"``, as published; or ``"auto"``, the
+            second for ``estimator="urbano"`` and ``target="test"``, else the first
         alpha : intervals have confidence 1 − alpha
-        draws : number of draws behind the first two intervals
+        draws : number of draws behind ``interval="draws"``
         rng : seed or ``numpy.random.Generator``; 0 if not given
         **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``; None for the test
-            at hand. Without one the formula's first facet is ranked, by the levels of the second
-            that there were
+            at hand. Without one the formula's first facet is ranked, by the observed levels of
+            the second
 
         Returns
         -------
-        pandas.DataFrame with columns n, estimate, variance, low, high
+        pandas.DataFrame with columns n, estimate, variance, low, high, estimator
 
         Raises
         ------
         PlanError
             If the design does not have exactly two crossed facets, the facet is not one of them,
-            or an option is not one of those above.
+            or an option does not have one of the values above.
         EstimationError
-            If `rng` is no seed or generator.
+            If `rng` is neither a seed nor a generator.
 
         See Also
         --------
@@ -245,9 +178,10 @@ class Decisions(Inference):
         return expected_tau(
             pairs,
             sizes,
-            method=method,
+            estimator=estimator,
+            variant=variant,
             threshold=threshold,
-            ties=ties,
+            target=target,
             interval=interval,
             alpha=alpha,
             draws=draws,
@@ -257,21 +191,39 @@ class Decisions(Inference):
     def expected_tau_ap(
         self,
         *,
-        method: RankMethod = "shrunken",
+        estimator: TauEstimator = "shrunken",
         threshold: float = 0.0,
-        interval: RankInterval | None = None,
+        target: TauTarget = "test",
+        interval: TauInterval = "auto",
         alpha: float = 0.05,
         draws: int = 2_000,
         rng: int | np.random.Generator | None = None,
         **n: Any,
     ) -> pd.DataFrame:
-        """Return Eτ_AP, which weighs swaps at the top; otherwise as :meth:`expected_tau`."""
+        """Return Eτ_AP, in which swaps at the top count more; otherwise as :meth:`expected_tau`.
+
+        Parameters
+        ----------
+        estimator, threshold, target, interval, alpha, draws, rng, **n : as of
+            :meth:`expected_tau`
+
+        Returns
+        -------
+        pandas.DataFrame with columns n, estimate, variance, low, high, estimator
+
+        Raises
+        ------
+        PlanError, EstimationError
+            As of :meth:`expected_tau`.
+        """
         pairs, sizes = self._rank(n)
-        return expected_tau_ap(
+        return expected_tau(
             pairs,
             sizes,
-            method=method,
+            ap=True,
+            estimator=estimator,
             threshold=threshold,
+            target=target,
             interval=interval,
             alpha=alpha,
             draws=draws,
@@ -303,10 +255,10 @@ class Accuracies(Decisions):
         self,
         measures: Measures | None = None,
         *,
-        estimator: EstimatorChoice = "best",
+        estimator: AccuracyEstimator = "shrunken",
         alpha: float = 0.05,
-        negative: str = "zero",
-        method: IntervalMethod = "auto",
+        negative: Literal["zero", "keep"] = "zero",
+        interval: IntervalMethod = "auto",
         model: Model | None = None,
         trials: int | None = None,
         rng: int | np.random.Generator | None = None,
@@ -315,7 +267,7 @@ class Accuracies(Decisions):
         sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> Accuracy:
-        """Return how near to the truth tests of other sizes would come, by several measures.
+        """Return the accuracy of tests of other sizes, by several measures.
 
         Eρ², Φ, ε and F come from the components of this fit, as :meth:`dstudy` projects them; τ
         and τ_AP are those of :meth:`expected_tau`; all others are extrapolated from halves.
@@ -324,9 +276,11 @@ class Accuracies(Decisions):
         ----------
         measures : names of :func:`vcomp.ir.measures.available`, or measures with options; τ, τ_AP,
             Eρ², Φ and ε if None, or those of them that the design has
-        estimator : ``"best"``, or ``"split_half"`` for all measures
+        estimator : of τ and τ_AP, ``"shrunken"`` or ``"urbano"``; or ``"split_half"`` for all
+            measures
         alpha : intervals have confidence 1 − alpha
-        negative, method : of the D-study, see :meth:`dstudy`
+        negative : of the D-study, ``"zero"`` or ``"keep"``; see :meth:`dstudy`
+        interval : of the D-study, see :meth:`dstudy`
         model, trials, rng, workers, progress : see :func:`vcomp.ir.accuracy`
         sizes, **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one
             it is the collection itself, in which the formula's first facet is ranked
@@ -378,13 +332,13 @@ class Accuracies(Decisions):
         asked = None if given is None else check_sizes(given)
         levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
         study = None
-        if accuracies.needs_dstudy(taken, estimator, negative, method):
+        if accuracies.needs_dstudy(taken, estimator, negative, interval):
             study = self.dstudy(
                 object=ranked,
                 sizes={sampled: levels[sampled] if asked is None else asked.tolist()},
                 alpha=alpha,
                 negative=negative,
-                method=method,
+                interval=interval,
             )
         return accuracies.accuracy_of(
             None if cells is None else ScoreMatrix(*cells.matrix(ranked)),

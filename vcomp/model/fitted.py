@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "CovarianceKind",
-    "FittedComponents",
-]
-
-
-CovarianceKind = Literal["observed", "expected", "average", "sampling", "unbiased"]
+CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
 
 
 class FittedComponents:
@@ -144,12 +138,12 @@ class FittedComponents:
         se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
         return tables.series(se, self._record.estimate.names, "std_error")
 
-    def cov_vcomp(self, kind: CovarianceKind | None = None) -> pd.DataFrame:
+    def cov_vcomp(self, cov_type: CovarianceType | None = None) -> pd.DataFrame:
         """Return the covariance matrix of the components.
 
         Parameters
         ----------
-        kind : for REML and ML the inverse of the ``"observed"`` (default), ``"expected"`` or
+        cov_type : for REML and ML the inverse of the ``"observed"`` (default), ``"expected"`` or
             ``"average"`` information; for ANOVA ``"sampling"``, under normality at the
             estimates: exact, or by Monte Carlo where that takes long (:attr:`mc_error_bse`). For
             all ``"unbiased"``: from mean squares with 2 MS²/(df + 2) instead of 2 MS²/df, as
@@ -162,13 +156,13 @@ class FittedComponents:
             If the method has no such matrix.
         """
         covariances = dict(self._record.estimate.covariances)
-        unbiased = unbiased_covariance(self._record.components) if kind == "unbiased" else None
+        unbiased = unbiased_covariance(self._record.components) if cov_type == "unbiased" else None
         if unbiased is not None:
             covariances["unbiased"] = unbiased
-        chosen = next(iter(covariances)) if kind is None else kind
+        chosen = next(iter(covariances)) if cov_type is None else cov_type
         if chosen not in covariances:
             raise EstimationError(
-                f"method {self.method!r} has no {kind!r} covariance; it has "
+                f"method {self.method!r} has no {cov_type!r} covariance; it has "
                 f"{', '.join(map(repr, covariances))}"
             )
         return tables.matrix(covariances[chosen], self._record.estimate.names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from vcomp.inference.hypotheses import (
     JointTest,
     KenwardRoger,
     Simulation,
+    TestName,
     component_test,
     contrasts_of,
     degrees_of_freedom,
@@ -37,18 +38,8 @@ if TYPE_CHECKING:
 
     from vcomp.model.record import FitRecord
 
-__all__ = [
-    "Hypotheses",
-    "compared_fit",
-    "component_fit",
-    "contrasts_table",
-    "fixed_effects",
-    "fixed_intervals",
-    "joint_test",
-]
-
-
-DDF = ("satterthwaite", "kenward-roger", "normal")
+DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
+DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
 
 _WORDS = {
     "satterthwaite": "F-test with Satterthwaite's degrees of freedom",
@@ -99,7 +90,7 @@ def joint_test(res: FittedComponents, hypothesis: Any, ddf: str) -> HypothesisTe
         term=", ".join(
             f"{name} = {value:g}" for name, value in zip(given.names, given.constants, strict=True)
         ),
-        method=_WORDS[ddf],
+        test=_WORDS[ddf],
         symbol="F",
         statistic=found.statistic,
         distribution=f"F({display.degrees_of_freedom(found.df)})",
@@ -267,7 +258,7 @@ class Hypotheses(FittedComponents):
     def test(
         self,
         term: str,
-        method: str = "auto",
+        test: TestName = "auto",
         *,
         n: int = 1000,
         rng: int | np.random.Generator | None = None,
@@ -278,7 +269,7 @@ class Hypotheses(FittedComponents):
         Parameters
         ----------
         term : name of a component
-        method :
+        test :
 
             ``"f"``
                 ratio of mean squares with equal expectations if the component is 0: exact in
@@ -296,15 +287,17 @@ class Hypotheses(FittedComponents):
                 the exact F if there is one; else ``"simulated"`` where that is cheap (orthogonal
                 strata, or up to 500 effects and 20,000 rows), else ``"lrt"``. After closed forms
                 the F. The outcome says which and why
-        n, rng, workers : data sets drawn by a simulated test (that ``"auto"`` may choose), their
-            seed or generator, and threads; the p-value has its Monte Carlo standard error
+        n : number of data sets that a simulated test (which ``"auto"`` may choose) draws; the
+            p-value has its Monte Carlo standard error
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
 
         Raises
         ------
         EstimationError
-            If there is no such component, it is held, or the method does not apply here.
+            If there is no such component, it is held, or the test does not apply here.
         DataError
-            If the method needs the rows of a result that was loaded without them.
+            If the test needs the rows of a result that was loaded without them.
 
         Examples
         --------
@@ -316,9 +309,11 @@ class Hypotheses(FittedComponents):
         Chosen as it is exact.
         """
         simulation = Simulation(n, rng, workers)
-        return component_test(component_fit(self), term, method, simulation)
+        return component_test(component_fit(self), term, test, simulation)
 
-    def fixed_effects(self, alpha: float = 0.05, ddf: str = "satterthwaite") -> pd.DataFrame:
+    def fixed_effects(
+        self, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
+    ) -> pd.DataFrame:
         """Return a row a fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.
 
         Parameters
@@ -339,7 +334,7 @@ class Hypotheses(FittedComponents):
         return fixed_effects(self, alpha, ddf)
 
     def t_test(
-        self, contrasts: Any, alpha: float = 0.05, ddf: str = "satterthwaite"
+        self, contrasts: Any, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
     ) -> pd.DataFrame:
         """Return a row a contrast Lβ = c of the fixed effects, as :meth:`fixed_effects` does.
 
@@ -355,7 +350,7 @@ class Hypotheses(FittedComponents):
         """
         return contrasts_table(self, contrasts, alpha, ddf)
 
-    def f_test(self, contrasts: Any, ddf: str = "satterthwaite") -> HypothesisTest:
+    def f_test(self, contrasts: Any, ddf: DegreesOfFreedom = "satterthwaite") -> HypothesisTest:
         """Return the F-test of several contrasts Lβ = c of the fixed effects at once.
 
         Degrees of freedom of the denominator are those of Fai and Cornelius (1996), as in

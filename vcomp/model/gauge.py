@@ -11,7 +11,7 @@ import numpy as np
 from vcomp import display
 from vcomp.exceptions import PlanError, VcompError, check_alpha
 from vcomp.formula import RESIDUAL, closure
-from vcomp.inference import Quantities, VarianceComponents, check_policy
+from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.inference.intervals import IntervalSource
 from vcomp.model.sums import (
     Known,
@@ -25,19 +25,7 @@ from vcomp.model.sums import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.presets import Presets
-
-__all__ = [
-    "PART_TO_PART",
-    "REPEATABILITY",
-    "REPRODUCIBILITY",
-    "TOTAL",
-    "TOTAL_GAUGE",
-    "GaugeStudy",
-    "gauge_study",
-    "gauge_summary",
-]
-
+    from vcomp.model.results import VarianceComponentsResults
 
 TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
 REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
@@ -51,10 +39,10 @@ _POOLED_FROM = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GaugeStudy:
+class GaugeStudy(display.Printed):
     """Where the variation of measurements comes from: parts, operators, repetition.
 
-    Made by :meth:`VarianceComponentsResults.gauge_rr`; ``print`` it.
+    Made by :func:`vcomp.presets.gauge_rr`; ``print`` it.
 
     Attributes
     ----------
@@ -65,11 +53,11 @@ class GaugeStudy:
         ``percent_contribution``
             its share of the total variance
         ``sd``, ``study_variation``
-            standard deviation, and k times that
+            standard deviation, and ``multiplier`` times that
         ``percent_study_variation``, ``percent_study_low``, ``percent_study_high``
             share of its standard deviation in the total one, with an interval
         ``percent_tolerance``, ``percent_tolerance_low``, ``percent_tolerance_high``
-            of k standard deviations in the tolerance, where that is given
+            of ``multiplier`` standard deviations in the tolerance, where that is given
         ``percent_process``, ``percent_process_low``, ``percent_process_high``
             of its standard deviation in that of the process, where that is given
     part, operator : facets
@@ -77,10 +65,10 @@ class GaugeStudy:
     categories, categories_low, categories_high : number of distinct categories, 1.41 times the
         ratio of the standard deviations of parts and gauge, cut to an integer that is at least 1,
         and its interval; inf where the gauge has no variance
-    k : standard deviations that are taken as the width of a distribution
+    multiplier : number of standard deviations that make up the width of a distribution
     tolerance, process_sd : as given, or None
     alpha : intervals have confidence 1 − alpha
-    method : of the intervals, in words
+    interval_method : how intervals were made, in words
     notes : what a reader should know of these numbers
     """
 
@@ -91,16 +79,16 @@ class GaugeStudy:
     categories: float
     categories_low: float
     categories_high: float
-    k: float
+    multiplier: float
     tolerance: float | None
     process_sd: float | None
     alpha: float
-    method: str
+    interval_method: str
     notes: tuple[str, ...]
 
     @property
     def precision_to_tolerance(self) -> float | None:
-        """P/T: k standard deviations of the gauge over the tolerance; None without a tolerance."""
+        """P/T: the width of the gauge's distribution over the tolerance; None without one."""
         if self.tolerance is None:
             return None
         return float(self.table["study_variation"].loc[TOTAL_GAUGE]) / self.tolerance
@@ -138,33 +126,29 @@ class GaugeStudy:
         ax.set_xlabel(ax.get_xlabel().replace("variance component σ²", "variance σ²"))
         return ax
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         share = float(self.table["percent_study_variation"].loc[TOTAL_GAUGE])
         return f"<GaugeStudy: total gauge R&R {display.number(share, 3)} % of study variation>"
 
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
-
 
 def gauge_study(
-    res: Presets,
+    res: VarianceComponentsResults,
     part: str,
     operator: str,
     *,
     tolerance: float | None,
     process_sd: float | None,
-    k: float,
+    multiplier: float,
     alpha: float,
-    negative: str,
+    negative: Projected,
     source: IntervalSource,
 ) -> GaugeStudy:
-    """Return a gauge study; see :meth:`VarianceComponentsResults.gauge_rr`."""
+    """Return a gauge study; see :func:`vcomp.presets.gauge_rr`."""
     check_alpha(alpha)
     check_policy(negative)
-    k = positive_number("k", k, "the width of a distribution in standard deviations, 6 or 5.15")
+    multiplier = positive_number(
+        "multiplier", multiplier, "the width of a distribution in standard deviations, 6 or 5.15"
+    )
     if tolerance is not None:
         tolerance = positive_number("tolerance", tolerance, "the upper less the lower limit")
     if process_sd is not None:
@@ -184,10 +168,10 @@ def gauge_study(
         notes.append("A source at 0 has no standard error.")
     if np.isnan(shares.low).any() and not components.held:
         notes.append("Without a standard error of what it rests on a source has no interval.")
-    table = _table(sources, variances, shares, k, tolerance, process_sd)
+    table = _table(sources, variances, shares, multiplier, tolerance, process_sd)
     return GaugeStudy(
-        table, part, operator, sources, *categories, k, tolerance, process_sd, alpha,
-        variances.method, tuple(notes),
+        table, part, operator, sources, *categories, multiplier, tolerance, process_sd, alpha,
+        variances.interval_method, tuple(notes),
     )  # fmt: skip
 
 
@@ -236,7 +220,7 @@ def _table(
     sources: dict[str, tuple[str, ...]],
     variances: Known,
     shares: Known,
-    k: float,
+    multiplier: float,
     tolerance: float | None,
     process_sd: float | None,
 ) -> pd.DataFrame:
@@ -252,11 +236,11 @@ def _table(
     columns = {
         "variance": variances.values, "se": variances.se, "low": variances.low,
         "high": variances.high, "percent_contribution": 100.0 * shares.values, "sd": sd,
-        "study_variation": k * sd, "percent_study_variation": 100.0 * study,
+        "study_variation": multiplier * sd, "percent_study_variation": 100.0 * study,
         "percent_study_low": 100.0 * study_low, "percent_study_high": 100.0 * study_high,
     }  # fmt: skip
     for name, width in (
-        ("tolerance", None if tolerance is None else tolerance / k),
+        ("tolerance", None if tolerance is None else tolerance / multiplier),
         ("process", process_sd),
     ):
         if width is not None:
@@ -282,7 +266,7 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
     return cut(max(value, 0.0)), cut(float(ratio.low[0])), cut(float(ratio.high[0]))
 
 
-def _notes(res: Presets, part: str, operator: str) -> list[str]:
+def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str]:
     notes = []
     held = held_in_residual(res.design)
     if held is not None:
@@ -307,7 +291,7 @@ def _interaction(components: VarianceComponents, part: str, operator: str) -> st
     return by_facets.get(whole)
 
 
-def _pooling(res: Presets, interaction: str) -> Sequence[str]:
+def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
     """Say that AIAG would pool the interaction, where an F-test has a large p-value."""
     try:
         test = res.test(interaction, "f")
@@ -352,7 +336,7 @@ def gauge_summary(study: GaugeStudy) -> Any:
     }
     spread = {
         "std. dev.": display.fixed(table["sd"]),
-        f"{display.number(study.k)} × s.d.": display.fixed(table["study_variation"]),
+        f"{display.number(study.multiplier)} × s.d.": display.fixed(table["study_variation"]),
         "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
         f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
     }
@@ -412,7 +396,7 @@ def _verdict(study: GaugeStudy) -> list[str]:
             f"{display.count(study.categories_high)})"
         )
     notes.append(f"Distinct categories of {study.part}: {display.count(study.categories)}{ends}.")
-    how = study.method or "none can be given"
+    how = study.interval_method or "none can be given"
     notes.append(f"{confidence} intervals: {how}.")
     return notes
 

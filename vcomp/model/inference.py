@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.gtheory import Asked, MeanOfScores, all_sizes, estimate_quantity
-from vcomp.inference import EstimatedQuantity, Quantities, Smooth
+from vcomp.gtheory import HasDStudies, MeanOfScores
+from vcomp.inference import Projected, Quantities, Smooth, VarianceComponents
 from vcomp.inference.intervals import (
     FromComponents,
+    IntervalName,
     IntervalSource,
     Limits,
-    check_local_method,
+    check_local_interval,
     check_source,
 )
 from vcomp.inference.profile import SmoothConstraint
 from vcomp.inference.resampling import (
-    BootstrapKind,
+    BootstrapType,
     FromReplicates,
+    Jackknife,
     Replicates,
     parametric_bootstrap,
 )
@@ -31,157 +33,85 @@ from vcomp.model.fitted import FittedComponents
 from vcomp.model.profiling import Likelihood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from os import PathLike
 
     import pandas as pd
 
     from vcomp.model.profiling import Profile
 
-__all__ = [
-    "FromProfile",
-    "Inference",
-    "IntervalMethod",
-    "source_of",
-]
+IntervalMethod: TypeAlias = IntervalName | IntervalSource | Replicates
+"""The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 
 
-IntervalMethod: TypeAlias = str | IntervalSource | Replicates
-"""The name of a method, or what gives intervals itself, such as bootstrap replicates."""
-
-
-class Inference(FittedComponents):
+class Inference(HasDStudies, FittedComponents):
     """Intervals and tests of components, of fixed effects and of what is made from them."""
 
-    def conf_int(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
+    def conf_int(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return intervals of :attr:`params` in columns 0 and 1, as statsmodels does.
 
-        Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as
-        :meth:`fixed_effects` says them, by whatever method those of components are.
+        Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as in
+        :meth:`fixed_effects`, whatever `interval` is.
 
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
-        method : of the intervals of components
+        interval : how the intervals of components are made
 
-            ``"mls"``, which ``"auto"`` takes
-                modified large sample: exact for the residual of balanced data, near to its level
-                for all components, at their bound zero as well
+            ``"auto"``, ``"mls"``
+                modified large sample: exact for the residual of balanced data, with coverage close
+                to nominal for all components, at their bound zero as well
             ``"f"``
-                the same where ratios have an exact F, and nothing else for them: two mean squares
-                of a balanced design
+                exact F of two mean squares of a balanced design for ratios, refused where there
+                are none; else as ``"mls"``
             ``"satterthwaite"``
-                χ² with ν = 2 (σ̂²/se)²; a component at its bound or below has none (nan)
+                χ² with ν = 2 (σ̂²/se)²; a component at or below its bound has none (nan)
             ``"log"``, ``"wald"``
-                normal on the log scale and on the natural one, which may reach below zero
+                normal on the log scale and on the natural scale; the latter may extend below zero
             ``"profile"``
                 profile likelihood; after REML and ML only
             ``"bootstrap"``
-                percentiles of 1,000 parametric bootstrap replicates; for other numbers or kinds
-                pass what :meth:`bootstrap`, :meth:`resample` or :meth:`jackknife` returned
+                percentiles of 1,000 parametric bootstrap replicates. For another number or type,
+                pass the result of :meth:`bootstrap`, :meth:`resample` or :meth:`jackknife`
 
         Raises
         ------
         EstimationError
-            If the method is not known, or has no intervals for this fit.
+            If the interval is not known, or not available for this fit.
         PlanError
             If alpha is not between 0 and 1.
         """
-        return tables.conf_int(self, alpha, self.interval_source(method))
+        return tables.conf_int(self, alpha, self.interval_source(interval))
 
-    def estimate(
-        self,
-        what: str | Callable[..., Any],
-        *,
-        alpha: float = 0.05,
-        method: IntervalMethod = "auto",
-        design: str | None = None,
-        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
-        fixed: str | Sequence[str] = (),
-        universe: Mapping[str, float] | None = None,
-        within: str | Sequence[str] = (),
-        sizes: Mapping[str, Any] | None = None,
-        negative: str | None = None,
-        target: float | None = None,
-        coefficient: str | None = None,
-        facet: str | None = None,
-        cut: float | None = None,
-        **n: Any,
-    ) -> EstimatedQuantity:
-        """Return estimate, standard error and interval of any quantity made of components.
+    def _components(self) -> VarianceComponents:
+        return self._record.components
 
-        Parameters
-        ----------
-        what : one of
-
-            a component, a sum of components, a ratio of two, a root
-                ``"sys"``, ``"sys + topic"``, ``"sys / (sys + Residual/50)"``, ``"sd(sys)"``,
-                ``"share(sys)"``, ``"total"``
-            what a D-study projects
-                ``"universe_var"``, ``"rel_err_var"`` σ²(δ), ``"abs_err_var"`` σ²(Δ), ``"Erho2"``,
-                ``"Phi"``, ``"rel_sem"`` and ``"abs_sem"`` (standard errors of measurement),
-                ``"rel_signal_noise"`` and ``"abs_signal_noise"``; ``"Phi_lambda"``, with the cut
-                score ``cut=``; ``"n"``, the required size of ``facet=`` for ``target=`` (.95) of
-                ``coefficient=`` (``"Erho2"``)
-            a function
-                of a pandas Series of the components, such as ``lambda v: v["sys"] ** 0.5``
-        alpha : the interval has confidence 1 − alpha
-        method : of the interval, as in :meth:`conf_int`; functions have ``"wald"``, ``"log"``,
-            ``"profile"`` and ``"bootstrap"``
-        design, object, fixed, universe, within, sizes, **n : the plan of a D-study, as in
-            :meth:`dstudy`
-        negative : take negative estimates as ``"zero"``, as D-studies do, or ``"keep"`` them
-
-        Raises
-        ------
-        EstimationError
-            If the quantity or method is not known, or do not go together.
-        PlanError
-            If the plan cannot be, or alpha is not between 0 and 1.
-
-        Examples
-        --------
-        >>> import vcomp
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
-        >>> print(res.estimate("sys / (sys + Residual)", alpha=0.2))
-        sys / (sys + Residual) = 0.586 (standard error 0.26), 80 % interval [0.225, 0.868] by
-        modified large sample (Graybill and Wang 1980; Ting et al. 1990)
-        >>> res.estimate("Phi", topic=6).estimate == float(res.dstudy(topic=6).table["Phi"][0])
-        True
-        """
-        asked = Asked(
-            design,
-            object,
-            all_sizes(sizes, n),
-            negative,
-            target,
-            coefficient,
-            facet,
-            cut,
-            fixed,
-            universe,
-            within,
-        )
-        return estimate_quantity(
-            self._record.components,
-            what,
-            lambda policy: self.interval_source(method, policy),
-            self._mean_of_scores(),
-            asked,
-            alpha,
-        )
+    def _source(
+        self, interval: IntervalName | IntervalSource | Replicates, negative: Projected
+    ) -> IntervalSource:
+        return self.interval_source(interval, negative)
 
     def _mean_of_scores(self) -> MeanOfScores:
         estimate, columns = self._record.estimate, self._record.exog_names
         return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
 
-    def gstudy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
+    def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row a component: estimate, se, ci_low, ci_high and percent.
 
-        Percent is of the total variance, negative estimates taken as zero. After an engine with
-        random probes there is ``mc_error`` after se. Intervals are those of :meth:`conf_int`.
+        Percent is of the total variance, negative estimates set to zero. After an engine with
+        random probes there is ``mc_error`` after se.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals are made, as in :meth:`conf_int`
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`conf_int`.
         """
-        return tables.gstudy(self, alpha, self.interval_source(method))
+        return tables.gstudy(self, alpha, self.interval_source(interval))
 
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
         """Return profile likelihoods of components and their ratios, of fixed effects after ML.
@@ -223,24 +153,24 @@ class Inference(FittedComponents):
 
     def interval_source(
         self,
-        method: IntervalMethod,
-        negative: str = "keep",
+        interval: IntervalMethod,
+        negative: Projected = "keep",
         *,
-        kind: BootstrapKind = "percentile",
+        bootstrap_type: BootstrapType = "percentile",
     ) -> IntervalSource:
-        """Return what gives intervals by a method: it can be passed as ``method=`` anywhere.
+        """Return a source of intervals, which can be passed as ``interval=`` anywhere.
 
         Parameters
         ----------
-        method : its name as in :meth:`conf_int`, replicates, or a source itself
-        negative : how the delta method takes negative estimates, ``"keep"`` or ``"zero"``
-        kind : of intervals from replicates: ``"percentile"``, ``"basic"`` (reflected at the
-            estimate on the log or logit scale) or ``"bias-corrected"``
+        interval : a name as in :meth:`conf_int`, replicates, or a source itself
+        negative : ``"keep"`` uses negative components as estimated, ``"zero"`` sets them to zero
+        bootstrap_type : of intervals from replicates: ``"percentile"``, ``"basic"`` (reflected at
+            the estimate on the log or logit scale) or ``"bias-corrected"``
 
         Raises
         ------
         EstimationError
-            If the method or kind is not known, or there is none for this fit.
+            If the interval or the bootstrap type is not known, or not available for this fit.
         DataError
             If it needs the rows, and the result was loaded without them.
 
@@ -248,11 +178,11 @@ class Inference(FittedComponents):
         --------
         >>> import vcomp
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
-        >>> basic = res.interval_source(res.bootstrap(2000, rng=1), kind="basic")
-        >>> res.estimate("Residual", method=basic).method
+        >>> basic = res.interval_source(res.bootstrap(2000, rng=1), bootstrap_type="basic")
+        >>> res.quantity("Residual", interval=basic).interval_method
         'basic of 2,000 parametric replicates'
         """
-        return source_of(self, method, negative, kind)
+        return source_of(self, interval, negative, bootstrap_type)
 
     def crosscheck(
         self,
@@ -385,44 +315,51 @@ _OF_FACETS = {
 
 
 def source_of(
-    res: Inference, method: IntervalMethod, negative: str, kind: BootstrapKind = "percentile"
+    res: Inference,
+    interval: IntervalMethod,
+    negative: Projected,
+    bootstrap_type: BootstrapType = "percentile",
 ) -> IntervalSource:
-    """Return what gives the intervals of a fit.
+    """Return the source of the intervals of a fit.
 
     Parameters
     ----------
     res : the fit
-    method : a name, replicates, or a source itself
-    negative : how the delta method takes negative estimates
-    kind : of intervals from replicates
+    interval : a name, replicates, or a source itself
+    negative : how negative components are used
+    bootstrap_type : of intervals from replicates
 
     Raises
     ------
     EstimationError
-        If the method is not known, or not there for this fit.
+        If the interval is not known, or not available for this fit.
     DataError
         If it needs the rows, and the result was loaded without them.
     """
     record = res._record
-    if method == "profile":
+    if interval == "profile":
         return FromProfile(Likelihood.of(res._access()))
-    if method == "bootstrap":
-        method = res.bootstrap()
-    if isinstance(method, Replicates):
-        _check_own(method, record.estimate.names)
-        return FromReplicates(method, record.estimate.values, record.estimate.beta, kind, negative)
-    if kind != "percentile":
-        raise EstimationError(f"kind={kind!r} is of intervals from replicates, not of {method!r}")
-    if not isinstance(method, str):
-        return check_source(method)
-    if method in _OF_FACETS:
+    if interval == "bootstrap":
+        interval = res.bootstrap()
+    if isinstance(interval, Replicates) and not isinstance(interval, Jackknife):
+        _check_own(interval, record.estimate.names)
+        fitted = record.estimate.values, record.estimate.beta
+        return FromReplicates(interval, *fitted, bootstrap_type, negative)
+    if bootstrap_type != "percentile":
         raise EstimationError(
-            f"method={method!r} needs to know over which facet; pass "
-            f"method=res.{_OF_FACETS[method]}({record.structure.facets[0]!r})"
+            f"bootstrap_type={bootstrap_type!r} is of intervals from bootstrap replicates, not of "
+            f"{interval!r}"
         )
-    check_local_method(method, _OTHERS)
+    if not isinstance(interval, str):
+        return check_source(interval)
+    if interval in _OF_FACETS:
+        raise EstimationError(
+            f"interval={interval!r} needs to know over which facet; pass "
+            f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
+        )
+    check_local_interval(interval, _OTHERS)
     estimate = record.estimate
-    return FromComponents(record.components, method, negative, estimate.beta, estimate.cov_beta)
+    return FromComponents(record.components, interval, negative, estimate.beta, estimate.cov_beta)
 
 
 def _check_own(replicates: Replicates, names: tuple[str, ...]) -> None:
@@ -445,7 +382,7 @@ class FromProfile:
     likelihood: Likelihood
 
     @property
-    def method(self) -> str:
+    def interval(self) -> str:
         """Its name."""
         return "profile"
 
@@ -484,7 +421,7 @@ class FromProfile:
         if q.uses_fixed:
             raise EstimationError(
                 "a quantity that depends on the fixed effects has no profile here; use "
-                "method='log' or 'bootstrap'"
+                "interval='log' or 'bootstrap'"
             )
         nothing = np.zeros(0)
         constraint = SmoothConstraint(

@@ -20,6 +20,7 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import (
     Estimate,
     Estimator,
+    MethodName,
     Negative,
     check_fixed_rank,
     check_negative,
@@ -38,11 +39,6 @@ from vcomp.model.row_access import RowAccess
 from vcomp.numerics import rows_in_words
 from vcomp.statistics import CrossProducts, Statistics, read_data
 from vcomp.statistics.batches import Batches, SummedData
-
-__all__ = [
-    "LikelihoodOfData",
-    "VarianceComponentsModel",
-]
 
 
 class LikelihoodOfData:
@@ -73,31 +69,46 @@ class LikelihoodOfData:
         return self._engine(reml=reml).loglike(self._components(params))
 
     def score(self, params: Components, *, reml: bool = True) -> FloatArray:
-        """Return the gradient of :meth:`loglike`, (k + 1,)."""
+        """Return the gradient of :meth:`loglike`, (k + 1,).
+
+        Parameters
+        ----------
+        params : as for :meth:`loglike`
+        reml : of the restricted likelihood, or of the full one
+        """
         return self._engine(reml=reml).derivatives(self._components(params)).score
 
     def information(
         self,
         params: Components,
         *,
-        kind: InformationKind = "observed",
+        information: InformationKind = "observed",
         reml: bool = True,
     ) -> FloatArray:
         """Return an information matrix of the components, (k + 1, k + 1).
 
         Parameters
         ----------
-        kind : ``"observed"`` (less the Hessian), ``"expected"`` (Fisher) or ``"average"``
+        information : ``"observed"`` (less the Hessian), ``"expected"`` (Fisher) or ``"average"``
+        params : as for :meth:`loglike`
+        reml : of the restricted likelihood, or of the full one
         """
-        if kind not in ("observed", "expected", "average"):
+        if information not in ("observed", "expected", "average"):
             raise EstimationError(
-                f"kind={kind!r} is not known; it is 'observed', 'expected' or 'average'"
+                f"information={information!r} is not known; it is 'observed', 'expected' or "
+                "'average'"
             )
-        return self._engine(reml=reml).information(self._components(params), kind)
+        return self._engine(reml=reml).information(self._components(params), information)
 
     def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
-        """Return the matrix of second derivatives of :meth:`loglike`."""
-        return -self.information(params, kind="observed", reml=reml)
+        """Return the matrix of second derivatives of :meth:`loglike`.
+
+        Parameters
+        ----------
+        params : as for :meth:`loglike`
+        reml : of the restricted likelihood, or of the full one
+        """
+        return -self.information(params, information="observed", reml=reml)
 
     def _engine(self, *, reml: bool) -> LikelihoodEngine:
         return self._restricted if reml else self._full
@@ -145,7 +156,7 @@ def _by_name(params: Components, names: tuple[str, ...]) -> Any:
 Components: TypeAlias = FloatArray | Mapping[str, float]
 
 _NOT_KEPT = (
-    "the rows were read in batches and are not kept; res.augment(to='out.parquet') reads them "
+    "the rows were read in batches and are not kept; res.augment(path='out.parquet') reads them "
     "again and writes fitted values and residuals to a file, and stream=False keeps them in "
     "memory, about {}"
 )
@@ -285,7 +296,12 @@ class VarianceComponentsModel(LikelihoodOfData):
         progress: bool | None = None,
         eval_env: Any = 0,
     ) -> VarianceComponentsModel:
-        """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name."""
+        """Return ``VarianceComponentsModel(formula, data)``, under statsmodels' name.
+
+        Parameters
+        ----------
+        formula, data, missing, stream, progress, eval_env : as for the class
+        """
         environment = caller_environment(eval_env, 1)
         return cls(
             formula,
@@ -336,7 +352,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         return self.statistics.n
 
     def fit(
-        self, method: str = "reml", *, negative: Negative = "keep", **options: Any
+        self, method: MethodName = "reml", *, negative: Negative = "keep", **options: Any
     ) -> VarianceComponentsResults:
         """Estimate the components.
 
@@ -353,8 +369,8 @@ class VarianceComponentsModel(LikelihoodOfData):
             order), where to start instead of MIVQUE(0); ``engine``, of the likelihood;
             ``n_probes`` and ``rng``, its random probes if it has any. For ANOVA the same, of the
             standard errors, which are exact without where that is affordable. For MINQUE:
-            ``weights``, a number, a mapping or a sequence, and ``iterated``, True or a number of
-            rounds
+            ``prior``, the prior components (a number, a mapping or a sequence), and ``iterated``,
+            True or a number of rounds
 
         Raises
         ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from vcomp import plots
 from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
@@ -14,13 +14,8 @@ if TYPE_CHECKING:
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "KINDS",
-    "draw",
-]
-
-
-KINDS = ("components", "effects")
+PictureName: TypeAlias = Literal["components", "effects"]
+KINDS: tuple[PictureName, ...] = get_args(PictureName)
 
 
 def draw(
@@ -28,7 +23,7 @@ def draw(
     kind: str,
     term: str | None,
     alpha: float,
-    method: IntervalMethod,
+    interval: IntervalMethod,
     ax: Any | None,
 ) -> Any:
     """Return the axes on which a fit is drawn; see :meth:`VarianceComponentsResults.plot`.
@@ -39,24 +34,24 @@ def draw(
     kind : one of :data:`KINDS`
     term : whose effects are drawn; None for components
     alpha : intervals have confidence 1 − alpha
-    method : of the intervals of components
+    interval : how intervals of components are made
     ax : matplotlib axes, or None
     """
     if kind not in KINDS:
         raise VcompError(f"kind is {' or '.join(map(repr, KINDS))}, not {kind!r}")
     if kind == "effects":
-        if method != "auto":
+        if interval != "auto":
             raise VcompError(
                 "predicted effects have the intervals of their prediction errors, by no other "
-                "method; leave out method="
+                "way; leave out interval="
             )
         name = _term(res, term)
         return plots.effects(_with_intervals(res, name, alpha), name, alpha=alpha, ax=ax)
     if term is not None:
         raise VcompError(
-            f"all components are drawn together; for the effects of {term!r} take kind='effects'"
+            f"all components are drawn together; for the effects of {term!r} use kind='effects'"
         )
-    return plots.components(res.gstudy(alpha, method), alpha=alpha, ax=ax)
+    return plots.components(res.gstudy(alpha, interval), alpha=alpha, ax=ax)
 
 
 def _term(res: VarianceComponentsResults, term: str | None) -> str:

@@ -11,20 +11,14 @@ import numpy as np
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL, closure
-from vcomp.inference import Quantities, VarianceComponents, check_policy
+from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.inference.intervals import IntervalSource
 from vcomp.model.sums import Known, check_facet, held_in_residual, known_of, term_mask
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.presets import Presets
-
-__all__ = [
-    "Precision",
-    "precision_of",
-]
-
+    from vcomp.model.results import VarianceComponentsResults
 
 REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
 REPRODUCIBILITY = "reproducibility"
@@ -36,10 +30,10 @@ _LIMIT = 2.8
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Precision:
+class Precision(display.Printed):
     """How closely measurements of one sample agree, under conditions from narrow to wide.
 
-    Made by :meth:`VarianceComponentsResults.precision`; ``print`` it.
+    Made by :func:`vcomp.presets.precision`; ``print`` it.
 
     Attributes
     ----------
@@ -60,7 +54,7 @@ class Precision:
     mean : of the scores; nan where the fit has no single one
     laboratory : the facet of laboratories, or None
     alpha : intervals have confidence 1 − alpha
-    method : of the intervals, in words
+    interval_method : how intervals were made, in words
     notes : what a reader should know of these numbers
     """
 
@@ -70,7 +64,7 @@ class Precision:
     mean: float
     laboratory: str | None
     alpha: float
-    method: str
+    interval_method: str
     notes: tuple[str, ...]
 
     def summary(self) -> Any:
@@ -82,44 +76,38 @@ class Precision:
         """
         return _summary(self)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         sds = ", ".join(f"{name} {display.number(sd)}" for name, sd in self.table["sd"].items())
         return f"<Precision: standard deviations {sds}>"
 
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
-
 
 def precision_of(
-    res: Presets,
+    res: VarianceComponentsResults,
     *,
     laboratory: str | None,
-    names: Mapping[str, str] | None,
+    labels: Mapping[str, str] | None,
     alpha: float,
-    negative: str,
+    negative: Projected,
     source: IntervalSource,
 ) -> Precision:
-    """Return the precision of a method; see :meth:`VarianceComponentsResults.precision`."""
+    """Return the precision of a method; see :func:`vcomp.presets.precision`."""
     check_alpha(alpha)
     check_policy(negative)
     components = res._record.components
     laboratory = _laboratory(components, laboratory)
-    conditions = _renamed(_conditions(components, laboratory), names)
+    conditions = _renamed(_conditions(components, laboratory), labels)
     mean, why = _mean(res)
     between = {f"between {name}": (name,) for name in components.names[:-1]}
-    frames, notes, method = [], [], ""
+    frames, notes, interval_method = [], [], ""
     for rows, limit in ((conditions, True), (between, False)):
         weights = np.array([term_mask(components, terms) for terms in rows.values()])
         known = known_of(components, Quantities("linear", weights), source, negative, alpha)
         frames.append(_table(list(rows), known, mean, limit=limit))
         notes += [note for note in known.notes if note not in notes]
-        method = method or known.method
+        interval_method = interval_method or known.interval_method
     notes += _notes(res, frames[1], why)
     return Precision(
-        frames[0], frames[1], conditions, mean, laboratory, alpha, method, tuple(notes)
+        frames[0], frames[1], conditions, mean, laboratory, alpha, interval_method, tuple(notes)
     )
 
 
@@ -159,24 +147,24 @@ def _conditions(
 
 
 def _renamed(
-    conditions: dict[str, tuple[str, ...]], names: Mapping[str, str] | None
+    conditions: dict[str, tuple[str, ...]], labels: Mapping[str, str] | None
 ) -> dict[str, tuple[str, ...]]:
-    names = {} if names is None else names
-    if not isinstance(names, Mapping):
-        raise PlanError(f"names maps conditions to other words for them, not {names!r}")
-    for name in names:
+    labels = {} if labels is None else labels
+    if not isinstance(labels, Mapping):
+        raise PlanError(f"labels maps conditions to other words for them, not {labels!r}")
+    for name in labels:
         if name not in conditions:
             raise PlanError(
-                f"names has {name!r}, which is no condition of this design"
+                f"labels has {name!r}, which is no condition of this design"
                 f"{did_you_mean(name, conditions)}; they are {', '.join(conditions)}"
             )
-    found = {str(names.get(name, name)): terms for name, terms in conditions.items()}
+    found = {str(labels.get(name, name)): terms for name, terms in conditions.items()}
     if len(found) < len(conditions):
-        raise PlanError("names gives two conditions the same name")
+        raise PlanError("labels gives two conditions the same name")
     return found
 
 
-def _mean(res: Presets) -> tuple[float, str | None]:
+def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
     """Return the mean that coefficients of variation divide by, or why there is none."""
     if res._record.exog_names != ("Intercept",):
         return np.nan, "the mean depends on the fixed part; fit with a constant alone for them"
@@ -207,7 +195,7 @@ def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.Dat
     return pd.DataFrame(columns, index=pd.Index(rows, name="condition" if limit else "source"))
 
 
-def _notes(res: Presets, sources: pd.DataFrame, why: str | None) -> list[str]:
+def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | None) -> list[str]:
     notes = []
     held = held_in_residual(res.design)
     if held is not None:
@@ -217,8 +205,8 @@ def _notes(res: Presets, sources: pd.DataFrame, why: str | None) -> list[str]:
     silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
     if silent:
         notes.append(
-            f"{', '.join(silent)}: no interval by this method where the estimate is zero or held; "
-            "method='mls' has one of an estimate at zero."
+            f"{', '.join(silent)}: no such interval where the estimate is zero or held; "
+            "interval='mls' has one of an estimate at zero."
         )
     return notes
 
@@ -246,7 +234,7 @@ def _summary(precision: Precision) -> Any:
         tables.append(display.simple_table(rows, headers, title=heading, stubs=stubs))
     notes = [f"{name}: {' + '.join(terms)}." for name, terms in precision.conditions.items()]
     notes.append(f"{_LIMIT} s.d.: two results differ by more in 1 of 20 cases (ISO 5725).")
-    how = precision.method or "none can be given"
+    how = precision.interval_method or "none can be given"
     taken = ", the mean taken as known" if "cv" in precision.table else ""
     notes.append(f"{confidence} intervals: {how}{taken}. df: Satterthwaite.")
     return display.summary(tables, [*notes, *precision.notes])

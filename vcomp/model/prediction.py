@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import FittedModel, RowAccess
 
-__all__ = [
-    "Level",
-    "Located",
-    "NewLevels",
-    "Prediction",
-    "get_prediction",
-    "included_terms",
-    "predict",
-    "predicted_values",
-]
-
-
 Level: TypeAlias = str | Sequence[str]
 NewLevels: TypeAlias = Literal["zero", "raise"]
 

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = [
-    "Predictions",
-]
-
 
 class Predictions(FittedComponents):
     """Predicted effects, fitted values and predictions of a fit whose rows are there."""
@@ -124,35 +120,35 @@ class Predictions(FittedComponents):
         return prediction.get_prediction(self._access(), data, level, new_levels, alpha)
 
     @overload
-    def augment(self, to: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...
+    def augment(self, path: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...
 
     @overload
-    def augment(self, to: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
+    def augment(self, path: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
 
     def augment(
-        self, to: str | PathLike[str] | None = None, *, progress: bool | None = None
+        self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
     ) -> pd.DataFrame | Path:
         """Return a row a score, or write it to a file: response, facets, fitted, resid.
 
-        With `to` rows that were read in batches are read once more, and never are in memory as a
+        With `path` rows that were read in batches are read once more, and never are in memory as a
         whole. Effects come from the statistics of the fit; where these hold groups of cells only,
         and a term tells single cells, the cells are summed in another pass before.
 
         Parameters
         ----------
-        to : path of a Parquet file, ending in ``.parquet``, with the rows that were used in the
+        path : of a Parquet file, ending in ``.parquet``, with the rows that were used in the
             order in which they were read; one that is there is replaced once the new one is whole
-        progress : with `to`, whether to show a bar of the rows that are read; None for one on long
-            runs where stderr is a terminal
+        progress : with `path`, whether to show a bar of the rows that are read; None for one on
+            long runs where stderr is a terminal
 
         Returns
         -------
-        pandas.DataFrame, indexed as the rows are; with `to` the path
+        pandas.DataFrame, indexed as the rows are; with `path` that path
 
         Raises
         ------
         DataError
-            If the rows are not kept and `to` is not given, they cannot be read again (saved
+            If the rows are not kept and `path` is not given, they cannot be read again (saved
             statistics, Dask) or are others than before, or the file cannot be written; nothing
             half-written is left.
         EstimationError
@@ -165,13 +161,13 @@ class Predictions(FittedComponents):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, stream=True)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = res.augment(to=pathlib.Path(folder, "rows.parquet"))
+        ...     path = res.augment(path=pathlib.Path(folder, "rows.parquet"))
         ...     vcomp.io.open_source(path).columns
         ('score', 'sys', 'topic', 'fitted', 'resid')
         """
-        if to is None:
+        if path is None:
             return self._access().augment()
-        return write_augmented(self._access(), to, progress)
+        return write_augmented(self._access(), path, progress)
 
     def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
         """Return new responses drawn from the fitted model.

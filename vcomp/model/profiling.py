@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "Likelihood",
-    "Profile",
-    "profiles",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -292,7 +286,7 @@ def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quan
     if quantity.form == "root":
         raise EstimationError(
             f"profile the variance instead of {text!r}: the ends of a root are the roots of its "
-            "ends, which res.estimate(…, method='profile') gives"
+            "ends, which res.quantity(…, interval='profile') gives"
         )
     return quantity
 

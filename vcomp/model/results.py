@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vcomp import display
 from vcomp.model import tables
 from vcomp.model.by_levels import ByLevels
 from vcomp.model.decisions import Accuracies
 from vcomp.model.fixed_tables import Hypotheses
 from vcomp.model.inference import IntervalMethod
 from vcomp.model.predictions import Predictions
-from vcomp.model.presets import Presets
+from vcomp.model.record import FitRecord
+from vcomp.model.storage import read_json, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
-__all__ = [
-    "VarianceComponentsResults",
-]
+    from vcomp.model.pictures import PictureName
 
 
-class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predictions):
+class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, display.Printed):
     """Variance components with their uncertainty, and what follows from them.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
@@ -49,30 +49,49 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
 
     # Tables ---------------------------------------------------------------------------------
 
-    def tidy(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> pd.DataFrame:
-        """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high."""
-        return tables.tidy(self, alpha, method)
+    def tidy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
+        """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals of components are made, as in :meth:`conf_int`
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`conf_int`.
+        """
+        return tables.tidy(self, alpha, interval)
 
     def glance(self) -> pd.DataFrame:
         """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
         return tables.glance(self)
 
-    def summary(self, alpha: float = 0.05, method: IntervalMethod = "auto") -> Any:
+    def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
         """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``.
 
-        The method is that of the components' intervals, as in :meth:`conf_int`.
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals of components are made, as in :meth:`conf_int`
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`conf_int`.
         """
         from vcomp.model.summary import summary
 
-        return summary(self, alpha, method)
+        return summary(self, alpha, interval)
 
     def plot(
         self,
-        kind: str = "components",
+        kind: PictureName = "components",
         *,
         term: str | None = None,
         alpha: float = 0.05,
-        method: IntervalMethod = "auto",
+        interval: IntervalMethod = "auto",
         ax: Any | None = None,
     ) -> Any:
         """Draw the components, or the predicted effects of a term, with their intervals.
@@ -83,7 +102,7 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
             term, sorted, with estimate ± z se of the prediction error
         term : of the effects; may be left out where the model has one
         alpha : intervals have confidence 1 − alpha
-        method : of the intervals of components, see :meth:`conf_int`
+        interval : how intervals of components are made, see :meth:`conf_int`
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -98,8 +117,8 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
         PlanError
             If alpha is not between 0 and 1.
         VcompError
-            If the kind is not known, a term or a method is given that is not drawn, or matplotlib
-            is not installed.
+            If the kind is not known, a term or an interval is given that does not belong to it, or
+            matplotlib is not installed.
 
         Examples
         --------
@@ -113,37 +132,31 @@ class VarianceComponentsResults(Presets, Accuracies, Hypotheses, ByLevels, Predi
         """
         from vcomp.model.pictures import draw
 
-        return draw(self, kind, term, alpha, method, ax)
-
-    def __str__(self) -> str:
-        return str(self.summary())
+        return draw(self, kind, term, alpha, interval, ax)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     # Travel -----------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to `path` if given."""
-        from vcomp.model.storage import write_json
-
         return write_json(self._record, path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
         """Return a result from JSON text or from the file that :meth:`to_json` wrote.
 
+        Parameters
+        ----------
+        source : JSON text, or path of a file
+
         Raises
         ------
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        from vcomp.model.storage import read_json
-
-        return cls(read_json(source))
+        return cls(read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows)

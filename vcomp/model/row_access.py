@@ -24,7 +24,7 @@ from vcomp.design import Chunk, Design, centred_matrix, facet_codes, term_codes
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.inference.resampling import Generating, Recipe, positive_part, simulate_responses
+from vcomp.inference.resampling import GeneratingFit, Recipe, positive_part, simulate_responses
 from vcomp.model.prediction import predict
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.model.fitted import FittedComponents
-
-__all__ = [
-    "RowAccess",
-    "check_columns",
-    "fitted_again",
-    "write_augmented",
-]
-
 
 _ROWS = 262_144
 """Of a row group, where rows are in memory."""
@@ -154,21 +146,27 @@ class FittedModel(Protocol):
     statistics: Statistics
 
     @property
-    def rows(self) -> Rows: ...
+    def rows(self) -> Rows:
+        """The rows of the fit."""
 
     @property
-    def chunk(self) -> Chunk: ...
+    def chunk(self) -> Chunk:
+        """The rows as codes of levels."""
 
     @property
-    def fixed_columns(self) -> Mapping[str, Any]: ...
+    def fixed_columns(self) -> Mapping[str, Any]:
+        """Columns of the fixed part by name."""
 
     @property
-    def reading(self) -> Reading: ...
+    def reading(self) -> Reading:
+        """How the rows were read."""
 
     @property
-    def keeps_rows(self) -> bool: ...
+    def keeps_rows(self) -> bool:
+        """Whether the rows are in memory."""
 
-    def batches(self, reading: Reading) -> Batches: ...
+    def batches(self, reading: Reading) -> Batches:
+        """Return the rows in batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +189,14 @@ class RowAccess:
         """Return how the fit was made, so that it can be made again."""
         return Recipe(self.estimator, self.estimate.names, self.negative)
 
-    def generating(self) -> Generating:
+    def generating(self) -> GeneratingFit:
         """Return what data are drawn from, and estimated again."""
         estimate, design = self.estimate, self.model.design
 
         def uncentred(beta: FloatArray) -> FloatArray:
             return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
 
-        return Generating(
+        return GeneratingFit(
             stats=self.model.statistics,
             recipe=self.recipe(),
             values=estimate.values,
@@ -292,7 +290,7 @@ class RowAccess:
         return Solution(beta, np.zeros((beta.size, beta.size)), zeros, zeros, zeros)
 
 
-def fitted_again(res: FittedComponents) -> tuple[Generating, Design]:
+def fitted_again(res: FittedComponents) -> tuple[GeneratingFit, Design]:
     """Return how a fit was made, with the statistics of its rows, and the design of its data.
 
     Parameters

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
 
-__all__ = [
-    "summary",
-]
-
-
 _FORMULA_WIDTH = 64
 
 _METHOD_NAMES = {
@@ -33,20 +28,20 @@ _METHOD_NAMES = {
 }
 
 
-def summary(res: VarianceComponentsResults, alpha: float, method: IntervalMethod) -> Any:
+def summary(res: VarianceComponentsResults, alpha: float, interval: IntervalMethod) -> Any:
     """Return a summary of a fit.
 
     Parameters
     ----------
     res : the fit
     alpha : intervals have confidence 1 − alpha
-    method : of the intervals of components
+    interval : how intervals of components are made
 
     Returns
     -------
     statsmodels.iolib.summary.Summary
     """
-    source = res.interval_source(method)
+    source = res.interval_source(interval)
     found = component_limits(res, alpha, source)
     tables = [_head(res), _components(res, alpha, source)]
     if len(res.fe_params):
@@ -148,7 +143,7 @@ def _notes(res: VarianceComponentsResults, found: Limits) -> list[str]:
         notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(res)
     notes += _on_fixed_effects(res)
-    how = [found.method or "none can be given", *found.notes]
+    how = [found.interval_method or "none can be given", *found.notes]
     notes.append(f"Intervals of components: {'; '.join(how)}. Share: of the total variance.")
     return notes
 

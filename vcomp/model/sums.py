@@ -14,17 +14,8 @@ from vcomp._typing import FloatArray
 from vcomp.design import Structure
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL
-from vcomp.inference import Quantities, VarianceComponents
+from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
-
-__all__ = [
-    "Known",
-    "check_facet",
-    "held_in_residual",
-    "known_of",
-    "positive_number",
-    "term_mask",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +25,7 @@ class Known:
     Attributes
     ----------
     values, se, low, high : (m,) nan where there is none
-    method : of the intervals, in words
+    interval_method : how intervals were made, in words
     notes : what a reader should know of them, sentences
     """
 
@@ -42,7 +33,7 @@ class Known:
     se: FloatArray
     low: FloatArray
     high: FloatArray
-    method: str
+    interval_method: str
     notes: tuple[str, ...]
 
 
@@ -50,7 +41,7 @@ def known_of(
     components: VarianceComponents,
     quantities: Quantities,
     source: IntervalSource,
-    negative: str,
+    negative: Projected,
     alpha: float,
 ) -> Known:
     """Return quantities with what is known of them; those of held components alone have no error.
@@ -74,10 +65,10 @@ def known_of(
     notes = [f"Intervals: {note}." for note in found.notes]
     if only.any():
         notes.append("What rests on held components alone has no error: they are given.")
-    zeroed = [f"σ²({n})" for n in local.taken.zeroed]
+    zeroed = [f"σ²({n})" for n in local.used.zeroed]
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero taken as 0.")
-    return Known(local.values(quantities), se, low, high, found.method, tuple(notes))
+    return Known(local.values(quantities), se, low, high, found.interval_method, tuple(notes))
 
 
 def term_mask(components: VarianceComponents, chosen: Iterable[str]) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import Iteration
+from vcomp.estimators import Iteration
 from vcomp.estimators.quadratic import AnovaTable
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import IntervalSource, Limits
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from vcomp.model.fitted import FittedComponents
     from vcomp.model.inference import IntervalMethod
     from vcomp.model.results import VarianceComponentsResults
-
-__all__ = [
-    "anova",
-    "component_limits",
-    "conf_int",
-    "glance",
-    "gstudy",
-    "iterations",
-    "matrix",
-    "series",
-    "tidy",
-]
 
 
 def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
@@ -86,11 +74,11 @@ def gstudy(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.Da
     return pd.DataFrame(columns, index=res.vcomp.index).rename_axis("component")
 
 
-def tidy(res: VarianceComponentsResults, alpha: float, method: IntervalMethod) -> pd.DataFrame:
+def tidy(res: VarianceComponentsResults, alpha: float, interval: IntervalMethod) -> pd.DataFrame:
     """Return a row a parameter."""
     import pandas as pd
 
-    intervals = res.conf_int(alpha, method)
+    intervals = res.conf_int(alpha, interval)
     names = [*res.fe_params.index, *res.vcomp.index]
     kinds = ["fixed"] * len(res.fe_params) + ["variance"] * len(res.vcomp)
     return pd.DataFrame(

@@ -1,11 +1,11 @@
-"""Several dependent variables: read, estimated, and given back as a result."""
+"""Fit several dependent variables: read the scores, choose an estimator, return the result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 _LEAST = 1e-10
-"""Least eigenvalue of the correlations of residuals that are taken out of the scores."""
+"""Least eigenvalue of the correlations of residuals that are removed from the scores."""
 
 _ROUNDS = 5
 """Rounds of taking off means: their residuals need not be exact to be a scale."""
@@ -130,7 +130,8 @@ def element_map(layout: Layout, L: FloatArray) -> FloatArray:
     return np.asarray(np.where(same, made + np.where((a != b)[None, :], across, 0.0), 0.0))
 
 
-METHODS = ("reml", "ml", "anova", "type1", "henderson3")
+Method: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3"]
+METHODS: tuple[Method, ...] = get_args(Method)
 """The methods for several variables."""
 
 _START = 1e-2
@@ -144,7 +145,7 @@ def fit_multivariate(
     variable: str | None = None,
     responses: Sequence[str] | None = None,
     independent: str | Sequence[str] = (),
-    method: str = "reml",
+    method: Method = "reml",
     missing: Missing = "drop",
     eval_env: Any = 0,
     max_iter: int = 200,

@@ -1,22 +1,34 @@
-"""Several measures side by side."""
+"""Several measures side by side, as users have them: tables, differences, summary and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import SYMBOLS, DStudy, quantities, weights
-from vcomp.inference import take_components
-from vcomp.model import VarianceComponentsResults
+from vcomp.gtheory import (
+    SYMBOLS,
+    CoefficientName,
+    DStudy,
+    GoalName,
+    quantity_of,
+)
+from vcomp.inference import used_components
 from vcomp.plots import escaped
-from vcomp.studies.difference_tables import MeasureDifferences, components_table, side_by_side
+from vcomp.studies.difference_tables import (
+    DifferenceInterval,
+    MeasureDifferences,
+    components_table,
+    side_by_side,
+)
+from vcomp.studies.pairs import differences, required_ratios
+from vcomp.studies.planned import ComparisonRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "MeasureComparison",
+    "PictureName",
     "best_for_each",
     "draw",
     "summary",
@@ -34,7 +47,7 @@ _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureComparison:
+class MeasureComparison(display.Printed, ComparisonRecord):
     """The same G-study and D-study of several measures.
 
     Attributes
@@ -61,14 +74,6 @@ class MeasureComparison:
     1  sentence     50  0.752     0.66     0.836
     """
 
-    results: Mapping[str, VarianceComponentsResults]
-    studies: Mapping[str, DStudy]
-    labels: Mapping[str, Mapping[str, Any]]
-    failures: Mapping[str, str]
-    target: float
-    facet: str | None
-    alpha: float
-
     @property
     def table(self) -> pd.DataFrame:
         """A row a measure and plan.
@@ -86,13 +91,13 @@ class MeasureComparison:
         """A row a measure and component: estimate, se, ci_low, ci_high and percent."""
         return components_table(self)
 
-    def ranking(self, by: str = "Erho2") -> pd.DataFrame:
+    def ranking(self, column: str = "Erho2") -> pd.DataFrame:
         """Return the rows of :attr:`table`, the best measure first.
 
         Parameters
         ----------
-        by : a column: coefficients from the highest on, required sizes and error variances from
-            the lowest on
+        column : of :attr:`table`: coefficients are sorted from the highest on, required sizes and
+            error variances from the lowest on
 
         Raises
         ------
@@ -101,19 +106,19 @@ class MeasureComparison:
         """
         table = self.table
         known = [c for c in table.columns if table[c].dtype.kind in "fi"]
-        if by not in known:
+        if column not in known:
             raise PlanError(
-                f"{by!r} is no column of numbers{did_you_mean(by, known)}; there are "
+                f"{column!r} is no column of numbers{did_you_mean(column, known)}; there are "
                 f"{', '.join(map(repr, known))}"
             )
-        up = by.startswith(_MORE_IS_WORSE)
-        return table.sort_values(by, ascending=up, kind="stable", ignore_index=True)
+        up = column.startswith(_MORE_IS_WORSE)
+        return table.sort_values(column, ascending=up, kind="stable", ignore_index=True)
 
     def differences(
         self,
-        coefficient: str = "Erho2",
+        coefficient: CoefficientName = "Erho2",
         *,
-        method: str = "mover",
+        interval: DifferenceInterval = "mover",
         shared: str | Sequence[str] = "auto",
         n: int = 1000,
         rng: int | np.random.Generator | None = None,
@@ -132,10 +137,10 @@ class MeasureComparison:
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
-        method : ``"mover"`` combines the intervals of both measures, with the correlation of their
-            estimates from a jackknife: every level of a facet is left out of all measures at once.
-            ``"bootstrap"``: percentiles of differences, all levels of the facets drawn again
-            jointly; the measures then need the same levels
+        interval : how intervals are made: ``"mover"`` combines the intervals of both measures and
+            the correlation of their estimates, from a jackknife over levels, each left out of all
+            measures at once. ``"bootstrap"``: percentiles of differences, the levels of all facets
+            drawn jointly; the measures must then have the same levels
         shared : facets whose levels of one name are the same in all measures; ``"auto"`` takes all
             that have names in common. With an empty list all measures are independent
         n, rng : number and seed of bootstrap replicates
@@ -149,7 +154,7 @@ class MeasureComparison:
         Raises
         ------
         PlanError
-            If the coefficient or method is not known, or measures have not the same plans.
+            If the coefficient or interval is not known, or measures have not the same plans.
         EstimationError
             If a facet is not there, or the measures do not have the same levels, as the bootstrap
             needs.
@@ -169,13 +174,11 @@ class MeasureComparison:
            first  second  topic  difference  correlation
         0  score  square      3       -0.04        0.996
         """
-        from vcomp.studies.pairs import differences
-
-        return differences(self, coefficient, method, shared, n, rng, workers, progress)
+        return differences(self, coefficient, interval, shared, n, rng, workers, progress)
 
     def required_ratios(
         self,
-        coefficient: str = "Erho2",
+        coefficient: CoefficientName = "Erho2",
         *,
         shared: str | Sequence[str] = "auto",
         workers: int = 1,
@@ -186,16 +189,14 @@ class MeasureComparison:
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
-        shared, workers, progress : as for :meth:`differences`, whose method ``"mover"`` it has, on
-            the logarithms of the sizes
+        shared, workers, progress : as for :meth:`differences`, whose interval is ``"mover"`` here,
+            on the logarithms of the sizes
 
         Raises
         ------
         PlanError
             If the coefficient is not known, or not whose size is required.
         """
-        from vcomp.studies.pairs import required_ratios
-
         return required_ratios(self, coefficient, shared, workers, progress)
 
     def best(
@@ -204,7 +205,7 @@ class MeasureComparison:
         *,
         budget: float | None = None,
         target: float | None = None,
-        coefficient: str = "Erho2",
+        coefficient: GoalName = "Erho2",
         **options: Any,
     ) -> pd.DataFrame:
         """Return the best design of every measure for a budget, or the cheapest for a target.
@@ -261,9 +262,9 @@ class MeasureComparison:
 
     def plot(
         self,
-        kind: str = "dots",
+        kind: PictureName = "dots",
         *,
-        coefficient: str | Sequence[str] = ("Erho2", "Phi"),
+        coefficient: CoefficientName | Sequence[CoefficientName] = ("Erho2", "Phi"),
         x: str | None = None,
         plan: int = 0,
         ax: Any | None = None,
@@ -293,14 +294,8 @@ class MeasureComparison:
         """
         return draw(self, kind, coefficient, x, plan, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<MeasureComparison: {', '.join(self.results)}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 _MOST_ACROSS = 9
@@ -427,7 +422,8 @@ def _fewest(table: pd.DataFrame, name: str, symbol: str) -> str:
     return f"Fewest for {symbol}: {shown}."
 
 
-KINDS = ("dots", "curves")
+PictureName: TypeAlias = Literal["dots", "curves"]
+KINDS: tuple[PictureName, ...] = get_args(PictureName)
 _POINTS = 100
 """Points of a curve: more cannot be seen."""
 
@@ -504,8 +500,8 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
-    made = quantities(weights(study.components, dense))[coefficient]
-    return made.values(take_components(study.components, study.negative).values)
+    made = quantity_of(study, coefficient, dense)
+    return made.values(used_components(study.components, study.negative).values)
 
 
 def _with_first(table: pd.DataFrame, others: dict[str, float]) -> pd.DataFrame:
@@ -535,7 +531,7 @@ def best_for_each(
     cost: Any,
     budget: float | None,
     target: float | None,
-    coefficient: str,
+    coefficient: GoalName,
     options: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Return the best design of every measure; see :meth:`MeasureComparison.best`."""

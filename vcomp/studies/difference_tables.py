@@ -19,21 +19,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.gtheory import DStudy, Requirement
-from vcomp.studies.planned import COEFFICIENTS, required_facet
+from vcomp.gtheory import CoefficientName, DStudy, Requirement
+from vcomp.studies.planned import COEFFICIENTS, ComparisonRecord, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.studies.comparison import MeasureComparison
-
 __all__ = [
+    "DifferenceInterval",
     "Known",
     "MeasureDifferences",
     "components_table",
@@ -42,6 +41,9 @@ __all__ = [
     "requirements",
     "side_by_side",
 ]
+
+
+DifferenceInterval: TypeAlias = Literal["mover", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +56,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureDifferences:
+class MeasureDifferences(display.Printed):
     """Pairs of measures; ``print`` it for reading.
 
     Attributes
@@ -64,14 +66,14 @@ class MeasureDifferences:
         level; nan where it is not known, and taken as 0)
     what : that is compared, in words
     alpha : intervals have confidence 1 − alpha, each for itself
-    method : how the intervals were made
+    interval_method : how the intervals were made
     notes : what a reader should know of them
     """
 
     table: pd.DataFrame
     what: str
     alpha: float
-    method: str
+    interval_method: str
     notes: tuple[str, ...] = ()
 
     def summary(self) -> Any:
@@ -100,16 +102,10 @@ class MeasureDifferences:
             title=self.what,
             align="l" + "r" * (len(cells) - 1),
         )
-        return display.summary([page], [f"Intervals: {self.method}.", *self.notes])
-
-    def __str__(self) -> str:
-        return str(self.summary())
+        return display.summary([page], [f"Intervals: {self.interval_method}.", *self.notes])
 
     def __repr__(self) -> str:
         return f"<MeasureDifferences: {self.what}, {len(self.table)} rows>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _interval(low: float, high: float) -> str:
@@ -165,10 +161,10 @@ def pairs_table(
     Parameters
     ----------
     names : of the measures
-    known : by name; logarithms where ratios are asked for
+    known : by name; logarithms where ratios are compared
     correlation : by pair of names, (m,)
     sizes : of the m plans, by facet
-    ratio : whether ratios are asked for
+    ratio : whether ratios are compared
     """
     import pandas as pd
 
@@ -186,7 +182,7 @@ def pairs_table(
     return pd.concat(rows, ignore_index=True)
 
 
-def side_by_side(compared: MeasureComparison) -> pd.DataFrame:
+def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
     """Return a row a measure and plan.
 
     Parameters
@@ -215,7 +211,7 @@ def side_by_side(compared: MeasureComparison) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def components_table(compared: MeasureComparison) -> pd.DataFrame:
+def components_table(compared: ComparisonRecord) -> pd.DataFrame:
     """Return a row a measure and component.
 
     Parameters
@@ -232,7 +228,9 @@ def components_table(compared: MeasureComparison) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def requirements(study: DStudy, target: float, facet: str, coefficient: str) -> list[Requirement]:
+def requirements(
+    study: DStudy, target: float, facet: str, coefficient: CoefficientName
+) -> list[Requirement]:
     """Return the required size of a facet with the other sizes of every plan.
 
     Parameters

@@ -1,12 +1,12 @@
-"""What the error of the fixed effects depends on: forms of X in V⁻¹, component by component.
+"""Forms of X in V⁻¹: the covariance of the fixed effects and its derivatives.
 
-With Φ = (X'V⁻¹X)⁻¹ the covariance matrix of β̂ moves with the components as
+With Φ = (X'V⁻¹X)⁻¹ the derivative of Cov(β̂) by a component is
 
     ∂Φ/∂σ²_t = Φ G_t Φ,   G_t = X'V⁻¹V_t V⁻¹X
 
-which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985). Kenward and Roger (1997)
-also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X. In Henderson's equations both come from the solutions for
-the columns of X, which are there already: Z_t'V⁻¹X.
+which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985; docs/explanation/
+mathematics.md, eq. (11.5)). Kenward and Roger (1997) also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X, eq.
+(11.6). In Henderson's equations both follow from Z_t'V⁻¹X, the solutions for the columns of X.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def forms_with_residual(
 def forms_of_point(point: Point, *, second: bool) -> FixedForms:
     """Return the forms from Henderson's equations, factored at one point.
 
-    The second ones cost a solution for p columns a term.
+    The second forms cost a solution for p columns for each term.
     """
     stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
     gram = point.fixed.matrix() / point.residual

@@ -1,9 +1,10 @@
-"""MINQUE: minimum norm quadratic unbiased estimation at prior weights (Rao 1971, 1972).
+"""MINQUE: minimum norm quadratic unbiased estimation at prior components (Rao 1971, 1972).
 
-The estimates are unbiased whatever the weights, and best where the true components are
-proportional to them. Weight on the residual only is MIVQUE(0), equal weights are MINQUE(1);
-estimates taken as the next weights until nothing changes solve the REML equations without a bound
-at zero (I-MINQUE; Searle, Casella & McCulloch 1992, chapter 11).
+The estimates solve docs/explanation/mathematics.md, eq. (2.12). They are unbiased for any prior,
+and have the least variance if the true components are proportional to it. A prior of the residual
+only is MIVQUE(0), equal prior components are MINQUE(1). Iterated to a fixed point, with estimates
+as the next prior, MINQUE solves the REML equations without a bound at zero (I-MINQUE; Searle,
+Casella & McCulloch 1992, chapter 11).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, Point
+from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
@@ -36,16 +37,16 @@ __all__ = [
 
 
 _DENSE_BELOW = 1500
-"""Groups up to which the forms are computed with dense matrices of that order."""
+"""Number of groups up to which the forms are computed with dense matrices."""
 
 _TOLERANCE = 1e-10
 """Length of a step, in standard errors, at which the iteration ends."""
 
 _NEWTON_BELOW = 0.05
-"""Length of a step below which the observed information takes over."""
+"""Length of a step below which the observed information is used."""
 
 _SAME = 1e-3
-"""Length of a step up to which weights and estimates are the same for standard errors."""
+"""Length of a step up to which prior and estimates count as equal for standard errors."""
 
 _STEPS = 200
 _HALVINGS = 30
@@ -53,23 +54,23 @@ _HALVINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class MINQUE:
-    """Quadratic estimation at prior weights; components may be negative.
+    """Quadratic estimation at prior components; estimates may be negative.
 
     Attributes
     ----------
-    weights : prior components, of which only the ratios matter: one number for every term, with
+    prior : prior components, of which only the ratios matter: one number for every term, with
         the residual at 1 (0 for MIVQUE(0), 1 for MINQUE(1)); a mapping from every component's
         name; or a sequence in the order of the components, the residual last
-    iterated : whether estimates become the next weights until nothing changes; a number ends the
-        iteration after so many rounds (1 is the plain estimate)
+    iterated : whether estimates become the next prior until convergence; a number ends the
+        iteration after that many rounds (1 is the plain estimate)
 
     Raises
     ------
     EstimationError
-        If an option is not of that form.
+        If an option is invalid.
     """
 
-    weights: Any = 1.0
+    prior: Any = 1.0
     iterated: bool | int = False
     name: ClassVar[str] = "minque"
 
@@ -78,12 +79,13 @@ class MINQUE:
             isinstance(self.iterated, Integral) and self.iterated >= 1
         ):
             raise EstimationError(
-                f"iterated is True, False or a number of rounds from 1 on, not {self.iterated!r}"
+                "iterated must be True, False or a number of rounds (at least 1), not "
+                f"{self.iterated!r}"
             )
-        if not isinstance(self.weights, Real | Mapping | Sequence | np.ndarray) and not hasattr(
-            self.weights, "keys"
+        if not isinstance(self.prior, Real | Mapping | Sequence | np.ndarray) and not hasattr(
+            self.prior, "keys"
         ):
-            raise EstimationError(_weights_are(self.weights))
+            raise EstimationError(_prior_is(self.prior))
 
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone.
@@ -91,10 +93,10 @@ class MINQUE:
         Raises
         ------
         EstimationError
-            If the weights do not fit the components, or the iteration needs what the size of the
-            data does not allow.
+            If the prior does not fit the components, or the iteration is not possible with so many
+            groups.
         """
-        w = prior_weights(self.weights, names)
+        w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
             return nothing
@@ -102,18 +104,18 @@ class MINQUE:
         found = self._solution(stats, priors, w)
         return _labelled(stats, names, found, _error(priors, found), given=not self._to_the_end)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
-        """Return components and fixed effects alone, without the work of their standard errors.
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+        """Return components and fixed effects without standard errors.
 
         Raises
         ------
         EstimationError
             As :meth:`estimate`.
         """
-        w = prior_weights(self.weights, names)
+        w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
-            return Point(nothing.values, nothing.beta)
+            return PointEstimate(nothing.values, nothing.beta)
         found = self._solution(stats, _priors(stats), w)
         return replace(
             point_of(stats, found.values), converged=found.is_end(given=not self._to_the_end)
@@ -128,7 +130,7 @@ class MINQUE:
         return _solved(priors, w, None if self._to_the_end else int(self.iterated) or 1)
 
 
-def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
+def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
     """Return the prior components in order, the residual last.
 
     Raises
@@ -136,29 +138,29 @@ def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
     EstimationError
         If one is missing, not known, negative or not finite, or that of the residual is zero.
     """
-    if hasattr(weights, "keys"):
-        _check_names([str(key) for key in weights.keys()], names)  # noqa: SIM118 - a Series too
-        weights = [weights[name] for name in names]
+    if hasattr(prior, "keys"):
+        _check_names([str(key) for key in prior.keys()], names)  # noqa: SIM118 - a Series too
+        prior = [prior[name] for name in names]
     try:
-        w = np.array(weights, dtype=np.float64)
+        w = np.array(prior, dtype=np.float64)
     except (TypeError, ValueError):
-        raise EstimationError(_weights_are(weights)) from None
+        raise EstimationError(_prior_is(prior)) from None
     if w.ndim == 0:
         w = np.append(np.full(len(names) - 1, float(w)), 1.0)
     if w.shape != (len(names),):
         raise EstimationError(
-            f"weights have shape {w.shape}; there are {len(names)} components, in the order "
+            f"prior has shape {w.shape}; there are {len(names)} components, in the order "
             f"{', '.join(names)}"
         )
     for name, value in zip(names, w, strict=True):
         if not np.isfinite(value) or value < 0.0:
             raise EstimationError(
-                f"the weight of {name} is {value}: weights are finite and not negative"
+                f"the prior component of {name} is {value}: it must be finite and not negative"
             )
     if w[-1] == 0.0:
         raise EstimationError(
-            f"the weight of {names[-1]} is 0: without it the prior covariance matrix is singular; "
-            "give it a positive weight"
+            f"the prior component of {names[-1]} is 0: without it the prior covariance matrix is "
+            "singular; give it a positive value"
         )
     return w
 
@@ -166,46 +168,44 @@ def prior_weights(weights: Any, names: tuple[str, ...]) -> FloatArray:
 def _check_names(given: list[str], names: tuple[str, ...]) -> None:
     for name in given:
         if name not in names:
-            raise EstimationError(
-                f"weights have {name!r}, and the components are {', '.join(names)}"
-            )
+            raise EstimationError(f"prior has {name!r}, and the components are {', '.join(names)}")
     for name in names:
         if name not in given:
             raise EstimationError(
-                f"weights have no {name!r}; give one for each of {', '.join(names)}"
+                f"prior has no {name!r}; give one for each of {', '.join(names)}"
             )
 
 
-def _weights_are(weights: Any) -> str:
+def _prior_is(prior: Any) -> str:
     return (
-        "weights are a number, a mapping from component names, or a sequence in their order, the "
-        f"residual last; not {weights!r}"
+        "prior is a number, a mapping from component names, or a sequence in their order, the "
+        f"residual last; not {prior!r}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """Where the rounds ended: estimates, what they solve, and the last step."""
+    """The end of the rounds: estimates, the equations that they solve, and the last step."""
 
     values: FloatArray
-    forms: PriorForms | None  # whose solution they are; None at V = I, which engines solve at once
+    forms: PriorForms | None  # the equations solved; None at V = I, which engines solve directly
     rounds: int
     step: float  # in standard errors
     trapped: bool  # no step left the covariance matrix positive definite
 
     def is_end(self, *, given: bool) -> bool:
-        """Whether it is what was asked for; `given` is a number of rounds."""
+        """Whether it is the requested estimate; `given` says that a number of rounds was."""
         return not self.trapped and (given or self.step <= _TOLERANCE)
 
     def status(self, *, given: bool) -> str:
-        """Return a sentence without its stop; `given` is a number of rounds that was asked for."""
+        """Return a sentence without its stop; `given` if a number of rounds was requested."""
         if self.trapped:
             return (
                 "Not converged: no step leaves the covariance matrix positive definite "
                 f"(last step {self.step:.1e} standard errors)"
             )
         if given:
-            return "Closed form" if self.rounds == 1 else f"{self.rounds} rounds, as asked"
+            return "Closed form" if self.rounds == 1 else f"{self.rounds} rounds, as requested"
         if self.step <= _TOLERANCE:
             return "Converged"
         return (
@@ -215,8 +215,8 @@ class _Solved:
 
 
 _NO_ERRORS = (
-    " No standard errors: with so many groups those of estimates at given weights are not "
-    "computed; res.bootstrap() has them by drawing data, iterated=True and method='reml' at once."
+    " No standard errors: with so many groups those of estimates at a given prior are not "
+    "computed; res.bootstrap() gives them by simulation, iterated=True and method='reml' directly."
 )
 
 
@@ -232,16 +232,16 @@ def _priors(stats: Statistics) -> Priors:
             raise EstimationError(f"{reason}; use method='reml' or 'anova'") from None
     if "expected" not in engine.kinds:
         raise EstimationError(
-            f"MINQUE needs traces that engine {engine.name!r}, which serves these data, does not "
-            "give; use method='reml' or 'anova'"
+            f"MINQUE needs traces that the {engine.name!r} engine of these data does not compute; "
+            "use method='reml' or 'anova'"
         )
     return EngineForms(engine)
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
-    """Solve the equations so many times, or (None) until nothing changes."""
+    """Solve the equations `rounds` times, or until convergence if that is None."""
     if isinstance(priors, EngineForms) and not w[:-1].any():
-        # Engines take V = I for a start, not for an information.
+        # Engines compute the estimates at V = I, but not the information there.
         first = priors.likelihood.mivque0()
         if rounds == 1:
             return _Solved(first, None, 1, np.inf, trapped=False)
@@ -254,7 +254,7 @@ def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
 
 
 def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
-    """Solve the equations at `w`, then at their solution, so many times."""
+    """Solve the equations at `w`, then at their solution, `limit` times."""
     forms = _forms(priors, w)
     for done in range(1, limit + 1):
         values = _solution(forms)
@@ -267,7 +267,7 @@ def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
 
 
 def _iterated(priors: Priors, w: FloatArray) -> _Solved:
-    """Solve until nothing changes; Newton's steps near the end have the same fixed point."""
+    """Solve until convergence; Newton's steps near the end have the same fixed point."""
     forms, previous = _forms(priors, w), np.inf
     for done in range(1, _STEPS + 1):
         values = _solution(forms)
@@ -276,7 +276,7 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
             score = 0.5 * (forms.right - forms.matrix @ forms.w)
             values = forms.w + solve(forms.information, score)
             step = _length(forms, values - forms.w)
-            # Rounding ends the descent of Newton's steps.
+            # A Newton step that no longer shrinks is rounding error.
             if step < 1e-6 and step > 0.2 * previous:
                 step = min(step, _TOLERANCE)
             previous = step
@@ -291,7 +291,7 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
 
 
 def _certificate(names: tuple[str, ...], found: _Solved) -> Certificate:
-    """Return the numbers that show that the REML equations, without bounds, are solved."""
+    """Return the certificate that the REML equations without bounds are solved."""
     forms = found.forms
     assert forms is not None
     score = 0.5 * (forms.right - forms.matrix @ forms.w)
@@ -318,8 +318,8 @@ def _forms(priors: Priors, w: FloatArray) -> PriorForms:
         return priors.at(w)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "the prior covariance matrix cannot be inverted at these weights: give the residual "
-            "a larger share"
+            "the prior covariance matrix cannot be inverted at this prior: give the residual "
+            "a larger weight"
         ) from None
 
 
@@ -328,7 +328,7 @@ def _solution(forms: PriorForms) -> FloatArray:
         return forms.solution
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "MINQUE cannot tell these components apart at these weights: its equations are "
+            "MINQUE cannot distinguish these components at this prior: its equations are "
             "linearly dependent; use method='reml'"
         ) from None
 
@@ -346,7 +346,7 @@ def _is_positive(matrix: FloatArray) -> bool:
 
 
 def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:
-    """Return forms at the next weights, nearer to the last where V is not positive definite."""
+    """Return forms at the next prior; steps are halved until V is positive definite there."""
     if isinstance(priors, EngineForms):
         _refuse_negative(values)
     fraction = 1.0
@@ -362,13 +362,13 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
 def _refuse_negative(values: FloatArray) -> None:
     if (values < 0.0).any():
         raise EstimationError(
-            "iterated MINQUE meets components below zero, and with so many groups it is computed "
-            "at non-negative ones only; use method='reml', which holds them at zero"
+            "iterated MINQUE reaches components below zero, and with so many groups it is "
+            "computed at non-negative ones only; use method='reml', which bounds them at zero"
         )
 
 
 def _error(priors: Priors, found: _Solved) -> FloatArray | None:
-    """Return the covariance of a solution, None if it is not known there."""
+    """Return the covariance of a solution, eq. (2.13), None if it is not known."""
     forms = found.forms
     if forms is None:
         return None

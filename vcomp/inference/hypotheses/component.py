@@ -1,9 +1,12 @@
-"""The test of one component that a fit allows, and which of several it should be."""
+"""Tests of one component: exact F, likelihood ratio, simulated and score tests, and their choice.
+
+See docs/explanation/mathematics.md, sections 11.1 to 11.3; the score test is eq. (11.4).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -20,23 +23,66 @@ from vcomp.inference.hypotheses.exact_f import (
     synthesised_ratio,
 )
 from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
-from vcomp.inference.hypotheses.outcome import HypothesisTest
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
 
 __all__ = [
-    "METHODS",
+    "TESTS",
     "ComponentFit",
+    "HypothesisTest",
     "Score",
     "Simulation",
+    "TestName",
     "component_test",
     "score_test",
 ]
 
 
 @dataclass(frozen=True, slots=True)
+class HypothesisTest:
+    """The outcome of one test; it prints as a sentence.
+
+    Attributes
+    ----------
+    term : the tested component, or contrasts of fixed effects
+    test : name of the test in words
+    symbol : of the statistic, such as ``"F"``
+    statistic : its value
+    distribution : null distribution in words: ``"F(5, 24)"``, ``"½χ²₀ + ½χ²₁"``
+    df : degrees of freedom: two for F, one for χ², those of the parts of a mixture
+    p_value : probability of a statistic as large or larger under the hypothesis
+    estimate : of the component, nan for contrasts of several rows
+    p_error : Monte Carlo standard error of the p-value, 0 without simulation
+    exact : whether the distribution is exact under normality, for any sample size
+    notes : sentences on the choice of the test and its assumptions
+    """
+
+    term: str
+    test: str
+    symbol: str
+    statistic: float
+    distribution: str
+    df: tuple[float, ...]
+    p_value: float
+    estimate: float
+    p_error: float = 0.0
+    exact: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        p = display.p_value(self.p_value)
+        if self.p_error > 0.0:
+            p += f" ± {display.number(self.p_error, 2)} (Monte Carlo)"
+        first = (
+            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.test}, "
+            f"{self.distribution}."
+        )
+        return "\n".join([first, *self.notes])
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
-    """The score at the fit without a component.
+    """The score test at the fit without a component, eq. (11.4).
 
     Attributes
     ----------
@@ -58,8 +104,8 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     Parameters
     ----------
     stats : sums of the rows
-    null : the fit without the component, by REML
-    term : its name
+    null : fit by REML without the component
+    term : name of the component
 
     Raises
     ------
@@ -71,8 +117,8 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     engine = choose_engine(stats, reml=True, names=null.names[:-1])
     if "expected" not in engine.kinds:
         raise EstimationError(
-            f"the score test needs the expected information, and the {engine.name} engine, which "
-            "serves these data, has the average one only; use method='lrt'"
+            f"the score test needs the expected information, and the {engine.name} engine of "
+            "these data has the average one only; use test='lrt'"
         )
     t = null.names.index(term)
     information = engine.information(null.values, "expected")
@@ -86,18 +132,19 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     score = float(engine.derivatives(null.values).score[t])
     if not variance > 1e-12 * information[t, t]:
         raise EstimationError(
-            f"at the fit without {term!r} the other components explain all that it could: its "
-            "score has no variance of its own"
+            f"at the fit without {term!r} its score is determined by those of the other "
+            "components: it has no variance of its own"
         )
     df = 2.0 * expectation**2 / variance
     statistic = (expectation + score) * 2.0 * expectation / variance
     return Score(statistic, df, score / np.sqrt(variance), float(chdtrc(df, max(statistic, 0.0))))
 
 
-METHODS = ("auto", "f", "lrt", "simulated", "score")
+TestName: TypeAlias = Literal["auto", "f", "lrt", "simulated", "score"]
+TESTS: tuple[TestName, ...] = get_args(TestName)
 
 _FEW_EFFECTS = 2000
-"""Effects beside those of the largest term up to which terms are adjusted without being asked."""
+"""Effects besides those of the largest term up to which ``"auto"`` adjusts terms."""
 
 _CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
 """Sizes up to which a thousand fits by elimination take seconds."""
@@ -105,12 +152,12 @@ _CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How many data sets a simulated test draws, from which stream, with how many threads.
+    """Number of data sets, seed and number of threads of a simulated test.
 
     Raises
     ------
     EstimationError
-        If a number is not a whole one from 1 on.
+        If a number is not a whole number of at least 1.
     """
 
     n: int = 1000
@@ -124,13 +171,13 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class ComponentFit:
-    """What is needed of a fit.
+    """The parts of a fit that a test needs.
 
     Attributes
     ----------
     estimate : its components
-    table : its analysis of variance, None where it has none
-    classical : whether that is the classical one of balanced data: independent mean squares
+    table : its analysis of variance, None if it has none
+    classical : whether that is the classical one of balanced data, with independent mean squares
     stats : sums of the rows, None after loading
     """
 
@@ -141,7 +188,7 @@ class ComponentFit:
 
 
 def component_test(
-    fit: ComponentFit, term: Any, method: str, simulation: Simulation
+    fit: ComponentFit, term: Any, test: TestName, simulation: Simulation
 ) -> HypothesisTest:
     """Return a test of σ²(term) = 0.
 
@@ -149,45 +196,45 @@ def component_test(
     ----------
     fit : with the component
     term : its name
-    method : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
+    test : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
     simulation : for ``"simulated"``
 
     Raises
     ------
     EstimationError
-        If there is no such component or method, or the design or fit does not allow it.
+        If the component or test is not known, or the test is not possible for the design or fit.
     DataError
         If the rows are needed and the result was loaded without them.
     """
     _check_term(fit.estimate, term)
-    if method not in METHODS:
-        listed = ", ".join(map(repr, METHODS))
-        raise EstimationError(f"method={method!r} is not known; tests of a component are {listed}")
-    if method == "auto":
+    if test not in TESTS:
+        listed = ", ".join(map(repr, TESTS))
+        raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
+    if test == "auto":
         return _auto(fit, term, simulation)
-    if method == "f":
+    if test == "f":
         return _f(fit, term)
-    return _by_likelihood(fit, term, method, simulation)
+    return _by_likelihood(fit, term, test, simulation)
 
 
 def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTest:
-    """Return the exact F-test if there is one, else a simulated or an asymptotic one."""
+    """Return the exact F-test if there is one, else a simulated or an asymptotic test."""
     ratio, obstacle = None, "the design gives no exact F-test"
     if fit.stats is None or _adjusting_is_cheap(fit.stats, fit.estimate.names):
         ratio = _exact(fit, term)
     else:
         obstacle = "an exact F-test would have to adjust too many effects for each other"
     if ratio is not None:
-        return _noted(_f_outcome(fit, term, ratio), "Chosen as it is exact.")
+        return _noted(_f_outcome(fit, term, ratio), "Chosen because it is exact.")
     if fit.estimate.method not in ("reml", "ml") or fit.stats is None:
         return _f(fit, term)
     if _simulation_is_cheap(fit):
         found = _by_likelihood(fit, term, "simulated", simulation)
-        return _noted(found, f"Chosen as {obstacle}, and simulating is cheap here.")
+        return _noted(found, f"Chosen because {obstacle}, and simulation is cheap here.")
     found = _by_likelihood(fit, term, "lrt", simulation)
     return _noted(
         found,
-        f"Chosen as {obstacle}, and simulating would take long here (method='simulated' does).",
+        f"Chosen because {obstacle}, and simulation would take long here (test='simulated').",
     )
 
 
@@ -233,12 +280,12 @@ def _refuse_f(fit: ComponentFit, term: str) -> None:
             f"{term!r} needs them; fit the model again"
         )
     likelihood = fit.estimate.method in ("reml", "ml")
-    advice = "use method='simulated' or 'lrt'" if likelihood else (
+    advice = "use test='simulated' or 'lrt'" if likelihood else (
         "fit by method='reml' and test by likelihood (res.test picks how)"
     )  # fmt: skip
     raise EstimationError(
-        f"there is no F-test of {term!r}: nothing is left of it beside the other terms, or no "
-        f"mean square has its expectation without σ²({term}); {advice}"
+        f"there is no F-test of {term!r}: it has no degrees of freedom after the other terms, or "
+        f"no mean square has its expectation without σ²({term}); {advice}"
     )
 
 
@@ -254,7 +301,7 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
     )
     return HypothesisTest(
         term=term,
-        method="exact F-test" if ratio.exact else "F-test with synthesised mean squares",
+        test="exact F-test" if ratio.exact else "F-test with synthesised mean squares",
         symbol="F",
         statistic=ratio.statistic,
         distribution=f"F({shown})" if ratio.exact else f"F({shown}), approximate",
@@ -270,23 +317,23 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
 
 
 def _by_likelihood(
-    fit: ComponentFit, term: str, method: str, simulation: Simulation
+    fit: ComponentFit, term: str, test: str, simulation: Simulation
 ) -> HypothesisTest:
     estimate = fit.estimate
     if estimate.method not in ("reml", "ml"):
         raise EstimationError(
-            f"method={method!r} compares likelihoods, and {estimate.method!r} has none; fit by "
-            "method='reml' or 'ml', or use method='f'"
+            f"test={test!r} compares likelihoods, and {estimate.method!r} has none; fit by "
+            "method='reml' or 'ml', or use test='f'"
         )
     if fit.stats is None:
         raise DataError(
-            f"this result was loaded without its rows, and method={method!r} fits the model "
+            f"this result was loaded without its rows, and test={test!r} fits the model "
             f"without {term!r}; fit the model again"
         )
-    if method == "score":
+    if test == "score":
         return _score(fit.stats, estimate, term)
     null = null_fit(fit.stats, estimate, term)
-    if method == "lrt":
+    if test == "lrt":
         return _limiting(estimate, term, null)
     return _simulated(fit.stats, estimate, term, null, simulation)
 
@@ -298,7 +345,7 @@ def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
         listed = ", ".join(f"σ²({name})" for name in null.at_bound)
         notes.append(
             f"{listed} {verb} 0 as well: the mixture is not the limiting distribution then, "
-            "mostly conservative; method='simulated' has no such limit."
+            "mostly conservative; test='simulated' does not need it."
         )
     if null.error > 0.0:
         notes.append(
@@ -307,7 +354,7 @@ def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
         )
     return HypothesisTest(
         term=term,
-        method=f"{_restricted(estimate)}likelihood ratio test",
+        test=f"{_restricted(estimate)}likelihood ratio test",
         symbol="LR",
         statistic=null.statistic,
         distribution="½χ²₀ + ½χ²₁ in large samples",
@@ -329,7 +376,7 @@ def _simulated(
         notes.append(f"{simulation.n - found.n} of the drawn data sets could not be fitted.")
     return HypothesisTest(
         term=term,
-        method=f"simulated {_restricted(estimate)}likelihood ratio test",
+        test=f"simulated {_restricted(estimate)}likelihood ratio test",
         symbol="LR",
         statistic=null.statistic,
         distribution=f"{found.n:,} data sets drawn at the fit without it",
@@ -353,7 +400,7 @@ def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
         notes.append("It is the score of the restricted likelihood, at a fit by REML.")
     return HypothesisTest(
         term=term,
-        method="restricted score test",
+        test="restricted score test",
         symbol="Q",
         statistic=found.statistic,
         distribution=f"χ² with {display.number(found.df, 4)} df, matched to its mean and variance",
@@ -376,7 +423,7 @@ def _check_term(estimate: Estimate, term: Any) -> None:
         )
     if term not in terms:
         raise EstimationError(
-            f"there is no component {term!r} to test{did_you_mean(term, terms)}; they are "
+            f"there is no component {term!r} to test{did_you_mean(term, terms)}; components are "
             f"{', '.join(terms) or 'none'}"
         )
     if term in estimate.held:

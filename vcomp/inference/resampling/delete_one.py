@@ -1,10 +1,8 @@
-"""The jackknife over the levels of a facet: each left out in turn, and everything fitted again.
+"""The jackknife over the levels of a facet: the fit is repeated without each level in turn.
 
-With θ̂_(−j) the estimate without level j of n, the pseudo-values nθ̂ − (n − 1)θ̂_(−j) are averaged,
-and their standard deviation over √n is the standard error. A facet that is nested in others is
-taken apart by what it is nested in: with n_h levels in group h the pseudo-values are
-n_h θ̂ − (n_h − 1)θ̂_(−hj), the estimate is θ̂ plus, for every h, the mean of those less θ̂, and its
-variance Σ_h s²_h / n_h with Σ_h (n_h − 1) degrees of freedom, which is the same for one group.
+Pseudo-values n_h θ̂ − (n_h − 1)θ̂_(−hj) of level j of the n_h in group h give the estimate, its
+variance and Σ_h (n_h − 1) degrees of freedom (docs/explanation/mathematics.md, eq. (10.13)).
+Groups are the levels of the facets that the facet is nested in; there is one if it is not nested.
 
 References
 ----------
@@ -16,24 +14,23 @@ The Jackknife and Bootstrap, secs. 1.2 and 6.2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Design
-from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
-from vcomp.inference.resampling.facet import (
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
     SampleRefit,
-    check_levels,
-    refit_sample,
     replicates_of,
     report_failures,
 )
-from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.facet import check_levels, refit_sample
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
 from vcomp.numerics import check_count, run
@@ -56,21 +53,21 @@ _NATURAL = (
     "a quantity that is at its bound without some level has its interval on the natural scale"
 )
 _FEWEST = 3
-"""Without one of two levels there is one, and no variance."""
+"""Fewest levels: without one of two levels there is one left, and no variance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
-    """What a jackknife says of one quantity.
+    """The jackknife of one quantity.
 
     Attributes
     ----------
     value : the estimate from all data
-    estimate : the mean of the pseudo-values on the scale that was asked for, taken back from it
-    se : standard error, on the natural scale
-    low, high : ends of the t interval, on the scale that was asked for and taken back from it
+    estimate : the mean of the pseudo-values on the requested scale, transformed back
+    se : standard error on the natural scale
+    low, high : ends of the t interval on the requested scale, transformed back
     df : degrees of freedom
-    pseudo_values : of each level that was left out, on that scale
+    pseudo_values : of each level that was left out, on the requested scale
     """
 
     value: float
@@ -82,88 +79,105 @@ class Jackknifed:
     pseudo_values: FloatArray = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Jackknife:
-    """Estimates without each level of a facet, and what follows from them.
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Jackknife(Replicates):
+    """Estimates without each level of a facet, and the intervals that follow from them.
+
+    As replicates they have a row a level; ``adjusted`` are the pseudo-values.
 
     Attributes
     ----------
     facet : whose levels were left out
-    replicates : the estimates without each of them, a row a level; ``adjusted`` are the
-        pseudo-values
-    whole, beta : (k + 1,) and (p,) components and fixed effects from all data
-    groups : for each row the combination of what the facet is nested in; one if it is not nested
-    levels : the level that each row is without, in words
+    whole, whole_beta : (k + 1,) and (p,) components and fixed effects from all data
+    groups : for each row the combination of levels of the facets that the facet is nested in; one
+        if it is not nested
+    levels : the level that each row is without, as text
 
     Examples
     --------
     >>> import vcomp
     >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
     >>> left_out = res.jackknife("topic")
-    >>> left_out.df == len(left_out.replicates) - 1
+    >>> left_out.df == len(left_out) - 1
     True
-    >>> share = left_out.of(lambda v: v[:, 0] / v.sum(axis=1), scale="logit")
+    >>> share = left_out.of(lambda v: v[:, 0] / v.sum(axis=1), transform="logit")
     >>> share.low < share.estimate < share.high
     True
     """
 
     facet: str
-    replicates: Replicates
     whole: FloatArray
-    beta: FloatArray
+    whole_beta: FloatArray
     groups: LongArray
     levels: tuple[str, ...]
 
+    _arrays: ClassVar[tuple[str, ...]] = (*Replicates._arrays, "whole", "whole_beta", "groups")
+
     @property
-    def method(self) -> str:
-        """Its name: ``"jackknife"``."""
+    def interval(self) -> str:
+        """Its name as a source of intervals: ``"jackknife"``."""
         return KIND
 
     @property
     def df(self) -> int:
-        """Degrees of freedom of intervals: levels less the groups that they are nested in."""
+        """Degrees of freedom of intervals: the number of levels minus that of groups."""
         return int(self.groups.size - np.unique(self.groups).size)
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The replicates' frame with the levels as its index."""
+        """A row a level that was left out, as of other replicates; the levels are the index."""
         import pandas as pd
 
-        return self.replicates.frame.set_index(pd.Index(self.levels, name=self.facet))
+        frame = super(Jackknife, self).frame
+        return frame.set_index(pd.Index(self.levels, name=self.facet))
+
+    def first(self, n: int) -> Jackknife:
+        """Refuse: without some of its levels a jackknife has no standard error.
+
+        Parameters
+        ----------
+        n : number of replicates that would be kept
+
+        Raises
+        ------
+        DataError
+            Always.
+        """
+        raise DataError(f"a jackknife is of all levels of {self.facet!r}, not of the first {n}")
 
     def of(
         self,
         function: Callable[[FloatArray], FloatArray],
         *,
         alpha: float = 0.05,
-        scale: Scale = "natural",
+        transform: Scale = "natural",
     ) -> Jackknifed:
         """Return the jackknife of one quantity.
 
         Parameters
         ----------
-        function : of (B, k + 1) components, in the order of ``replicates.names``; it gives (B,)
+        function : of (B, k + 1) components, in the order of ``names``; it returns (B,)
             values
         alpha : the interval has confidence 1 − alpha
-        scale : ``"natural"``, or that on which pseudo-values are made and averaged: ``"log"`` for
-            what is above 0, ``"logit"`` for what lies between 0 and 1
+        transform : scale on which pseudo-values are made and averaged: ``"natural"``, ``"log"``
+            for quantities above 0, ``"logit"`` for quantities between 0 and 1
 
         Raises
         ------
         EstimationError
-            If the function does not give one number a row, a value does not lie where the scale
-            needs it, or the scale is not known.
+            If the function does not give one number a row, a value is outside the domain
+            of the transform, or the transform is not known.
         PlanError
             If alpha is not between 0 and 1.
         """
         value, left = self._values(function)
-        return self._jackknifed(value, left, alpha, scale)
+        return self._jackknifed(value, left, alpha, transform)
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals of several quantities: variances on the log scale, shares on the logit.
 
         A quantity that is at its bound, with or without some level, has its interval on the
-        natural scale; the notes say so.
+        natural scale, with a note.
 
         Parameters
         ----------
@@ -194,7 +208,12 @@ class Jackknife:
         return Limits(ends[0], ends[1], words, (_NATURAL,) if natural else ())
 
     def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
-        """Return the standard errors of several quantities, nan where one is not defined."""
+        """Return the standard errors of several quantities, nan where one is not defined.
+
+        Parameters
+        ----------
+        quantities : of the components, and of the fixed effects
+        """
         whole, left = self._quantities(quantities)
         return np.array([self._combined(x, y)[2] for x, y in zip(whole, left.T, strict=True)])
 
@@ -203,9 +222,9 @@ class Jackknife:
         left = self._estimates()
         if isinstance(quantities, Quantities):
             return quantities.values(self.whole), quantities.values(left)
-        pairs = zip(left, self.replicates.beta, strict=True)
+        pairs = zip(left, self.beta, strict=True)
         values = np.array([[quantities.function(v, b)] for v, b in pairs])
-        return np.array([quantities.function(self.whole, self.beta)]), values
+        return np.array([quantities.function(self.whole, self.whole_beta)]), values
 
     def _jackknifed(
         self, value: float, left: FloatArray, alpha: float, scale: Scale
@@ -213,7 +232,7 @@ class Jackknife:
         check_alpha(alpha)
         if scale not in get_args(Scale):
             known = ", ".join(map(repr, get_args(Scale)))
-            raise EstimationError(f"scale={scale!r} is not known; it is one of {known}")
+            raise EstimationError(f"transform={scale!r} is not known; it is one of {known}")
         _check_domain(np.append(left, value), scale)
         to, back = _TRANSFORMS[scale]
         pseudo, centre, se = self._combined(float(to(np.array([value]))[0]), to(left))
@@ -223,21 +242,21 @@ class Jackknife:
         return Jackknifed(float(value), middle, natural, low, high, self.df, pseudo)
 
     def _estimates(self) -> FloatArray:
-        if not self.replicates.converged.all():
-            failed = int((~self.replicates.converged).sum())
+        if not self.converged.all():
+            failed = int((~self.converged).sum())
             raise EstimationError(
                 f"the jackknife over {self.facet} is not complete: {failed} of "
-                f"{len(self.replicates)} estimates are missing"
+                f"{len(self)} estimates are missing"
             )
-        return self.replicates.values
+        return self.values
 
     def _values(self, function: Callable[[FloatArray], FloatArray]) -> tuple[float, FloatArray]:
         every = np.vstack([self.whole, self._estimates()])
         values = np.asarray(function(every), dtype=float)
         if values.shape != (len(every),):
             raise EstimationError(
-                f"the function gives shape {values.shape} for {len(every)} rows of components; it "
-                "gives one number a row, such as lambda v: v[:, 0] / v.sum(axis=1)"
+                f"the function returned shape {values.shape} for {len(every)} rows of components; "
+                "it must return one number for each row, such as lambda v: v[:, 0] / v.sum(axis=1)"
             )
         return float(values[0]), values[1:]
 
@@ -253,7 +272,7 @@ class Jackknife:
 
 
 def jackknife(
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     facet: str,
     *,
@@ -262,27 +281,27 @@ def jackknife(
 ) -> Jackknife:
     """Return the estimates without each level of a facet.
 
-    A level of a nested facet is one within what it is nested in; one that is alone there is not
-    left out, as it says nothing of differences.
+    A level of a nested facet belongs to one group of levels that the facet is nested in; the only
+    level of a group is not left out.
 
     Parameters
     ----------
-    fit : that is made again, with the statistics of its rows
+    fit : the fit that is repeated, with the statistics of its rows
     design : of its data
     facet : whose levels are left out
-    workers : threads
-    progress : whether to show a bar; None for one where stderr is a terminal
+    workers : number of threads
+    progress : whether to show a bar; None shows one if stderr is a terminal
 
     Raises
     ------
     EstimationError
-        If the facet is not one of the random part, or has fewer than three levels (two of a nested
-        one, somewhere); or if nothing could be fitted.
+        If the facet is not one of the random part, or has fewer than three levels (two in some
+        group, if nested); or if no refit succeeded.
 
     Warns
     -----
     VcompWarning
-        If an estimate is missing: then there is no standard error.
+        If an estimate is missing; there are then no standard errors.
     """
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
@@ -305,24 +324,26 @@ def jackknife(
     made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
     report_failures(made, list(found.values()), f"fits without one {name}")
     groups = levels.first[left_out]
+    stored = {f.name: getattr(made, f.name) for f in fields(made)}
+    stored["adjusted"] = pseudo_values(fit.values, made.values, groups)
     return Jackknife(
+        **stored,
         facet=name,
-        replicates=replace(made, adjusted=pseudo_values(fit.values, made.values, groups)),
         whole=fit.values,
-        beta=fit.uncentre(fit.beta),
+        whole_beta=fit.uncentre(fit.beta),
         groups=groups,
         levels=_in_words(design, levels, whole, left_out),
     )
 
 
 def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> FloatArray:
-    """Return n_h θ̂ − (n_h − 1) θ̂_(−hj).
+    """Return the pseudo-values n_h θ̂ − (n_h − 1) θ̂_(−hj), eq. (10.13).
 
     Parameters
     ----------
     whole : (m,) estimates from all data, or one number
     left : (J, m) estimates without each level
-    groups : (J,) of each level that which it is nested in
+    groups : (J,) group of each level
     """
     _, place, counts = np.unique(groups, return_inverse=True, return_counts=True)
     n = counts[place][:, None]
@@ -331,7 +352,7 @@ def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> Flo
 
 
 def _in_words(design: Design, levels: Levels, whole: Sample, chosen: LongArray) -> tuple[str, ...]:
-    """Return the names of levels, those that they are nested in first."""
+    """Return the names of levels, after those that they are nested in."""
     structure = design.structure
     name = design.facets[levels.facet].name
     places = [f for f, n in enumerate(structure.facets) if n in structure.nested_in[name]]
@@ -368,6 +389,6 @@ def _check_domain(values: FloatArray, scale: Scale) -> None:
         where = {"natural": "are not finite", "log": "are not above 0"}
         raise EstimationError(
             f"{outside} of {values.size} values {where.get(scale, 'are not between 0 and 1')}, as "
-            f"scale={scale!r} needs them; "
-            + ("the function gives no number there" if scale == "natural" else "use 'natural'")
+            f"transform={scale!r} needs them; "
+            + ("the function is undefined there" if scale == "natural" else "use 'natural'")
         )

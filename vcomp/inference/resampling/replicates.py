@@ -1,61 +1,64 @@
-"""Replicates of an estimate: a value that is looked at, saved and continued."""
+"""Replicates of an estimate: their table and file, and bootstrap intervals from them.
+
+The methods are in docs/explanation/mathematics.md, section 10.7.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 from zipfile import BadZipFile
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.codec import from_plain, to_plain
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
-from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
+from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "BootstrapKind",
+    "BootstrapType",
     "FromReplicates",
     "Replicates",
+    "check_same",
 ]
 
 
 _FORMAT = 1
 _SAME = 1e-6
-"""Estimates that differ by less, relative to the largest, are those of the same fit."""
+"""Relative difference up to which estimates count as those of the same fit."""
 
 _UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
-
-_ARRAYS = ("numbers", "values", "beta", "llf", "converged", "adjusted")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replicates:
-    """Estimates of data that were drawn again from a fit, or made from parts of its data.
+    """Estimates from data that were drawn from a fit, or from parts of its data.
 
     Attributes
     ----------
-    kind : how they were made, such as ``"parametric"``
+    kind : kind of replicates, such as ``"parametric"``
     names : of the components, the residual last
     fixed_names : of the fixed effects
-    numbers : (B,) which replicates these are, ascending from 0 on: each has random numbers of its
-        own, so that a replicate is the same however many others there are
+    numbers : (B,) numbers of the replicates, ascending from 0; each has its own random stream, so
+        that it does not depend on how many others there are
     values : (B, k + 1) components
     beta : (B, p) fixed effects
     llf : (B,) log-likelihood; nan for methods without one
-    converged : (B,) whether each estimation reached its answer; values of others may be nan
-    seed : that the random numbers of all replicates come from
-    asked : number of replicates that were asked for
-    fingerprint : what was refitted: plain text and numbers by name
-    adjusted : (B, k + 1) components after an adjustment for the way of resampling; None without
-    notes : what a reader should know of them, half sentences
+    converged : (B,) whether each estimation converged; values of others may be nan
+    seed : seed of the random streams of all replicates
+    requested : number of requested replicates
+    fingerprint : identification of the refitted fit: text and numbers by name
+    adjusted : (B, k + 1) components adjusted for the bias of resampling; None without adjustment
+    notes : remarks on the replicates, half sentences
 
     Examples
     --------
@@ -77,24 +80,28 @@ class Replicates:
     llf: FloatArray
     converged: BoolArray
     seed: int
-    asked: int
+    requested: int
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     adjusted: FloatArray | None = None
     notes: tuple[str, ...] = ()
 
+    _arrays: ClassVar[tuple[str, ...]] = (
+        "numbers", "values", "beta", "llf", "converged", "adjusted",
+    )  # fmt: skip
+
     def __repr__(self) -> str:
         names = ", ".join(self.names)
-        return f"<Replicates: {len(self):,} {self.kind} of {names}; seed {self.seed}>"
+        return f"<{type(self).__name__}: {len(self):,} {self.kind} of {names}; seed {self.seed}>"
 
     def __len__(self) -> int:
         return int(self.numbers.size)
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row a replicate: fixed effects, ``var(…)`` of the components, llf and converged.
+        """A row for each replicate: fixed effects, ``var(…)`` of the components, llf, converged.
 
-        With an adjustment ``adjusted(…)`` of the components too. The index, ``replicate``, is the
-        number of each.
+        With an adjustment, also ``adjusted(…)`` of the components. The index, ``replicate``, is
+        the number of the replicate.
         """
         import pandas as pd
 
@@ -108,11 +115,11 @@ class Replicates:
         return pd.DataFrame(columns, index=pd.Index(self.numbers, name="replicate"))
 
     def first(self, n: int) -> Replicates:
-        """Return those with a number below `n`."""
+        """Return the replicates with numbers below `n`."""
         kept = self.numbers < n
         return replace(
             self,
-            asked=n,
+            requested=n,
             numbers=self.numbers[kept],
             values=self.values[kept],
             beta=self.beta[kept],
@@ -126,16 +133,16 @@ class Replicates:
         component: str,
         *,
         estimate: float | None = None,
-        interval: tuple[float, float] | None = None,
+        limits: tuple[float, float] | None = None,
         alpha: float = 0.05,
         ax: Any | None = None,
     ) -> Any:
-        """Draw the histogram of a component, adjusted where there is an adjustment.
+        """Draw the histogram of a component, of adjusted values if there are any.
 
         Parameters
         ----------
         component : its name
-        estimate, interval : marked where they are given
+        estimate, limits : of the component, and its interval; marked where they are given
         alpha : the interval has confidence 1 − alpha
         ax : matplotlib axes to draw on; those of a new figure if None
 
@@ -146,7 +153,7 @@ class Replicates:
         Raises
         ------
         DataError
-            If there is no such component, or fewer than 2 replicates that are finite.
+            If there is no such component, or fewer than 2 finite replicates.
         PlanError
             If alpha is not between 0 and 1.
         VcompError
@@ -162,19 +169,19 @@ class Replicates:
             values[:, self.names.index(component)],
             f"σ²({component})",
             estimate=estimate,
-            interval=interval,
+            interval=limits,
             alpha=alpha,
             ax=ax,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replicates to a file (numpy's npz), all digits kept.
+        """Write the replicates to a file (numpy's npz) with all digits.
 
-        An older file of that name is replaced only when the new one is complete.
+        An existing file of that name is replaced only when the new one is complete.
 
         Parameters
         ----------
-        path : used as it is, with any ending
+        path : of the file, with any ending
 
         Raises
         ------
@@ -183,18 +190,11 @@ class Replicates:
         """
         target = Path(path)
         beside = target.with_name(f"{target.name}.part")
-        about = {
-            "format": _FORMAT,
-            "kind": self.kind,
-            "names": self.names,
-            "fixed_names": self.fixed_names,
-            "seed": self.seed,
-            "asked": self.asked,
-            "fingerprint": dict(self.fingerprint),
-            "notes": self.notes,
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: getattr(self, name) for name in self._arrays}
         arrays = {name: array for name, array in arrays.items() if array is not None}
+        texts = {name: to_plain(getattr(self, name)) for name in _texts(type(self))}
+        texts["asked"] = texts.pop("requested")  # its name in files
+        about = {"format": _FORMAT} | texts
         try:
             with beside.open("wb") as file:
                 np.savez(file, about=np.array(json.dumps(about)), **arrays)
@@ -204,22 +204,30 @@ class Replicates:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Replicates:
-        """Return the replicates of a file that :meth:`save` wrote.
+        """Return the replicates from a file that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : of a file that :meth:`save` wrote
 
         Raises
         ------
         DataError
-            If there is no such file, or it is not one of these.
+            If there is no such file, or it does not contain replicates.
         """
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
-                arrays = {name: stored[name] for name in _ARRAYS if name in stored}
+                arrays = {name: stored[name] for name in cls._arrays if name in stored}
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
-            for name in ("names", "fixed_names", "notes"):
-                about[name] = tuple(about[name])
-            return cls(**about, **arrays)
+            about["requested"] = about.pop("asked", None)
+            if set(about) != set(_texts(cls)):
+                raise DataError(
+                    f"{path} holds replicates of the kind {about['kind']!r}, which "
+                    f"{cls.__name__}.load does not read"
+                )
+            return from_plain(cls, about | arrays)
         except FileNotFoundError:
             raise DataError(f"there is no file {path}") from None
         except DataError:
@@ -227,26 +235,35 @@ class Replicates:
         except _UNREADABLE:
             raise DataError(f"{path} does not hold replicates as Replicates.save writes") from None
 
-    def check_same(self, kind: str, fingerprint: Mapping[str, Any], where: object) -> None:
-        """Refuse replicates that are not of this kind and fit.
 
-        Parameters
-        ----------
-        kind, fingerprint : that are wanted
-        where : these replicates come from, for the message
+def check_same(
+    known: Replicates, kind: str, fingerprint: Mapping[str, Any], where: object
+) -> None:
+    """Refuse replicates that are not of this kind and fit.
 
-        Raises
-        ------
-        DataError
-            Naming the first thing that differs, and both values.
-        """
-        for name, wanted in {"kind": kind, **fingerprint}.items():
-            found = self.kind if name == "kind" else self.fingerprint.get(name)
-            if not _is_same(found, wanted):
-                raise DataError(
-                    f"{where} holds replicates of another fit: their {name} is {found!r}, and "
-                    f"this fit's is {wanted!r}; give another path, or delete the file"
-                )
+    Parameters
+    ----------
+    known : the replicates
+    kind, fingerprint : that are wanted
+    where : these replicates come from, for the message
+
+    Raises
+    ------
+    DataError
+        Naming the first thing that differs, and both values.
+    """
+    for name, wanted in {"kind": kind, **fingerprint}.items():
+        found = known.kind if name == "kind" else known.fingerprint.get(name)
+        if not _is_same(found, wanted):
+            raise DataError(
+                f"{where} holds replicates of another fit: their {name} is {found!r}, and "
+                f"this fit's is {wanted!r}; give another path, or delete the file"
+            )
+
+
+def _texts(cls: type[Replicates]) -> list[str]:
+    """Return the fields that are not arrays."""
+    return [f.name for f in fields(cls) if f.name not in cls._arrays]
 
 
 def _is_same(found: Any, wanted: Any) -> bool:
@@ -260,10 +277,10 @@ def _is_same(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-BootstrapKind: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
+BootstrapType: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
 
 _FEW = 20
-"""Fewer replicates than this beyond a limit leave it uncertain."""
+"""Number of replicates beyond a limit below which a note says that it is uncertain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,19 +289,19 @@ class FromReplicates:
 
     Parameters
     ----------
-    replicates : of the components and fixed effects, adjusted where they are
+    replicates : of the components and fixed effects; adjusted values are used if there are any
     estimates : (k,) components of the fit
     beta : (p,) its fixed effects
-    kind : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles reflected at
-        the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved by the share
-        of replicates below the estimate (Efron 1981)
+    bootstrap_type : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles
+        reflected at the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved
+        by the share of replicates below the estimate (Efron 1981)
     negative : how negative components are taken, in the fit and in every replicate: ``"keep"``, or
         ``"zero"`` as D-studies do
 
     Raises
     ------
     EstimationError
-        If the kind is not known, or there are fewer than two replicates.
+        If the bootstrap type is not known, or there are fewer than two replicates.
 
     References
     ----------
@@ -294,38 +311,40 @@ class FromReplicates:
     replicates: Replicates
     estimates: FloatArray
     beta: FloatArray
-    kind: BootstrapKind = "percentile"
-    negative: str = "keep"
+    bootstrap_type: BootstrapType = "percentile"
+    negative: Projected = "keep"
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(BootstrapKind):
-            known = ", ".join(map(repr, get_args(BootstrapKind)))
-            raise EstimationError(f"kind={self.kind!r} is not known; it is one of {known}")
+        if self.bootstrap_type not in get_args(BootstrapType):
+            known = ", ".join(map(repr, get_args(BootstrapType)))
+            raise EstimationError(
+                f"bootstrap_type={self.bootstrap_type!r} is not known; it is one of {known}"
+            )
         if len(self.replicates) < 2:
             raise EstimationError(
-                f"there is no interval from {len(self.replicates)} replicates; make some hundreds"
+                f"there is no interval from {len(self.replicates)} replicates; use some hundreds"
             )
 
     @property
-    def method(self) -> str:
+    def interval(self) -> str:
         """Its name."""
         return "bootstrap"
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
 
-        Replicates in which a quantity is not defined are left out, and said.
+        Replicates in which a quantity is not defined are left out, with a note.
         """
         check_alpha(alpha)
         values, estimate = self._values(quantities)
-        low, high, absent = _each(values, estimate, alpha, self.kind, quantities.scale)
+        low, high, absent = _each(values, estimate, alpha, self.bootstrap_type, quantities.scale)
         usable = len(self.replicates) - absent
-        words = f"{self.kind} of {usable:,} {self.replicates.kind} replicates"
+        words = f"{self.bootstrap_type} of {usable:,} {self.replicates.kind} replicates"
         notes = list(self.replicates.notes)
         if absent:
             notes.append(
-                f"in {absent:,} of {len(self.replicates):,} replicates the estimation did not end "
-                "or the quantity is not defined; they are left out"
+                f"in {absent:,} of {len(self.replicates):,} replicates the estimation did not "
+                "converge or the quantity is not defined; they are left out"
             )
         if usable * alpha / 2.0 < _FEW:
             notes.append(
@@ -379,7 +398,7 @@ def _interval(
         from scipy.special import ndtr, ndtri
 
         below = (np.sum(values < estimate) + 0.5 * np.sum(values == estimate)) / values.size
-        # All on one side: as far as so many replicates can tell.
+        # If all replicates lie on one side, half a replicate is added on the other.
         share = min(max(float(below), 0.5 / values.size), 1.0 - 0.5 / values.size)
         tails = ndtr(2.0 * ndtri(share) + ndtri(tails))
     low, high = np.quantile(values, tails)
@@ -389,7 +408,7 @@ def _interval(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         center, *ends = to(np.array([estimate, high, low]))
         reflected = back(2.0 * center - np.array(ends))
-    # From an estimate at the end of the scale nothing can be reflected.
+    # At an estimate at the end of the scale quantiles cannot be reflected.
     if not np.isfinite(center):
         return float(low), float(high)
     return float(reflected[0]), float(reflected[1])

@@ -21,14 +21,6 @@ from vcomp.ir.documents.assessors import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DocumentUniverse",
-    "TopicBlock",
-    "UniverseOf",
-    "check_universe",
-]
-
-
 UniverseOf = Literal["topic", "assessor", "all"]
 """Whose documents a system is scored on, see :func:`vcomp.ir.document_universe`."""
 
@@ -174,6 +166,10 @@ class DocumentUniverse:
         """Return a row a system, assessor and topic, with measures of the retrieved set.
 
         See :func:`vcomp.ir.set_measures`.
+
+        Parameters
+        ----------
+        beta, scores : as for :func:`vcomp.ir.set_measures`
         """
         from vcomp.ir.documents.perdoc import set_measures
 
@@ -181,6 +177,10 @@ class DocumentUniverse:
 
     def topic_number(self, topic: object) -> int:
         """Return the number of a topic.
+
+        Parameters
+        ----------
+        topic : its label
 
         Raises
         ------

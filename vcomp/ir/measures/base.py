@@ -2,8 +2,8 @@
 
 The accuracy of a collection is how close its scores come to the truth (Urbano, 2016, sec. 2). A
 measure has two verbs: :meth:`Measure.actual` compares a collection with the truth, which one has
-in a simulation, or takes from other topics; :meth:`Measure.estimate` says what is to be expected
-of collections of n topics, from one collection alone.
+in a simulation, or estimates from other topics; :meth:`Measure.estimate` gives the expected
+accuracy of collections of n topics, from one collection alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Measure(ABC):
     ----------
     name : what :func:`vcomp.ir.measures.get` knows it by
     symbol : what papers call it
-    limits : smallest and largest value that it takes
+    limits : smallest and largest value
     larger_is_better : whether larger values mean a more accurate collection
     of_means : whether the mean scores of systems suffice for :meth:`actual`
     has_estimator : whether :meth:`estimate` has a formula of its own; if not, it extrapolates
@@ -63,16 +63,28 @@ class Measure(ABC):
     undefined: ClassVar[str] = "it is not a number"
     """Why the measure may be nan, to end the sentence of a warning."""
 
-    def actual(self, scores: ScoresLike, truth: TruthLike) -> float:
-        """Measure how close the scores of a collection come to the truth.
+    def actual(
+        self,
+        scores: ScoresLike,
+        truth: TruthLike,
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+    ) -> float:
+        """Return how close the scores of a collection come to the truth.
+
+        A bare matrix has **a row a topic and a column a system**.
 
         Parameters
         ----------
-        scores : topic × system matrix of the collection, a row a topic and a column a system
-        truth : what is taken for the truth of the same systems: another topic × system matrix,
-            with topics of its own; or one number a system, its true mean score, as a Series or
-            dict by system or an array in the order of the systems of `scores`. Systems are
-            matched by name, and by position where one of the two has no names
+        scores : of the collection: long table, :class:`vcomp.ir.ScoreMatrix` or matrix
+        truth : of the same systems: scores on other topics, in any form that `scores` may have; or
+            one number a system, its true mean score, as a Series or dict by system or an array in
+            the order of the systems of `scores`. Systems are matched by name, and by position
+            where one of the two has no names
+        system, topic, score : columns of `scores` if it is a long table, and of `truth` if it has
+            them all
 
         Returns
         -------
@@ -85,8 +97,10 @@ class Measure(ABC):
             If one of the two cannot be read (see :func:`vcomp.ir.as_score_matrix`), a system is in
             one and not in the other, or a score is missing.
         """
-        X = as_score_matrix(scores)
-        value = float(self.actual_of_scores(complete(X, "scores"), _truth(truth, X)))
+        columns = {"system": system, "topic": topic, "score": score}
+        X = as_score_matrix(scores, **columns)
+        Y = _truth(_read_long(truth, columns), X)
+        value = float(self.actual_of_scores(complete(X, "scores"), Y))
         if np.isnan(value):
             warn(f"{self.symbol} is undefined here: {self.undefined}")
         return value
@@ -101,13 +115,24 @@ class Measure(ABC):
         Y : (n_other_topics, n_systems) scores on other topics, or (n_systems,) true means
         """
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Estimate what to expect of collections of `n_topics` topics, from one collection.
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+    ) -> FloatArray:
+        """Return the expected accuracy of collections of `n_topics` topics, from one collection.
+
+        A bare matrix has **a row a topic and a column a system**.
 
         Parameters
         ----------
-        scores : topic × system matrix, a row a topic and a column a system
+        scores : long table, :class:`vcomp.ir.ScoreMatrix` or matrix
         n_topics : one or more numbers of topics
+        system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
 
         Returns
         -------
@@ -207,13 +232,21 @@ def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
     return matrix.scores
 
 
+def _read_long(truth: TruthLike, columns: Mapping[str, str | None]) -> TruthLike:
+    """Return the matrix of a truth that is a long table with the columns of the scores."""
+    names = {name or role for role, name in columns.items()}
+    if not any(columns.values()) or not names <= set(getattr(truth, "columns", ())):
+        return truth
+    return as_score_matrix(truth, **columns)
+
+
 def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
     """Return the truth as an array, its systems in the order of those of `X`."""
     means = _true_means(truth)
     systems: tuple[str, ...] | None
     if means is None:
         try:
-            matrix = as_score_matrix(truth)  # type: ignore[arg-type]
+            matrix = as_score_matrix(truth)
         except DataError as error:
             raise DataError(f"truth: {error}") from error
         is_named = isinstance(truth, ScoreMatrix) or hasattr(truth, "columns")

@@ -13,11 +13,7 @@ from vcomp.exceptions import DataError
 from vcomp.ir.measures.agreement import rounding
 from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.measures.two_way_anova import TwoWay
-from vcomp.ir.scores import ScoresLike
-
-__all__ = [
-    "GeneralizabilityCoefficient",
-]
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,15 @@ class GeneralizabilityCoefficient(MeanMeasure):
         errors = means - means.mean(axis=-1, keepdims=True) - effects
         return share_of_truth(effects, errors, rounding(means) + rounding(true_means))
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+    ) -> FloatArray:
         """Return Eρ̂² = σ²(s) / (σ²(s) + σ²(st)/n').
 
         Raises
@@ -67,7 +71,9 @@ class GeneralizabilityCoefficient(MeanMeasure):
         DataError
             If a score is missing, or there is neither a difference between systems nor error.
         """
-        components = TwoWay.from_scores(scores)
+        components = TwoWay.from_scores(
+            as_score_matrix(scores, system=system, topic=topic, score=score)
+        )
         return share_of_variance(components.system, components.residual, sizes(n_topics))
 
 

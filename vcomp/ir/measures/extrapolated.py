@@ -16,11 +16,6 @@ from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, draw_halves, evaluate_halves, published_sizes, published_trials
 from vcomp.numerics import check_count, seed_from
 
-__all__ = [
-    "Extrapolated",
-    "scale_of",
-]
-
 
 class Extrapolated(Measure):
     """A measure that is estimated from halves of the topics, by the curve of one model."""
@@ -32,11 +27,14 @@ class Extrapolated(Measure):
         scores: ScoresLike,
         n_topics: float | Iterable[float],
         *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
         model: Model = "logit",
         trials: int | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> FloatArray:
-        """Extrapolate what to expect of collections of `n_topics` topics, from halves of one.
+        """Return the accuracy of collections of `n_topics` topics, extrapolated from halves.
 
         The estimates of :func:`vcomp.ir.split_half`, which has the other models too, intervals,
         and the halves themselves. What a test is compared with is another test of its size, not
@@ -44,8 +42,10 @@ class Extrapolated(Measure):
 
         Parameters
         ----------
-        scores : topic × system matrix, a row a topic and a column a system
+        scores : long table, :class:`vcomp.ir.ScoreMatrix`, or topic × system matrix, **a row a
+            topic and a column a system**
         n_topics : one or more numbers of topics
+        system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
         model : ``"exp1"``, ``"exp2"`` or ``"logit"``; see :class:`vcomp.ir.AccuracyCurve`
         trials : pairs of halves of each size. If None as published: at most 100, and 1000 in all
         rng : seed, or a generator that one is drawn from once; 0 if not given
@@ -78,7 +78,7 @@ class Extrapolated(Measure):
         """
         n = sizes(n_topics)
         choice("model", model, MODELS)
-        X = complete(as_score_matrix(scores), "scores")
+        X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
         if len(X) < 2 * FEWEST:
             raise DataError(
                 f"{self.name!r} is extrapolated from halves of at least {FEWEST} topics each; "

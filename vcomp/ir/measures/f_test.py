@@ -17,11 +17,6 @@ from vcomp.ir.measures.base import TopicMeasure, sizes
 from vcomp.ir.measures.two_way_anova import TwoWay, mean_squares
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "FTest",
-]
-
-
 _CERTAIN = 1e10
 """With a larger noncentrality the power is one, and scipy has no number for it."""
 
@@ -109,7 +104,15 @@ class FTest(TopicMeasure):
         span = means.max() - means.min() + rounding(means)  # 0.35 - 0.3 is 0.05
         return float(significant and span >= self.delta)
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+    ) -> FloatArray:
         """Return the power of the test with n' topics.
 
         Raises
@@ -122,7 +125,7 @@ class FTest(TopicMeasure):
         n = sizes(n_topics)
         if (n <= 1).any():
             raise PlanError(f"the F test needs more than one topic, not {n[n <= 1][0]:g}")
-        matrix = as_score_matrix(scores)
+        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
         return self.power(TwoWay.from_scores(matrix).residual, matrix.n_systems, n)
 
     def power(self, residual: float, n_systems: int, n_topics: FloatArray) -> FloatArray:

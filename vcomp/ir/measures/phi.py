@@ -11,11 +11,7 @@ from vcomp.ir.measures.agreement import rounding
 from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
 from vcomp.ir.measures.two_way_anova import TwoWay
-from vcomp.ir.scores import ScoresLike
-
-__all__ = [
-    "DependabilityIndex",
-]
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,15 @@ class DependabilityIndex(MeanMeasure):
         effects = true_means - true_means.mean(axis=-1, keepdims=True)
         return share_of_truth(effects, means - true_means, rounding(means) + rounding(true_means))
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+    ) -> FloatArray:
         """Return Φ̂ = σ²(s) / (σ²(s) + (σ²(t) + σ²(st))/n').
 
         Raises
@@ -65,6 +69,8 @@ class DependabilityIndex(MeanMeasure):
         DataError
             If a score is missing, or there is neither a difference between systems nor error.
         """
-        components = TwoWay.from_scores(scores)
+        components = TwoWay.from_scores(
+            as_score_matrix(scores, system=system, topic=topic, score=score)
+        )
         error = components.topic + components.residual
         return share_of_variance(components.system, error, sizes(n_topics))

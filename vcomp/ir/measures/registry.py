@@ -22,15 +22,6 @@ from vcomp.ir.measures.swap_rate import SwapRate
 from vcomp.ir.measures.tau import Tau
 from vcomp.ir.measures.tau_ap import TauAP
 
-__all__ = [
-    "MEASURES",
-    "available",
-    "get",
-    "named",
-    "several",
-]
-
-
 MEASURES: dict[str, type[Measure]] = {
     kind.name: kind
     for kind in (
@@ -82,8 +73,8 @@ def get(name: str | Measure, **options: Any) -> Measure:
 
     Examples
     --------
-    >>> get("tau", ties="a")
-    Tau(ties='a')
+    >>> get("tau", variant="a")
+    Tau(variant='a')
     >>> get("kendall")
     Traceback (most recent call last):
     ...
@@ -108,7 +99,7 @@ def get(name: str | Measure, **options: Any) -> Measure:
 
 
 def several(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
-    """Return measures, each once, in the order in which they are asked for.
+    """Return measures, each once, in the requested order.
 
     Raises
     ------
@@ -118,7 +109,7 @@ def several(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ..
     Examples
     --------
     >>> several(["tau", "rmse", "tau"])
-    (Tau(ties='b'), RMSE())
+    (Tau(variant='b'), RMSE())
     """
     names: list[Any] = [given]
     if isinstance(given, Iterable) and not isinstance(given, str):
@@ -133,8 +124,8 @@ def named(measures: Iterable[Measure]) -> dict[str, Measure]:
 
     Examples
     --------
-    >>> list(named([get("tau"), get("tau", ties="a"), get("rmse")]))
-    ["Tau(ties='b')", "Tau(ties='a')", 'rmse']
+    >>> list(named([get("tau"), get("tau", variant="a"), get("rmse")]))
+    ["Tau(variant='b')", "Tau(variant='a')", 'rmse']
     """
     all_of_them = list(measures)
     names = Counter(measure.name for measure in all_of_them)

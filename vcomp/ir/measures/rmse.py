@@ -11,11 +11,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.measures.two_way_anova import TwoWay
-from vcomp.ir.scores import ScoresLike
-
-__all__ = [
-    "RMSE",
-]
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,15 @@ class RMSE(MeanMeasure):
         rmse: FloatArray = np.sqrt(np.square(means - true_means).mean(axis=-1))
         return rmse
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+    ) -> FloatArray:
         """Return the standard error of mean scores, √((σ²(t) + σ²(st)) / n').
 
         Raises
@@ -64,6 +68,8 @@ class RMSE(MeanMeasure):
         DataError
             If a score is missing.
         """
-        components = TwoWay.from_scores(scores)
+        components = TwoWay.from_scores(
+            as_score_matrix(scores, system=system, topic=topic, score=score)
+        )
         root: FloatArray = np.sqrt((components.topic + components.residual) / sizes(n_topics))
         return root

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
 from vcomp.ir.kernels import pair_agreement
 from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.rank import paired_differences, rank_accuracy
-from vcomp.ir.scores import ScoresLike
-
-__all__ = [
-    "Tau",
-]
+from vcomp.ir.rank import (
+    TauEstimator,
+    TauVariant,
+    check_variant,
+    paired_differences,
+    rank_accuracy,
+)
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Tau(MeanMeasure):
 
     Parameters
     ----------
-    ties : what becomes of systems with equal means
+    variant : of τ where systems have equal means
 
         * ``"b"``: τ_b. With C concordant and D discordant pairs, and n₁ and n₂ the pairs that are
           not tied in the one and the other ranking, (C - D) / √(n₁ n₂). Two rankings with the same
@@ -39,7 +40,7 @@ class Tau(MeanMeasure):
     Raises
     ------
     PlanError
-        If `ties` is something else.
+        If `variant` is neither of them.
 
     Notes
     -----
@@ -58,17 +59,16 @@ class Tau(MeanMeasure):
     array([0.689, 0.874])
     """
 
-    ties: Literal["a", "b"] = "b"
+    variant: TauVariant = "b"
 
     name: ClassVar[str] = "tau"
     symbol: ClassVar[str] = "τ"
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     has_estimator: ClassVar[bool] = True
-    undefined: ClassVar[str] = "all systems have the same mean score; ties='a' makes it zero"
+    undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
 
     def __post_init__(self) -> None:
-        if self.ties not in ("a", "b"):
-            raise PlanError(f"ties must be 'a' or 'b', not {self.ties!r}")
+        check_variant(self.variant)
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
         """Return τ of each collection."""
@@ -83,7 +83,7 @@ class Tau(MeanMeasure):
     def _of_tied(self, rows: MeanRows) -> FloatArray:
         """Return τ of each row, whether it has ties or not."""
         counts = pair_agreement(rows.means, rows.truth, *rows.tolerances).astype(float)
-        if self.ties == "a":
+        if self.variant == "a":
             k = rows.n_systems
             tau_a: FloatArray = counts[:, 0] / (k * (k - 1) / 2)
             return tau_a
@@ -93,14 +93,35 @@ class Tau(MeanMeasure):
         )
         return tau_b
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Return Eτ, by the default method of :func:`vcomp.ir.expected_tau`, which has it in full.
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+        estimator: TauEstimator = "shrunken",
+    ) -> FloatArray:
+        """Return Eτ, the estimate of :func:`vcomp.ir.expected_tau`.
+
+        Parameters
+        ----------
+        scores, n_topics, system, topic, score : as of :meth:`Measure.estimate`
+        estimator : ``"shrunken"`` or ``"urbano"``
+
+        Returns
+        -------
+        (len(n_topics),) array
 
         Raises
         ------
         PlanError
-            If a number of topics is not positive.
+            If a number of topics is not positive, or `estimator` is not one of the two.
         DataError
-            If two systems have fewer than two topics in common.
+            If the scores cannot be read, or two systems have fewer than two topics in common.
         """
-        return rank_accuracy.estimated_tau(paired_differences(scores), sizes(n_topics))
+        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+        return rank_accuracy.estimated_tau(
+            paired_differences(matrix), sizes(n_topics), estimator=estimator
+        )

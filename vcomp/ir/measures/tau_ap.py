@@ -13,12 +13,15 @@ from vcomp.exceptions import PlanError
 from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
 from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.rank import paired_differences, rank_accuracy
-from vcomp.ir.scores import ScoresLike
-
-__all__ = [
-    "TauAP",
-]
+from vcomp.ir.rank import (
+    TauEstimator,
+    TauVariant,
+    check_one_of,
+    check_variant,
+    paired_differences,
+    rank_accuracy,
+)
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +35,34 @@ class TauAP(MeanMeasure):
 
     Parameters
     ----------
-    ties : what becomes of systems with equal means
+    variant : of τ_AP where systems have equal means
 
-        * ``"a"``: the mean over all orders of the tied systems, in both rankings (for ties in
-          one of them, τ_AP,a of Urbano and Marrero, 2017, eq. 5): a measure of accuracy;
+        * ``"a"``: a measure of accuracy, for ties in one of the rankings τ_AP,a of Urbano and
+          Marrero (2017, eq. 5);
         * ``"b"``: τ_AP,b of Urbano and Marrero (2017), a measure of agreement: two rankings with
-          the same ties agree perfectly. It is the mean over both rankings of what comes of
-          comparing each system with those above its ties, and symmetric even without ties;
-        * ``"first"``: tied systems stay in the order in which they came. What Urbano's (2016)
-          code computes; it depends on the order of the columns.
+          the same ties agree perfectly. It is the mean over both rankings of comparisons of each
+          system with those above its ties, and symmetric even without ties.
 
         Means are tied if they differ by rounding alone.
+    ties : how ties are treated by ``variant="a"``
+
+        * ``"average"``: the mean over all orders of the tied systems, in both rankings;
+        * ``"first"``: tied systems stay in the order in which they came. What Urbano's (2016)
+          code computes; it depends on the order of the columns.
     ranked_by : whose ranks i are: ``"truth"``, the default, as in the code of Urbano (2016), or
         ``"collection"``, as in Yilmaz et al. (2008) and Urbano and Marrero (2017). Not to be given
-        with ``ties="b"``, which takes both
+        with ``variant="b"``, which uses both
 
     Raises
     ------
     PlanError
-        If `ties` or `ranked_by` is something else, or both are given for ``ties="b"``.
+        If `variant`, `ties` or `ranked_by` does not have one of these values, or one of the last
+        two is given for ``variant="b"``.
 
     Notes
     -----
-    With ``ties="b"`` it is undefined (nan) if all systems are tied in one of the rankings; with
-    ``ties="a"`` it is then zero.
+    With ``variant="b"`` it is undefined (nan) if all systems are tied in one of the rankings; with
+    ``variant="a"`` it is then zero.
 
     References
     ----------
@@ -74,22 +81,25 @@ class TauAP(MeanMeasure):
     array([0.748, 0.904])
     """
 
-    ties: Literal["a", "b", "first"] = "a"
+    variant: TauVariant = "a"
+    ties: Literal["average", "first"] = "average"
     ranked_by: Literal["truth", "collection"] | None = None
 
     name: ClassVar[str] = "tau_ap"
     symbol: ClassVar[str] = "τ_AP"
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     has_estimator: ClassVar[bool] = True
-    undefined: ClassVar[str] = "all systems have the same mean score; ties='a' makes it zero"
+    undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
 
     def __post_init__(self) -> None:
-        if self.ties not in ("a", "b", "first"):
-            raise PlanError(f"ties must be 'a', 'b' or 'first', not {self.ties!r}")
+        check_variant(self.variant)
+        check_one_of("ties", self.ties, ("average", "first"))
         if self.ranked_by not in (None, "truth", "collection"):
             raise PlanError(f"ranked_by must be 'truth' or 'collection', not {self.ranked_by!r}")
-        if self.ties == "b" and self.ranked_by is not None:
-            raise PlanError("ties='b' takes the ranks of both rankings: leave ranked_by out")
+        if self.variant == "b" and self.ranked_by is not None:
+            raise PlanError("variant='b' uses the ranks of both rankings: leave ranked_by out")
+        if self.variant == "b" and self.ties != "average":
+            raise PlanError("variant='b' has its own treatment of ties: leave ties out")
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
         """Return τ_AP of each collection."""
@@ -100,14 +110,14 @@ class TauAP(MeanMeasure):
         """Return τ_AP of each row."""
         by_means, by_truth = rows.swaps[1]
         swapped = by_means if self.ranked_by == "collection" else by_truth
-        if self.ties == "b":
+        if self.variant == "b":
             swapped = (by_means + by_truth) / 2.0
         return rows.filled(1.0 - 2.0 * swapped / max(rows.n_systems - 1, 1), self._of_tied)
 
     def _of_tied(self, rows: MeanRows) -> FloatArray:
         """Return τ_AP of each row, whether it has ties or not."""
         x, y, tolerances = rows.means, rows.truth, rows.tolerances
-        if self.ties == "b":
+        if self.variant == "b":
             return (_above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])) / 2.0
         if self.ties == "first":
             x, y = (-ordinal_ranks(a, e) for a, e in zip((x, y), tolerances, strict=True))
@@ -117,17 +127,38 @@ class TauAP(MeanMeasure):
         tau_ap: FloatArray = 2.0 * mean_share_above(x, y, *tolerances) / (x.shape[1] - 1) - 1.0
         return tau_ap
 
-    def estimate(self, scores: ScoresLike, n_topics: float | Iterable[float]) -> FloatArray:
-        """Return Eτ_AP, by the default method of :func:`vcomp.ir.expected_tau_ap`.
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+        estimator: TauEstimator = "shrunken",
+    ) -> FloatArray:
+        """Return Eτ_AP, the estimate of :func:`vcomp.ir.expected_tau_ap`.
+
+        Parameters
+        ----------
+        scores, n_topics, system, topic, score : as of :meth:`Measure.estimate`
+        estimator : ``"shrunken"`` or ``"urbano"``
+
+        Returns
+        -------
+        (len(n_topics),) array
 
         Raises
         ------
         PlanError
-            If a number of topics is not positive.
+            If a number of topics is not positive, or `estimator` is not one of the two.
         DataError
-            If two systems have fewer than two topics in common.
+            If the scores cannot be read, or two systems have fewer than two topics in common.
         """
-        return rank_accuracy.estimated_tau(paired_differences(scores), sizes(n_topics), ap=True)
+        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+        return rank_accuracy.estimated_tau(
+            paired_differences(matrix), sizes(n_topics), ap=True, estimator=estimator
+        )
 
 
 def _above_ties(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:

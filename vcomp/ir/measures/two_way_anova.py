@@ -10,12 +10,6 @@ from vcomp._typing import FloatArray
 from vcomp.ir.measures.base import complete
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "TwoWay",
-    "mean_squares",
-]
-
-
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
@@ -64,7 +58,7 @@ class TwoWay:
 
     @classmethod
     def from_scores(cls, scores: ScoresLike) -> TwoWay:
-        """Estimate the components.
+        """Return the components of a topic × system matrix, a row a topic and a column a system.
 
         Raises
         ------

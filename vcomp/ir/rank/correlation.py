@@ -1,4 +1,4 @@
-"""τ and τ_AP of swaps that have probabilities, and of swaps that are counted."""
+"""τ and τ_AP from probabilities of swaps, and from counts of swaps."""
 
 from __future__ import annotations
 
@@ -14,41 +14,63 @@ from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import error_share
 from vcomp.numerics import check_rng
 
-__all__ = [
-    "INTERVALS",
-    "METHODS",
-    "RankCorrelation",
-    "RankInterval",
-    "RankMethod",
-    "RankOptions",
-    "Swaps",
-    "check_one_of",
-    "usual_interval",
-]
+TauEstimator: TypeAlias = Literal["shrunken", "urbano"]
+AccuracyEstimator: TypeAlias = Literal["shrunken", "urbano", "split_half"]
+TauInterval: TypeAlias = Literal["auto", "draws", "independent"]
+TauTarget: TypeAlias = Literal["test", "expectation"]
+TauVariant: TypeAlias = Literal["a", "b"]
 
-
-RankMethod: TypeAlias = Literal["shrunken", "urbano"]
-RankInterval: TypeAlias = Literal["prediction", "confidence", "independent"]
-
-METHODS: tuple[RankMethod, ...] = ("shrunken", "urbano")
-INTERVALS: tuple[RankInterval, ...] = ("prediction", "confidence", "independent")
+TAU_ESTIMATORS: tuple[TauEstimator, ...] = ("shrunken", "urbano")
+ESTIMATORS: tuple[AccuracyEstimator, ...] = (*TAU_ESTIMATORS, "split_half")
+"""All estimators of accuracies; τ and τ_AP have formulae for the first two."""
+INTERVALS: tuple[TauInterval, ...] = ("auto", "draws", "independent")
+TARGETS: tuple[TauTarget, ...] = ("test", "expectation")
+VARIANTS: tuple[TauVariant, ...] = ("a", "b")
 
 
 @dataclass(frozen=True, slots=True)
 class RankOptions:
-    """How to estimate, as it was asked for; made only of what is allowed."""
+    """Options of an estimate of τ or τ_AP, checked when they are made.
 
-    method: RankMethod
-    threshold: float
-    interval: RankInterval | None
-    alpha: float
-    draws: int
-    rng: int | np.random.Generator | None
+    Attributes
+    ----------
+    estimator : ``"shrunken"`` or ``"urbano"``
+    variant : of τ, ``"a"`` or ``"b"``
+    threshold : largest difference of systems that count as equal
+    target : what the interval is of, ``"test"`` or ``"expectation"``
+    interval : how it is made, ``"auto"``, ``"draws"`` or ``"independent"``
+    alpha : intervals have confidence 1 − alpha
+    draws : number of draws behind an interval
+    rng : seed or generator
+
+    Raises
+    ------
+    PlanError
+        If an option does not have one of its allowed values, or ``interval="independent"`` is
+        combined with ``target="expectation"``.
+    EstimationError
+        If `rng` is neither a seed nor a generator.
+    """
+
+    estimator: TauEstimator = "shrunken"
+    variant: TauVariant = "a"
+    threshold: float = 0.0
+    target: TauTarget = "test"
+    interval: TauInterval = "auto"
+    alpha: float = 0.05
+    draws: int = 2_000
+    rng: int | np.random.Generator | None = None
 
     def __post_init__(self) -> None:
-        check_one_of("method", self.method, METHODS)
-        if self.interval is not None:
-            check_one_of("interval", self.interval, INTERVALS)
+        check_tau_estimator(self.estimator)
+        check_variant(self.variant)
+        check_one_of("target", self.target, TARGETS)
+        check_one_of("interval", self.interval, INTERVALS)
+        if self.interval == "independent" and self.target == "expectation":
+            raise PlanError(
+                "interval='independent' covers τ of one test; for its expectation use "
+                "interval='draws'"
+            )
         check_alpha(self.alpha)
         check_rng(self.rng)
         number = self.threshold
@@ -62,32 +84,62 @@ class RankOptions:
             raise PlanError(f"draws is a whole number from 1 on, not {self.draws!r}")
 
     @property
-    def kind(self) -> RankInterval:
-        """The interval that is asked for, or goes with the method."""
-        return self.interval or usual_interval(self.method)
+    def independent(self) -> bool:
+        """Whether the interval is the published one, of independent swaps."""
+        if self.interval == "auto":
+            return self.estimator == "urbano" and self.target == "test"
+        return self.interval == "independent"
 
 
-def usual_interval(method: RankMethod) -> RankInterval:
-    """Return the interval that goes with a method if none is asked for."""
-    return "prediction" if method == "shrunken" else "independent"
+def check_tau_estimator(estimator: object) -> None:
+    """Refuse an estimator without a formula for τ and τ_AP.
+
+    Raises
+    ------
+    PlanError
+        Naming those that have one.
+    """
+    if estimator == "split_half":
+        raise PlanError(
+            "estimator must be 'shrunken' or 'urbano', not 'split_half'; vcomp.ir.split_half and "
+            "vcomp.ir.accuracy(…, estimator='split_half') extrapolate τ from halves of the topics"
+        )
+    check_one_of("estimator", estimator, TAU_ESTIMATORS)
+
+
+def check_variant(variant: object) -> None:
+    """Refuse a variant of a rank correlation that is neither ``"a"`` nor ``"b"``.
+
+    Raises
+    ------
+    PlanError
+        Naming the two.
+    """
+    check_one_of("variant", variant, VARIANTS)
 
 
 def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse what is none of the words that are known."""
-    if value not in known:
+    """Refuse a value of an option that is not one of those allowed.
+
+    Raises
+    ------
+    PlanError
+        Naming the option and its allowed values.
+    """
+    if not isinstance(value, str) or value not in known:
         listed = ", ".join(map(repr, known[:-1])) + f" or {known[-1]!r}"
         raise PlanError(f"{name} must be {listed}, not {value!r}{did_you_mean(value, known)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swaps:
-    """What a test of n' topics makes of each pair, for any n'.
+    """Probabilities of the order of each pair in a test of n' topics, for any n'.
 
     Attributes
     ----------
-    differences : (pairs,) what the true differences are taken for
+    differences : (pairs,) estimates of the true differences
     deviations : (pairs,) standard deviation over topics of each difference
-    df : (pairs,) degrees of freedom of these; empty if they are taken for the true ones
+    df : (pairs,) degrees of freedom of these; empty if they are treated as known
     threshold : largest difference of equal systems
     """
 
@@ -98,19 +150,23 @@ class Swaps:
 
     @classmethod
     def of(
-        cls, pairs: PairedDifferences, method: RankMethod, threshold: float, at_hand: bool = False
+        cls,
+        pairs: PairedDifferences,
+        estimator: TauEstimator,
+        threshold: float,
+        at_hand: bool = False,
     ) -> Swaps:
         """Return what is needed of the differences.
 
         Parameters
         ----------
         pairs : the differences between systems
-        method : ``"shrunken"`` or ``"urbano"``
+        estimator : ``"shrunken"`` or ``"urbano"``
         threshold : largest difference of equal systems
-        at_hand : whether the test itself is asked for, rather than new ones
+        at_hand : True for the test at hand, False for new tests
         """
         deviations = np.sqrt(pairs.variances)
-        if method == "urbano":
+        if estimator == "urbano":
             return cls(pairs.differences, deviations, np.empty(0, dtype=np.int64), threshold)
         shrunken = np.sqrt(1.0 - error_share(pairs).mean) * pairs.differences
         # With missing cells the order of means may contradict that on common topics. It is what
@@ -160,19 +216,19 @@ def _student(z: FloatArray, df: LongArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class RankCorrelation:
-    """τ or τ_AP, and what becomes of equal systems.
+    """τ or τ_AP, and its denominator where systems are equal.
 
     Attributes
     ----------
     ap : whether it is τ_AP
-    ties : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_tau`
+    variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_tau`
     """
 
     ap: bool
-    ties: Literal["a", "b"]
+    variant: TauVariant
 
     def weights(self, k: int) -> FloatArray:
-        """Return what each pair counts; they add up to one."""
+        """Return the weight of each pair; weights add up to one."""
         if not self.ap:
             n_pairs = k * (k - 1) // 2
             return np.full(n_pairs, 1.0 / n_pairs)
@@ -190,7 +246,7 @@ class RankCorrelation:
         apart = ahead + behind
         mean = float(weights @ agreement)
         variance = float(weights**2 @ np.where(unequal, apart - agreement**2, 0.0))
-        if self.ties == "a":
+        if self.variant == "a":
             return mean, variance
         product = float((weights @ unequal) * (weights @ apart))
         if product == 0.0:
@@ -201,7 +257,7 @@ class RankCorrelation:
         """Return the correlation in each draw."""
         if self.ap:
             return np.asarray(counts[:, 1] / (k - 1))
-        if self.ties == "a":
+        if self.variant == "a":
             return np.asarray(counts[:, 0] / (k * (k - 1) / 2))
         product = counts[:, 2] * counts[:, 3]
         tau_b: FloatArray = np.divide(

@@ -9,7 +9,7 @@ statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Sectio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, warn
 from vcomp.inference.intervals import wald_interval
 from vcomp.ir.rank.correlation import (
-    METHODS,
     RankCorrelation,
-    RankInterval,
-    RankMethod,
     RankOptions,
     Swaps,
-    check_one_of,
+    TauEstimator,
+    TauInterval,
+    TauTarget,
+    TauVariant,
+    check_tau_estimator,
 )
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import RankDraws
@@ -31,15 +32,6 @@ from vcomp.numerics import seed_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "RankInterval",
-    "RankMethod",
-    "estimated_tau",
-    "expected_tau",
-    "expected_tau_ap",
-]
-
 
 _MOST_CELLS = 2 * 10**8
 """Draws times systems that are held at once: 1.6 GB, of which there are a few."""
@@ -49,100 +41,124 @@ def expected_tau(
     pairs: PairedDifferences,
     n_topics: float | Iterable[float] | None = None,
     *,
-    method: RankMethod = "shrunken",
+    ap: bool = False,
+    estimator: TauEstimator = "shrunken",
+    variant: TauVariant = "a",
     threshold: float = 0.0,
-    ties: Literal["a", "b"] = "a",
-    interval: RankInterval | None = None,
+    target: TauTarget = "test",
+    interval: TauInterval = "auto",
     alpha: float = 0.05,
     draws: int = 2_000,
     rng: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Estimate Kendall's τ between the ranking by a test of `n_topics` and the true ranking.
+    """Return expected rank correlations Eτ or Eτ_AP of tests of `n_topics` with the true ranking.
 
-    With systems sorted by mean, D̄ and s the mean and standard deviation of the differences of
-    systems i and j over the n topics, and w_ij the probability that a test of n' topics swaps
-    them (Urbano, 2016, eqs. 38 and 39)
+    All estimates of Eτ and Eτ_AP come from here. With systems sorted by mean, D̄ and s the mean and
+    standard deviation of the differences of systems i and j over the n topics, and w_ij the
+    probability that a test of n' topics swaps them (Urbano, 2016, eqs. 38 and 39)
 
         Eτ = 4 Σ_{i<j} (1 - w_ij) / (k(k-1)) - 1,    Var = 16 Σ_{i<j} w_ij (1 - w_ij) / (k(k-1))².
+
+    τ_AP (Yilmaz, Aslam and Robertson, 2008) compares each system with those ranked above it, so
+    that swaps among the best count more (Urbano, 2016, eqs. 41 and 42):
+
+        Eτ_AP = 2/(k-1) Σ_{i≥2} Σ_{j<i} (1 - w_ij) / (i-1) - 1,
+        Var = 4/(k-1)² Σ_{i≥2} Σ_{j<i} w_ij (1 - w_ij) / (i-1)².
 
     Parameters
     ----------
     pairs : the differences between systems
     n_topics : one or more numbers of topics n'; None for the test at hand, which has n
-    method : of the probability of a swap
+    ap : True for Eτ_AP, False for Eτ
+    estimator : of the probability of a swap
 
         * ``"shrunken"``: w_ij = T(-√n' ρ D̄_ij / s_ij), with Student's distribution of n - 1
           degrees of freedom and ρ² the share of true differences in the variance of mean scores
-          (Eρ², see :mod:`vcomp.ir.rank.rank_draws`). Observed differences hold error and are wider
-          than true ones; ρD̄ spread as these. For the test at hand w_ij is the probability, given
-          its scores, that the true order is another;
-        * ``"urbano"``: w_ij = Φ(-√n' D̄_ij / s_ij), as published (eq. 35). It is too sure of the
-          ranking, the more so the fewer topics there are.
+          (Eρ², see :mod:`vcomp.ir.rank.rank_draws`). Observed differences contain error and vary
+          more than true ones; ρD̄ vary as these do. For the test at hand w_ij is the probability,
+          given its scores, that the true order is another;
+        * ``"urbano"``: w_ij = Φ(-√n' D̄_ij / s_ij), as published (eq. 35). It overstates the
+          accuracy of the ranking, the more so the fewer topics there are.
+    variant : of τ where systems are equal, ``"a"`` or ``"b"``; see Notes. Of τ_AP only ``"a"``
     threshold : largest difference of systems that count as equal, in units of the scores
-    ties : what becomes of equal systems; see Notes
-    interval : what `low` and `high` are to cover
+    target : what `low` and `high` are to cover: ``"test"``, the correlation of the test at hand or
+        of one new test of n' topics; or ``"expectation"``, its expectation over all such tests
+    interval : how `low` and `high` are made
 
-        * ``"prediction"``: τ of the test at hand, or of one new test of n' topics;
-        * ``"confidence"``: its expectation over all such tests, Eτ itself;
-        * ``"independent"``: τ, if swaps were independent: the normal interval with the published
-          variance, cut at -1 and 1. They are not, as a system that is lucky with the topics
-          passes several others at once: it is far too short.
-
-        If None, the first for ``method="shrunken"``, the last for ``method="urbano"``
-    alpha : one less the coverage of the interval
-    draws : number of draws behind the first two intervals
+        * ``"draws"``: quantiles of correlations of draws, see Notes;
+        * ``"independent"``: the normal interval with the published variance, cut at -1 and 1,
+          for ``target="test"``. It treats swaps as independent. They are not, as a system that is
+          lucky with the topics passes several others at once: it is far too short;
+        * ``"auto"``: the second for ``estimator="urbano"`` and ``target="test"``, else the first
+    alpha : intervals have confidence 1 − alpha
+    draws : number of draws behind ``interval="draws"``
     rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
 
     Returns
     -------
     pandas.DataFrame
-        A row for each n' with columns ``n``, ``estimate``, ``variance``, ``low`` and ``high``.
-        The variance is the published one, of independent swaps.
+        A row for each n' with columns ``n``, ``estimate``, ``variance``, ``low``, ``high`` and
+        ``estimator``. The variance is the published one, of independent swaps.
 
     Raises
     ------
     PlanError
         If a number of topics is not positive, `threshold` not a number from 0 on, `alpha` not
-        between 0 and 1, `draws` no whole number from 1 on or too large for memory; or if
-        `method`, `ties` or `interval` is something else.
+        between 0 and 1, `draws` not a whole number from 1 on or too large for memory; if
+        `estimator`, `variant`, `target` or `interval` is not one of the above; if
+        ``interval="independent"`` is combined with ``target="expectation"``, or
+        ``variant="b"`` with ``ap=True``.
     EstimationError
-        If `rng` is no seed or generator.
+        If `rng` is neither a seed nor a generator.
+
+    Warns
+    -----
+    VcompWarning
+        If τ_b is undefined, as all systems are equal.
 
     Notes
     -----
     **Equal systems.** With a threshold ε, a pair is equal in the test if |D̄'_ij| ≤ ε there, and
-    truly equal if |D_ij| ≤ ε. D is taken for ρD̄ (with ``"urbano"`` for D̄), and D̄' varies about
+    truly equal if |D_ij| ≤ ε. The estimate of D is ρD̄ (with ``"urbano"`` D̄), and D̄' varies about
     it: the test has i ahead with probability a_ij = T(√n' (ρD̄_ij - ε)/s_ij), behind with
     b_ij = T(√n' (-ρD̄_ij - ε)/s_ij), and else equal to j. With u_ij one for pairs that are not
     truly equal and zero for others, concordant less discordant pairs and their variance are
 
         C = Σ u_ij (a_ij - b_ij),    Var = Σ u_ij (a_ij + b_ij - (a_ij - b_ij)²).
 
-    ``ties="a"`` divides C by all pairs, k(k-1)/2; so a truly equal pair is neither swapped nor
-    right. ``ties="b"`` divides it by √(Σ u_ij Σ (a_ij + b_ij)), the pairs expected to be unequal
-    in the one and in the other ranking. The variance goes with it as if this were known. Without
-    a threshold no two systems are equal, a_ij + b_ij = 1, and both are the above.
+    ``variant="a"`` divides C by all pairs, k(k-1)/2; so a truly equal pair is neither swapped nor
+    right. ``variant="b"`` divides it by √(Σ u_ij Σ (a_ij + b_ij)), the pairs expected to be
+    unequal in the one and in the other ranking. The variance is divided by its square, as if it
+    were known. Without a threshold no two systems are equal, a_ij + b_ij = 1, and both are the
+    above. Of τ_AP,
+
+        Eτ_AP = 1/(k-1) Σ_{i≥2} Σ_{j<i} u_ij (a_ij - b_ij) / (i-1),
+
+    to which a pair that is equal in one of the rankings contributes the mean over both orders.
 
     **Draws.** True means are drawn from their distribution given the scores: (1 - B) X̄ +
     √(1 - B) Zᵀg/√(n(n-1)), with Z the scores less topic and system means, g standard normal, and
     B from the distribution of 1 - Eρ²; errors of new tests are Zᵀg/√(n'(n-1)), with another g.
     All errors of a draw are multiplied by √((n-1)/χ²). So swaps depend on each other as the
-    scores do. Intervals are quantiles of what τ, or its expectation, comes to, and the same for
-    both methods.
+    scores do. Intervals are quantiles of the correlation, or of its expectation, over draws. They
+    are the same for both estimators.
+
+    **Ranks.** In the estimate of τ_AP, ranks are those in the test at hand, as published; in the
+    draws they are true ones.
 
     **Missing cells.** Each pair is compared over its common topics, whose number is its n. New
     tests are complete: all systems meet all n' topics. The ranking of the test at hand is that of
     means over each system's own topics; where it contradicts D̄_ij, w_ij exceeds ½ for this test,
-    while for new ones D̄_ij is taken without its sign (by ``"urbano"`` always with it, so that
-    even an endless test would not reach one). To the test at hand n' is the number of all of its
-    topics, and pairs with fewer in common are taken to be surer than they are.
+    while for new ones D̄_ij is used without its sign (by ``"urbano"`` always with it, so that
+    even an endless test would not reach one). For the test at hand n' is the number of all of its
+    topics, which overstates how well pairs with fewer common topics are ordered.
 
     Where the difference is the same on every topic, w_ij is its limit: 0 (1 where means contradict
     it, as above), and ½ for identical systems.
 
     References
     ----------
-    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.3.1.
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.3.
 
     Kendall, M. G. (1948). *Rank Correlation Methods*. Griffin. (τ_a and τ_b.)
 
@@ -155,75 +171,19 @@ def expected_tau(
         n  estimate  variance
     0   3     0.689     0.144
     1  30     0.874     0.070
-    >>> expected_tau(pairs, [3, 30], method="urbano")[["n", "estimate", "variance"]].round(3)
+    >>> expected_tau(pairs, [3, 30], estimator="urbano")[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.762     0.103
     1  30     0.923     0.046
-    """
-    if ties not in ("a", "b"):
-        raise PlanError(f"ties must be 'a' or 'b', not {ties!r}")
-    options = RankOptions(method, threshold, interval, alpha, draws, rng)
-    return _table(pairs, n_topics, options, RankCorrelation(ap=False, ties=ties))
-
-
-def expected_tau_ap(
-    pairs: PairedDifferences,
-    n_topics: float | Iterable[float] | None = None,
-    *,
-    method: RankMethod = "shrunken",
-    threshold: float = 0.0,
-    interval: RankInterval | None = None,
-    alpha: float = 0.05,
-    draws: int = 2_000,
-    rng: int | np.random.Generator | None = None,
-) -> pd.DataFrame:
-    """Estimate τ_AP between the ranking by a test of `n_topics` and the true ranking.
-
-    τ_AP (Yilmaz, Aslam and Robertson, 2008) compares each system with those ranked above it, so
-    that swaps among the best count more. With w_ij as for :func:`expected_tau` (Urbano, 2016,
-    eqs. 41 and 42)
-
-        Eτ_AP = 2/(k-1) Σ_{i≥2} Σ_{j<i} (1 - w_ij) / (i-1) - 1,
-        Var = 4/(k-1)² Σ_{i≥2} Σ_{j<i} w_ij (1 - w_ij) / (i-1)².
-
-    Parameters
-    ----------
-    pairs, n_topics, method, interval, alpha, draws, rng : as of :func:`expected_tau`
-    threshold : largest difference of systems that count as equal; with a_ij, b_ij and u_ij as of
-        :func:`expected_tau`, Eτ_AP = 1/(k-1) Σ_{i≥2} Σ_{j<i} u_ij (a_ij - b_ij) / (i-1), to which
-        a pair that is equal in one of the rankings adds what the mean over both orders would
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each n' with columns ``n``, ``estimate``, ``variance``, ``low`` and ``high``.
-
-    Raises
-    ------
-    PlanError, EstimationError
-        As of :func:`expected_tau`.
-
-    Notes
-    -----
-    In the estimate, ranks are those in the test at hand, as published; in the draws behind the
-    interval they are true ones.
-
-    References
-    ----------
-    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.3.2.
-
-    Examples
-    --------
-    >>> pairs = PairedDifferences.from_scores(
-    ...     [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]], ["a", "b", "c"]
-    ... )
-    >>> expected_tau_ap(pairs, [3, 30])[["n", "estimate", "variance"]].round(3)
+    >>> expected_tau(pairs, [3, 30], ap=True)[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.748     0.108
     1  30     0.904     0.042
     """
-    options = RankOptions(method, threshold, interval, alpha, draws, rng)
-    return _table(pairs, n_topics, options, RankCorrelation(ap=True, ties="a"))
+    options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
+    if ap and variant == "b":
+        raise PlanError("variant='b' is of τ; the expectation of τ_AP has variant='a' only")
+    return _table(pairs, n_topics, options, RankCorrelation(ap, variant))
 
 
 def estimated_tau(
@@ -231,35 +191,50 @@ def estimated_tau(
     n_topics: float | Iterable[float],
     *,
     ap: bool = False,
-    method: RankMethod = "shrunken",
+    estimator: TauEstimator = "shrunken",
 ) -> FloatArray:
-    """Return Eτ or Eτ_AP alone, without intervals, for loops: see :func:`expected_tau`.
+    """Return the estimates of :func:`expected_tau` alone, without intervals, for loops.
 
     Parameters
     ----------
     pairs : the differences between systems
     n_topics : one or more numbers of topics
-    ap : whether Eτ_AP is asked for
-    method : ``"shrunken"`` or ``"urbano"``
+    ap : True for Eτ_AP, False for Eτ
+    estimator : ``"shrunken"`` or ``"urbano"``
+
+    Returns
+    -------
+    (len(n_topics),) array
 
     Raises
     ------
     PlanError
-        If a number of topics is not positive, or `method` something else.
+        If a number of topics is not positive, or `estimator` is not one of the two.
 
     Examples
     --------
     >>> pairs = PairedDifferences.from_scores(
     ...     [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]], ["a", "b", "c"]
     ... )
-    >>> estimated_tau(pairs, [3, 30], method="urbano").round(3)
+    >>> estimated_tau(pairs, [3, 30], estimator="urbano").round(3)
     array([0.762, 0.923])
     """
     n = _positive(n_topics)
-    check_one_of("method", method, METHODS)
-    swaps, correlation = Swaps.of(pairs, method, 0.0), RankCorrelation(ap, "a")
+    check_tau_estimator(estimator)
+    swaps = Swaps.of(pairs, estimator, 0.0)
+    return _moments(pairs, n, swaps, RankCorrelation(ap, "a"))[0]
+
+
+def _moments(
+    pairs: PairedDifferences,
+    n: FloatArray | LongArray,
+    swaps: Swaps,
+    correlation: RankCorrelation,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the expectation and the variance of independent swaps for each number of topics."""
     weights = correlation.weights(pairs.n_systems)
-    return np.array([correlation.estimate(swaps, weights, x)[0] for x in n])
+    estimate, variance = np.array([correlation.estimate(swaps, weights, x) for x in n]).T
+    return estimate, variance
 
 
 def _table(
@@ -272,19 +247,18 @@ def _table(
     import pandas as pd
 
     n = _positive(pairs.n_topics if n_topics is None else n_topics)
-    swaps = Swaps.of(pairs, options.method, float(options.threshold), at_hand=n_topics is None)
-    weights = correlation.weights(pairs.n_systems)
-    both = [correlation.estimate(swaps, weights, x) for x in n]
-    estimate, variance = np.array(both).T
-    if options.kind == "independent":
+    threshold = float(options.threshold)
+    swaps = Swaps.of(pairs, options.estimator, threshold, at_hand=n_topics is None)
+    estimate, variance = _moments(pairs, n, swaps, correlation)
+    if options.independent:
         low, high = wald_interval(estimate, np.sqrt(variance), options.alpha)
     else:
-        new = [None] if n_topics is None and options.kind == "prediction" else list(n)
+        new = [None] if n_topics is None and options.target == "test" else list(n)
         low, high = _limits(pairs, new, options, correlation)
     if np.isnan(estimate).any():
         warn(
             f"τ_b is undefined here: with threshold={options.threshold:g} all systems are equal; "
-            "ties='a' makes it zero"
+            "variant='a' makes it zero"
         )
     return pd.DataFrame(
         {
@@ -293,6 +267,7 @@ def _table(
             "variance": variance,
             "low": np.maximum(low, -1.0),
             "high": np.minimum(high, 1.0),
+            "estimator": [options.estimator] * len(n),
         }
     )
 
@@ -308,13 +283,13 @@ def _limits(
     if options.draws * max(k, pairs.n_topics) > _MOST_CELLS:
         raise PlanError(
             f"{options.draws:,} draws of {k:,} systems and {pairs.n_topics:,} topics do not fit "
-            "into memory; ask for fewer draws"
+            "into memory; use fewer draws"
         )
     drawn = RankDraws.of(pairs, int(options.draws), seed_of(options.rng))
     tail = options.alpha / 2.0
     limits = np.full((len(n_topics), 2), np.nan)
     for row, n in enumerate(n_topics):
-        if options.kind == "confidence":
+        if options.target == "expectation":
             assert n is not None
             counts = drawn.expected(n, options.threshold)
         else:

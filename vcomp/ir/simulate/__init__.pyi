@@ -1,10 +1,10 @@
+from .collection_fit import fit_collection as fit_collection
 from .continuous_margins import cdf_bandwidth as cdf_bandwidth
 from .decomposition import decompose as decompose
 from .discrete_margins import support_of as support_of
 from .margin import Margin as Margin
 from .simulated_effects import SimulatedScores as SimulatedScores
 from .simulated_effects import simulate_effects as simulate_effects
-from .simulation import fit_collection as fit_collection
 from .simulator import CollectionSimulator as CollectionSimulator
 from .simulator import SimulatedCollections as SimulatedCollections
 from .write import check_path as check_path

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.data import SYSTEMS, read_score_table
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.simulate.continuous_margins import (
     beta_kernel_margin,
@@ -31,22 +33,6 @@ from vcomp.ir.simulate.discrete_margins import (
 from vcomp.ir.simulate.margin import Margin
 from vcomp.ir.simulate.moments import Scale, Spread, spread_of
 from vcomp.ir.simulate.simulator import CollectionSimulator
-
-__all__ = [
-    "CONTINUOUS",
-    "DISCRETE",
-    "EFFECTS",
-    "FAMILIES",
-    "Asked",
-    "check_between_0_and_1",
-    "check_effects",
-    "check_options",
-    "fit_collection",
-    "read",
-    "score_margin",
-    "wanted",
-]
-
 
 EFFECTS = ("kernel", "normal")
 """Margins of residuals, which Urbano (2016) adds to effects of systems and topics."""
@@ -147,60 +133,72 @@ _CONSTANT = 1e-12
 """Residuals smaller than this, relative to the largest value, are made by rounding alone."""
 
 
+MarginFamily: TypeAlias = Literal[
+    "kernel",
+    "normal",
+    "truncated_normal",
+    "beta",
+    "truncated_kernel",
+    "beta_kernel",
+    "beta_binomial",
+    "discrete_kernel",
+    "auto",
+]
+CopulaName: TypeAlias = Literal["gaussian", "t"]
+MeansOf: TypeAlias = Literal["observed", "fitted"]
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Options of :func:`vcomp.simulate.fit_collection`, under their names there."""
 
-    margins: str
+    margins: MarginFamily
     homoscedastic: bool
     uncorrelated: bool
     random_sampling: bool
-    copula: str
+    copula: CopulaName
     df: float | None
 
 
-def read(scores: ArrayLike, systems: Sequence[str] | None) -> tuple[FloatArray, tuple[str, ...]]:
+def read(
+    scores: Any, systems: Sequence[str] | None, names: Mapping[str, str | None]
+) -> tuple[FloatArray, tuple[str, ...]]:
     """Return topics × systems as an array, and the names of the systems.
+
+    Parameters
+    ----------
+    scores : of any form that :func:`vcomp.data.score_forms.read_score_table` reads
+    systems : names instead of those that the scores have
+    names : columns of a long table by role
 
     Raises
     ------
     DataError
         If there are no two of each, a score is missing or no number, or the names do not fit.
     """
-    if np.iscomplexobj(scores):
-        raise DataError("scores must be a topic × system matrix of numbers: they are complex")
-    try:
-        # In rows whatever frame it came from: sums in another order differ in the last bit.
-        X = np.array(scores, dtype=float, order="C")
-    except (TypeError, ValueError) as error:
-        raise DataError(f"scores must be a topic × system matrix of numbers: {error}") from error
-    if X.ndim != 2:
-        raise DataError(
-            "scores must be a matrix, topics down and systems across; "
-            f"it has {X.ndim} dimension(s)"
-        )
+    table = read_score_table(scores, SYSTEMS, names)
+    # In rows whatever frame it came from: sums in another order differ in the last bit.
+    X = np.array(table.values, dtype=float, order="C")
     n_topics, n_systems = X.shape
     if n_topics < 2 or n_systems < 2:
         raise DataError(
             "a simulation starts from at least two topics (rows) and two systems (columns); "
             f"there are {n_topics} × {n_systems}"
         )
-    names = _names(systems, n_systems)
+    labels = _names(table.columns if systems is None else systems, n_systems)
     wrong = np.argwhere(~np.isfinite(X))
     if wrong.size:
         topic, system = wrong[0]
         what = "missing" if np.isnan(X[topic, system]) else "infinite"
         raise DataError(
             f"{len(wrong):,} of {X.size:,} scores are missing or infinite: that of system "
-            f"{names[system]!r} on topic number {topic + 1} is {what}; keep the topics that all "
+            f"{labels[system]!r} on topic number {topic + 1} is {what}; keep the topics that all "
             "systems have"
         )
-    return X, names
+    return X, labels
 
 
-def _names(systems: Sequence[str] | None, n_systems: int) -> tuple[str, ...]:
-    if systems is None:
-        return tuple(map(str, range(n_systems)))
+def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
     if isinstance(systems, str | bytes) or not isinstance(systems, Iterable):
         raise DataError(f"systems= is a list of names, not {systems!r}")
     given = list(systems)
@@ -289,12 +287,12 @@ def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -
 def wanted(
     means: str | ArrayLike, X: FloatArray, names: tuple[str, ...], bounded: bool
 ) -> FloatArray | None:
-    """Return the true means that are asked for; None for those that are fitted.
+    """Return the requested true means; None for those that are fitted.
 
     Raises
     ------
     PlanError
-        If they are none, or a system cannot have one.
+        If they are not numbers, or a system cannot have its mean.
     """
     if isinstance(means, str):
         if means not in ("observed", "fitted"):
@@ -348,23 +346,26 @@ def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> N
 
 
 def fit_collection(
-    scores: ArrayLike,
+    scores: Any,
     systems: Sequence[str] | None = None,
     *,
-    margins: str = "kernel",
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
+    margins: MarginFamily = "kernel",
     homoscedastic: bool = False,
     uncorrelated: bool = False,
     random_sampling: bool = True,
-    means: str | ArrayLike = "observed",
+    means: MeansOf | ArrayLike = "observed",
     support: ArrayLike | str | None = None,
-    copula: str = "gaussian",
+    copula: CopulaName = "gaussian",
     df: float | None = None,
 ) -> CollectionSimulator:
-    """Prepare the simulation of collections with the same systems and new topics.
+    """Return a simulator of collections with the same systems and new topics.
 
-    With ``margins="kernel"`` or ``"normal"`` it is Algorithm 1 of Urbano (2016): scores are taken
-    apart into effects of systems and topics and residuals; topic effects and residuals are drawn
-    from their margins, tied together by a copula; system effects stay as they are.
+    With ``margins="kernel"`` or ``"normal"`` it is Algorithm 1 of Urbano (2016): scores are
+    decomposed into effects of systems and topics and residuals; topic effects and residuals are
+    drawn from their margins, joined by a copula; system effects stay as they are.
 
     * ``"kernel"``: margins are kernel estimates, and effects add up as smoothed logits
       log((x + .05) / (1.05 - x)), so that scores stay between 0 and 1;
@@ -375,12 +376,15 @@ def fit_collection(
     each system follow a margin of their own, tied together by a copula with the correlations of
     normal scores. Margins are ``"truncated_normal"``, ``"beta"``,
     ``"truncated_kernel"``, ``"beta_kernel"``; with `support` ``"beta_binomial"`` and
-    ``"discrete_kernel"``; and ``"auto"``, which takes for each system that with the smallest AIC.
+    ``"discrete_kernel"``; and ``"auto"``, for each system the one with the smallest AIC.
 
     Parameters
     ----------
-    scores : (n_topics, n_systems), **a row a topic and a column a system**, none of them missing
-    systems : (n_systems,) names; numbers from 0 if not given
+    scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix`, or (n_topics,
+        n_systems) matrix, **a row a topic and a column a system**; no score may be missing
+    systems : (n_systems,) names; if None those of the scores, numbers from 0 of an array
+    system, topic, score : columns of a long table. If one of them is given, each other is the
+        column of its own name
     margins : see above; ``"normal"`` forces the assumption of normality
     homoscedastic : residuals of all systems have one variance, the mean of theirs. Of effects
         only. (A kernel estimate adds the variance of its kernel, which differs.)
@@ -409,12 +413,12 @@ def fit_collection(
         If `scores` is not a matrix of at least two topics and two systems, or a score is missing,
         infinite or, where margins need it, not between 0 and 1; if topics do not differ, or a
         system differs from the mean of all by the same on each topic; if a system's scores have no
-        distribution of the kind that is asked for; if names are not as many as systems, or not
+        distribution of the requested kind; if names are not as many as systems, or not
         different.
     PlanError
         If an option is not one of those above, or does not go with the margins.
     EstimationError
-        If a margin cannot be fitted, or cannot have the mean that is asked for.
+        If a margin cannot be fitted, or cannot have the requested mean.
 
     Notes
     -----
@@ -446,10 +450,11 @@ def fit_collection(
     --------
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
     >>> simulator = fit_collection(scores, ["a", "b", "c"], homoscedastic=True)
-    >>> simulator.simulate(100, size=20, rng=1)
+    >>> simulator.simulate(100, n=20, rng=1)
     <20 simulated collections of 100 topics × 3 systems>
     """
-    X, names = read(scores, systems)
+    columns = {"system": system, "topic": topic, "score": score}
+    X, names = read(scores, systems, columns)
     asked = Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
     check_options(asked, support)
     if margins != "normal":
@@ -506,7 +511,7 @@ def _from_effects(
 
 
 def _copula(asked: Asked, columns: FloatArray, factor: FloatArray) -> Copula:
-    """Return the copula that is asked for, its degrees of freedom fitted if none are given."""
+    """Return the requested copula, its degrees of freedom fitted if none are given."""
     if asked.copula == "gaussian":
         return gaussian()
     return student(fitted_df(columns, factor @ factor.T) if asked.df is None else float(asked.df))

@@ -9,17 +9,6 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 
-__all__ = [
-    "GRID",
-    "LOW",
-    "PER_UNIT",
-    "Margin",
-    "continuous",
-    "discrete",
-    "normal_weights",
-]
-
-
 LOW = -6.0
 """Normals from which on a margin is tabulated, to -LOW; beyond lie two of a thousand million."""
 
@@ -101,6 +90,10 @@ class Margin:
 
     def quantile(self, p: FloatArray | float) -> FloatArray:
         """Return the quantiles at probabilities between 0 and 1.
+
+        Parameters
+        ----------
+        p : probabilities, one or several
 
         Examples
         --------

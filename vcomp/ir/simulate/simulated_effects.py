@@ -17,16 +17,6 @@ from vcomp.inference import VarianceComponents
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "HasComponents",
-    "Layout",
-    "SimulatedScores",
-    "check_sizes",
-    "level_codes",
-    "simulate_effects",
-]
-
-
 Layout = dict[str, LongArray]
 """For every facet the level of each row, from 0; levels of nested facets are all different."""
 
@@ -180,6 +170,10 @@ class SimulatedScores:
 
     def effect(self, component: str) -> FloatArray:
         """Return the effect of a component in every row.
+
+        Parameters
+        ----------
+        component : its name
 
         Raises
         ------

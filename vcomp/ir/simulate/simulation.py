@@ -5,38 +5,39 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.simulate.collection_fit import CopulaName, MarginFamily, MeansOf
 from vcomp.ir.simulate.collection_fit import fit_collection as fit_array
 from vcomp.ir.simulate.simulator import CollectionSimulator
-
-__all__ = [
-    "fit_collection",
-]
 
 
 def fit_collection(
     scores: ScoresLike,
     *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
     drop_worst: float = 0.0,
-    margins: str = "kernel",
+    margins: MarginFamily = "kernel",
     homoscedastic: bool = False,
     uncorrelated: bool = False,
     random_sampling: bool = True,
-    means: str | ArrayLike = "observed",
+    means: MeansOf | ArrayLike = "observed",
     support: ArrayLike | str | None = None,
-    copula: str = "gaussian",
+    copula: CopulaName = "gaussian",
     df: float | None = None,
 ) -> CollectionSimulator:
-    """Prepare the simulation of collections with the same systems and new topics.
+    """Return a simulator of collections with the same systems and new topics.
 
-    The true mean score of every system is known, which is what no collection can tell: how far
-    measures of accuracy and their estimates are off can then be seen. It is Algorithm 1 of Urbano
+    The true mean score of every system is known, as it is of no real collection, so that errors of
+    measures of accuracy and of their estimates can be computed. It is Algorithm 1 of Urbano
     (2016) with margins ``"kernel"`` or ``"normal"``, else the model of Urbano and Nagler (2018);
-    :func:`vcomp.simulate.fit_collection` has them in full, as well as what can go wrong.
+    :func:`vcomp.simulate.fit_collection` has them in full, with its limitations.
 
     Parameters
     ----------
-    scores : topic × system matrix, **a row a topic and a column a system**: nested lists, a 2-D
-        array, or a wide frame with the topics in its index. No cell may be missing
+    scores : long table with its columns named, :class:`ScoreMatrix`, or topic × system matrix,
+        **a row a topic and a column a system**. No score may be missing
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`ScoreMatrix.drop_worst`
     margins : ``"kernel"`` or, to force normal residuals, ``"normal"``; of scores without effects
@@ -73,12 +74,13 @@ def fit_collection(
     >>> import vcomp
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
     >>> simulator = vcomp.ir.fit_collection(scores)
-    >>> simulated = simulator.simulate(50, size=100, rng=1)
+    >>> simulated = simulator.simulate(50, n=100, rng=1)
     >>> tau = vcomp.ir.measures.get("tau")
     >>> float(tau.actual_of_means(simulated.scores.mean(axis=1), simulated.means).mean().round(2))
     1.0
     """
-    matrix = as_score_matrix(scores).drop_worst(drop_worst)
+    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    matrix = matrix.drop_worst(drop_worst)
     return fit_array(
         matrix.scores,
         matrix.systems,

@@ -19,16 +19,6 @@ from vcomp.ir.simulate.moments import Scale
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CollectionSimulator",
-    "SimulatedCollections",
-    "choose_unevenly",
-    "pool_size",
-    "quantile_weights",
-    "simulator_summary",
-]
-
-
 _LEAST_POOL, _POOL_FACTOR = 200, 4
 _SMALL_SHAPE, _LARGE_SHAPE = (0.01, 2.0), (2.0, 8.0)
 
@@ -162,7 +152,7 @@ class SimulatedCollections:
     --------
     >>> from vcomp.simulate import fit_collection
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
-    >>> simulated = fit_collection(scores, ["a", "b", "c"]).simulate(5, size=3, rng=1)
+    >>> simulated = fit_collection(scores, ["a", "b", "c"]).simulate(5, n=3, rng=1)
     >>> len(simulated), simulated[0].shape
     (3, (5, 3))
     """
@@ -198,6 +188,10 @@ class SimulatedCollections:
 
     def to_frame(self, number: int = 0) -> pd.DataFrame:
         """Return one collection as a wide frame, a row a topic and a column a system.
+
+        Parameters
+        ----------
+        number : of the collection, from 0
 
         Raises
         ------
@@ -245,7 +239,7 @@ class CollectionSimulator:
     ----------
     scores : (n_topics, n_systems) of the collection that is simulated from
     systems : (n_systems,) names
-    family : of margins, as it was asked for
+    family : of margins, as requested
     margins : of each system; of its residuals if there are topic effects, else of its scores
     topic_margin : of topic effects; None where margins are those of scores
     scale : that effects add up on
@@ -320,14 +314,14 @@ class CollectionSimulator:
     def simulate(
         self,
         n_topics: int,
-        size: int = 1,
+        n: int = 1,
         *,
         rng: int | np.random.Generator | None = None,
         first: int = 0,
         workers: int = 1,
-        progress: bool | None = False,
+        progress: bool | None = None,
     ) -> SimulatedCollections:
-        """Return simulated collections.
+        """Return `n` simulated collections.
 
         Collection number i of a seed has a stream of random numbers to itself: it is the same
         however many are drawn at once, in parts or by several workers.
@@ -335,10 +329,10 @@ class CollectionSimulator:
         Parameters
         ----------
         n_topics : topics of each collection, at least 1
-        size : number of collections
+        n : number of collections
         rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
         first : number of the first collection, to go on where another call stopped
-        workers : threads
+        workers : threads; the numbers are the same for any number of them
         progress : whether to show a bar; None for one where stderr is a terminal
 
         Raises
@@ -346,32 +340,32 @@ class CollectionSimulator:
         PlanError
             If a number is not whole or not positive, or the collections do not fit into memory.
         EstimationError
-            If `rng` is no seed or generator.
+            If `rng` is neither a seed nor a generator.
 
         Examples
         --------
         >>> from vcomp.simulate import fit_collection
         >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
         >>> simulator = fit_collection(scores)
-        >>> all_at_once = simulator.simulate(50, size=10, rng=1)
-        >>> the_last = simulator.simulate(50, size=1, rng=1, first=9)
+        >>> all_at_once = simulator.simulate(50, n=10, rng=1)
+        >>> the_last = simulator.simulate(50, n=1, rng=1, first=9)
         >>> bool((all_at_once[9] == the_last[0]).all())
         True
         """
         from vcomp.numerics import limited_blas, run, seed_from, stream
 
-        n_topics, size = whole(n_topics, "n_topics"), whole(size, "size")
+        n_topics, n = whole(n_topics, "n_topics"), whole(n, "n")
         first, workers = whole(first, "first", least=0), whole(workers, "workers")
         seed = seed_from(rng)
-        _check_memory(size, n_topics, self.n_systems)
-        scores = np.empty((size, n_topics, self.n_systems))
+        _check_memory(n, n_topics, self.n_systems)
+        scores = np.empty((n, n_topics, self.n_systems))
 
         def one(number: int) -> None:
             self._draw_into(scores[number], stream(seed, first + number))
 
         # One thread, however large the product: sums in another order differ in the last bit.
         with limited_blas(0):
-            run(lambda: one, range(size), workers=workers, progress=progress, label="collections")
+            run(lambda: one, range(n), workers=workers, progress=progress, label="collections")
         return SimulatedCollections(scores, self.means, self.systems, seed, first)
 
     def summary(self) -> Any:

@@ -13,12 +13,6 @@ import numpy as np
 from vcomp.exceptions import DataError
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
-__all__ = [
-    "check_path",
-    "write_collections",
-]
-
-
 _ROWS_AT_ONCE = 1 << 20
 """Rows in memory; a collection is not divided."""
 
@@ -29,11 +23,11 @@ def write_collections(
     simulator: CollectionSimulator,
     path: str | os.PathLike[str],
     n_topics: int,
-    size: int = 1,
+    n: int = 1,
     *,
     rng: int | np.random.Generator | None = None,
     workers: int = 1,
-    progress: bool | None = False,
+    progress: bool | None = None,
     each: Callable[[SimulatedCollections], None] | None = None,
 ) -> int:
     """Write simulated collections to a Parquet or CSV file, a row a score.
@@ -47,7 +41,7 @@ def write_collections(
     simulator : of :func:`fit_collection`
     path : of the file, ending in .parquet or .csv; it is replaced if it is there
     n_topics : topics of each collection
-    size : number of collections
+    n : number of collections
     rng : seed, or a generator that one is drawn from once; 0 if not given. The collections are
         those of :meth:`CollectionSimulator.simulate`
     workers : threads; the numbers are the same for any number of them
@@ -66,7 +60,7 @@ def write_collections(
     PlanError
         If a number is not whole or not positive, or one collection does not fit into memory.
     EstimationError
-        If `rng` is no seed or generator.
+        If `rng` is neither a seed nor a generator.
 
     Examples
     --------
@@ -76,7 +70,7 @@ def write_collections(
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
     >>> simulator = fit_collection(scores, ["a", "b", "c"])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     n_rows = write_collections(simulator, folder + "/new.csv", 5, size=2, rng=1)
+    ...     n_rows = write_collections(simulator, folder + "/new.csv", 5, n=2, rng=1)
     ...     written = pd.read_csv(folder + "/new.csv")
     >>> n_rows, list(written.columns)
     (30, ['collection', 'topic', 'system', 'score'])
@@ -84,16 +78,21 @@ def write_collections(
     from vcomp.numerics import run, seed_from
 
     target = check_path(path)
-    n_topics, size = whole(n_topics, "n_topics"), whole(size, "size")
+    n_topics, n = whole(n_topics, "n_topics"), whole(n, "n")
     workers, seed = whole(workers, "workers"), seed_from(rng)
     at_once = max(1, _ROWS_AT_ONCE // (n_topics * simulator.n_systems))
-    starts = range(0, size, at_once)
+    starts = range(0, n, at_once)
     with _writer(target) as write:
 
         def part(number: int) -> int:
             first = starts[number]
             some = simulator.simulate(
-                n_topics, min(at_once, size - first), rng=seed, first=first, workers=workers
+                n_topics,
+                min(at_once, n - first),
+                rng=seed,
+                first=first,
+                workers=workers,
+                progress=False,
             )
             write(some)
             if each is not None:

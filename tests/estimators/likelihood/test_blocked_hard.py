@@ -1,0 +1,270 @@
+"""The blocked engine where it is hard: any order of elimination, many terms, thin designs.
+
+Scores are compared with complex steps through the log-likelihood of a dense V, Hessians with
+complex steps through its score, and what cancels with exact fractions.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import tril
+
+import vcomp
+from tests.helpers.dense_quadratic import eliminated
+from tests.helpers.designs import DESIGNS, unbalanced
+from vcomp.estimators.likelihood import blocked_covariance as elimination
+from vcomp.estimators.likelihood import equations
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.numerics.kernels.ordering import elimination_tree
+from vcomp.numerics.sparse import elimination as ordering
+from vcomp.numerics.sparse.elimination import EliminationOrder
+
+STEP = 1e-30
+
+
+class Dense:
+    """The likelihood with V written out, at complex components too: nothing is conjugated."""
+
+    def __init__(self, model, *, reml):
+        self.X, self.y, self.reml = model.exog, model.endog, reml
+        codes, sizes = model.chunk.codes, model.chunk.sizes
+        Z = [np.eye(q)[c] for c, q in zip(codes, sizes, strict=True)]
+        self.K = [z @ z.T for z in Z] + [np.eye(len(self.y))]
+
+    def matrices(self, v):
+        V = sum(s * K for s, K in zip(v, self.K, strict=True))
+        Vi = np.linalg.inv(V)
+        XViX = self.X.T @ Vi @ self.X
+        return V, Vi, XViX, Vi - Vi @ self.X @ np.linalg.solve(XViX, self.X.T @ Vi)
+
+    def loglike(self, v):
+        V, _, XViX, P = self.matrices(v)
+        n, p = self.X.shape
+        deviance = log_determinant(V) + self.y @ P @ self.y + n * np.log(2.0 * np.pi)
+        if self.reml:
+            deviance += log_determinant(XViX) - p * np.log(2.0 * np.pi)
+        return -0.5 * deviance
+
+    def score(self, v):
+        _, Vi, _, P = self.matrices(v)
+        Q, Py = P if self.reml else Vi, P @ self.y
+        return np.array([0.5 * (Py @ K @ Py - np.sum(Q * K)) for K in self.K])
+
+
+def log_determinant(A):
+    sign, log_absolute = np.linalg.slogdet(A)
+    return log_absolute + (1j * np.angle(sign) if np.iscomplexobj(A) else 0.0)
+
+
+def derivative(function, v):
+    """Return the derivatives of a function of the components, a row each."""
+    rows = []
+    for t in range(len(v)):
+        moved = np.array(v, dtype=complex)
+        moved[t] += 1j * STEP
+        rows.append(np.imag(function(moved)) / STEP)
+    return np.array(rows)
+
+
+def check_at(engine, dense, v, rtol=1e-9):
+    found = engine.derivatives(v)
+    assert found.loglike == pytest.approx(dense.loglike(v), rel=rtol)
+    score = derivative(dense.loglike, v)
+    np.testing.assert_allclose(found.score, score, atol=rtol * np.abs(score).max())
+    hessian = derivative(dense.score, v)
+    np.testing.assert_allclose(
+        engine.information(v), -hessian, atol=10.0 * rtol * np.abs(hessian).max()
+    )
+
+
+def any_plan(seed):
+    """Return a planner that takes a random order, and eliminates a random part of it sparsely."""
+
+    def plan(matrix, sizes):
+        rng = np.random.default_rng(seed)
+        n = matrix.shape[0]
+        order = rng.permutation(n)
+        cut = int(rng.integers(0, n + 1))
+        lower = tril(matrix[order][:, order], -1, format="csr")
+        lower.sort_indices()
+        parent, counts = elimination_tree(
+            lower.indptr.astype(np.int64), lower.indices.astype(np.int32), cut, 10**9
+        )
+        return EliminationOrder(order, cut, lower, np.where(parent < 0, n, parent), counts, 0.0)
+
+    return plan
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(sorted(DESIGNS)),
+    st.booleans(),
+    st.sampled_from([(), (0,), (1,), (0, 1)]),
+    st.integers(0, 1000),
+)
+def test_any_order_of_elimination(name, reml, zeros, seed):
+    formula, data = unbalanced(name, seed=seed)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    v = np.random.default_rng(seed).uniform(0.3, 2.0, size=len(model.component_names))
+    v[[z for z in zeros if z < len(v) - 1]] = 0.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(equations, "plan_elimination", any_plan(seed))
+        engine = BlockedLikelihood(model.stats, reml=reml)
+        check_at(engine, Dense(model, reml=reml), v)
+        permuted = engine.solution(v)
+    own = BlockedLikelihood(model.stats, reml=reml).solution(v)
+    for one, other in ((permuted.effects, own.effects),
+                       (permuted.prediction_var, own.prediction_var)):  # fmt: skip
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_thirty_terms():
+    names = "abcde"
+    terms = [":".join(t) for r in range(1, 6) for t in combinations(names, r)][:30]
+    grid = np.array(list(product(range(3), repeat=5)))
+    rng = np.random.default_rng(0)
+    rows = grid[rng.random(len(grid)) < 0.8]
+    rows = np.concatenate([rows, rows[rng.random(len(rows)) < 0.5]])
+    data = dict(zip(names, rows.T, strict=True)) | {"y": rng.normal(size=len(rows))}
+    formula = "y ~ " + " + ".join(f"(1|{t})" for t in terms)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    assert len(model.component_names) == 31
+    v = rng.uniform(0.1, 1.0, 31)
+    v[rng.choice(30, 5, replace=False)] = 0.0
+    check_at(BlockedLikelihood(model.stats, reml=True), Dense(model, reml=True), v)
+    res = model.fit("reml", engine="blocked")
+    assert res.converged
+    at = res.vcomp.to_numpy()
+    score = derivative(Dense(model, reml=True).loglike, at)
+    assert np.abs(score[at > 0.0] * at[at > 0.0]).max() < 1e-6
+    assert (score[at == 0.0] < 0.0).all()
+
+
+def thin():
+    """A facet with one observation in most of its levels."""
+    rng = np.random.default_rng(1)
+    a = np.concatenate([np.arange(40), rng.integers(0, 5, 20)])
+    return "y ~ (1|a) + (1|b)", {"y": rng.normal(size=60), "a": a, "b": rng.integers(0, 6, 60)}
+
+
+def disconnected():
+    """Two crossed pieces that share no level."""
+    rng = np.random.default_rng(2)
+    piece = np.repeat([0, 1], 30)
+    a, b = rng.integers(0, 5, 60) + 5 * piece, rng.integers(0, 4, 60) + 4 * piece
+    return "y ~ (1|a) + (1|b)", {"y": rng.normal(size=60) + piece, "a": a, "b": b}
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("design", [thin, disconnected])
+def test_thin_and_disconnected_designs(design, reml):
+    formula, data = design()
+    model = vcomp.VarianceComponentsModel(formula, data)
+    engine, dense = BlockedLikelihood(model.stats, reml=reml), Dense(model, reml=reml)
+    for v in ([1.0, 0.5, 2.0], [1e-6, 3.0, 1.0], [0.0, 1.0, 1.0], [50.0, 0.0, 0.1]):
+        check_at(engine, dense, np.array(v), rtol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_units_of_the_response(scale):
+    formula, data = unbalanced("three facets", seed=4)
+    scaled = data.assign(y=scale * (data["y"] - data["y"].mean()))
+    v = np.random.default_rng(0).uniform(0.3, 2.0, 7)
+    first, second = (
+        BlockedLikelihood(vcomp.VarianceComponentsModel(formula, d).stats, reml=True)
+        for d in (data, scaled)
+    )
+    np.testing.assert_allclose(
+        second.derivatives(scale**2 * v).score * scale**2, first.derivatives(v).score, rtol=1e-8
+    )
+
+
+def exact_residual_form(model, v):
+    """Return y'Py of an intercept model in fractions."""
+    y = [Fraction(float(x)) for x in model.endog]
+    v = [Fraction(float(s)) for s in v]
+    n, codes = len(y), model.chunk.codes
+    rows = [
+        [sum(s for c, s in zip(codes, v, strict=False) if c[i] == c[j]) + (v[-1] if i == j else 0)
+         for j in range(n)] + [y[i], Fraction(1)]
+        for i in range(n)
+    ]  # fmt: skip
+    rows = eliminated(rows)
+    Viy, Vi1 = [r[n] for r in rows], [r[n + 1] for r in rows]
+    yViy = sum(a * b for a, b in zip(y, Viy, strict=True))
+    return float(yViy - sum(Viy) ** 2 / sum(Vi1))
+
+
+@pytest.mark.parametrize(("ratio", "rtol"), [(1e4, 1e-10), (1e7, 1e-7), (1e10, 1e-5)])
+@pytest.mark.parametrize("terms", ["(1|a)", "(1|a) + (1|b)"])
+def test_a_residual_far_below_the_other_components(terms, ratio, rtol):
+    """What is left of y'y keeps the digits that y'y itself has to give, 1e-16 of it."""
+    rng = np.random.default_rng(1)
+    a, b = (x.ravel() for x in np.meshgrid(np.arange(6), np.arange(5)))
+    kept = rng.random(30) > 0.15
+    a, b = a[kept], b[kept]
+    y = np.sqrt(ratio) * rng.normal(size=6)[a] + rng.normal(size=a.size)
+    if "b" in terms:
+        y = y + np.sqrt(ratio) * rng.normal(size=5)[b]
+    model = vcomp.VarianceComponentsModel(f"y ~ {terms}", {"y": y, "a": a, "b": b})
+    v = np.array([ratio] * (len(model.component_names) - 1) + [1.0])
+    point = elimination.Eliminations(model.stats).at(v)
+    assert point.solution[2] == pytest.approx(exact_residual_form(model, v), rel=rtol)
+
+
+def large_sparse():
+    """Students and teachers with few contacts, near each other: neither is small."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    s = np.repeat(np.arange(n), 3)
+    t = (s + rng.integers(-20, 20, s.size)) % n
+    y = rng.normal(size=n)[s] + 0.7 * rng.normal(size=n)[t] + rng.normal(size=s.size)
+    return vcomp.VarianceComponentsModel("y ~ (1|s) + (1|t)", {"y": y, "s": s, "t": t})
+
+
+def test_a_sparse_tail_in_two_orders(monkeypatch):
+    model = large_sparse()
+    v = np.array([1.0, 0.5, 1.2])
+    engine = BlockedLikelihood(model.stats, reml=True, names=("s", "t"))
+    monkeypatch.setattr(ordering, "_GOOD_ENOUGH", -1.0)
+    monkeypatch.setattr(ordering, "_MOST_ENTRIES", 1_000_000)
+    other = BlockedLikelihood(model.stats, reml=True, names=("s", "t"))
+    assert "minimum degree" in other.reason
+    assert other.reason != engine.reason
+    one, two = engine.derivatives(v), other.derivatives(v)
+    assert one.loglike == pytest.approx(two.loglike, rel=1e-12)
+    np.testing.assert_allclose(one.score, two.score, rtol=1e-9)
+    np.testing.assert_allclose(engine.information(v), other.information(v), rtol=1e-9)
+
+
+def test_reasons_in_words(monkeypatch):
+    rng = np.random.default_rng(0)
+    school = rng.integers(0, 800, 4000)
+    student = np.repeat(np.arange(4000), 5)
+    data = {
+        "y": rng.normal(size=student.size),
+        "student": student,
+        "school": school[student],
+        "item": rng.integers(0, 20, student.size),
+    }
+    model = vcomp.VarianceComponentsModel("y ~ (1|school/student) + (1|item)", data)
+    names = model.component_names[:-1]
+    engine = BlockedLikelihood(model.stats, reml=True, names=names)
+    assert engine.reason == "school:student and school peeled, 20 columns dense"
+    assert engine.kinds == ("observed", "expected", "average")
+    plan = engine._eliminations._whole_plan
+    free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8
+    monkeypatch.setattr(elimination, "available_bytes", lambda: free)
+    tight = BlockedLikelihood(model.stats, reml=True, names=names)
+    assert tight.kinds == ("average",)
+    assert "average information only" in tight.reason
+    with pytest.raises(vcomp.EstimationError, match="information='average' needs no more"):
+        tight.information(np.ones(4), "observed")
+    assert np.isfinite(tight.derivatives(np.ones(4)).score).all()

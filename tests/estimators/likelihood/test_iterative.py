@@ -1,0 +1,252 @@
+"""The iterative engine: exact with all unit vectors for probes, honest with a few."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
+from vcomp.estimators.likelihood import iterative
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
+from vcomp.estimators.likelihood.maximisation import maximise
+from vcomp.exceptions import EstimationError
+from vcomp.numerics.sparse.probes import AllUnits, Rademacher
+from vcomp.statistics.cross_products import accumulate
+
+
+def model_of(name, fixed="1"):
+    formula, data = unbalanced(name, seed=3)
+    rng = np.random.default_rng(0)
+    data = data.assign(x=rng.normal(size=len(data)) + 1e4, g=rng.integers(0, 3, len(data)))
+    return vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
+
+
+def statistics_of(formula, data):
+    return accumulate(vcomp.VarianceComponentsModel(formula, data).chunk)
+
+
+def crossed(n, n_a, n_b, seed=0, sds=(1.0, 0.6, 1.0)):
+    """Return scores of levels that meet at random."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, n_a, n), rng.integers(0, n_b, n)
+    effects = [sd * rng.normal(size=q) for sd, q in zip(sds, (n_a, n_b, n), strict=True)]
+    return pd.DataFrame({"y": effects[0][a] + effects[1][b] + effects[2], "a": a, "b": b})
+
+
+def points(k):
+    """Return components with none, one, two and all but the residual at zero."""
+    for zeros in ((), (0,), (0, 1), tuple(range(k - 1))):
+        v = np.random.default_rng(k).uniform(0.3, 2.0, size=k)
+        v[[z for z in zeros if z < k - 1]] = 0.0
+        yield v
+
+
+def found_by(engine, *, tol=1e-6):
+    """Return where the maximisation of an engine ends."""
+    start = np.maximum(engine.mivque0(), 0.01 * engine.rss / engine.n)
+    found = maximise(engine, start, np.array([*engine.sizes, engine.n], dtype=float), tol=tol)
+    assert found.converged
+    return found
+
+
+@pytest.mark.parametrize("n_levels", [0, 12, 1000])
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("fixed", ["1", "x + C(g)", "0"])
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_exact_with_all_unit_vectors(name, fixed, reml, n_levels):
+    stats = accumulate(model_of(name, fixed).chunk)
+    blocked = BlockedLikelihood(stats, reml=reml)
+    engine = IterativeLikelihood(stats, reml=reml, probes=AllUnits(), n_levels=n_levels, tol=1e-14)
+    assert (engine.n, engine.n_fixed, engine.sizes) == (stats.n, stats.n_fixed, stats.sizes)
+    for v in points(stats.n_terms + 1):
+        exact, derivatives = blocked.derivatives(v), engine.derivatives(v)
+        scale = np.abs(exact.score).max()
+        np.testing.assert_allclose(derivatives.score, exact.score, rtol=1e-9, atol=1e-10 * scale)
+        np.testing.assert_allclose(
+            derivatives.average, exact.average, rtol=1e-8, atol=1e-10 * exact.average.max()
+        )
+        assert engine.loglike(v) == pytest.approx(blocked.loglike(v), rel=1e-10)
+        mine, theirs = engine.solution(v), blocked.solution(v)
+        np.testing.assert_allclose(mine.beta, theirs.beta, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(mine.cov_beta, theirs.cov_beta, rtol=1e-7, atol=1e-12)
+        for a, b in zip(mine.effects, theirs.effects, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_the_same_maximum_with_all_unit_vectors():
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(300, 20, 40))
+    blocked = found_by(BlockedLikelihood(stats, reml=True), tol=1e-10)
+    found = found_by(
+        IterativeLikelihood(stats, reml=True, probes=AllUnits(), n_levels=0, tol=1e-13), tol=1e-10
+    )
+    np.testing.assert_allclose(found.v, blocked.v, rtol=1e-8)
+    assert np.isnan(found.loglike)
+
+
+def test_estimates_lie_within_their_monte_carlo_error():
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(4000, 150, 500))
+    exact = BlockedLikelihood(stats, reml=True)
+    best = found_by(exact, tol=1e-10).v
+    found, variances, llf = [], [], []
+    for seed in range(20):
+        engine = IterativeLikelihood(stats, reml=True, seed=seed, n_probes=16, n_levels=0)
+        v = found_by(engine).v
+        found.append(v)
+        variances.append(np.diagonal(engine.monte_carlo(v)))
+        llf.append((engine.loglike(best) - exact.loglike(best)) / engine.loglike_error(best))
+    # Twenty squares against their mean expectation: chi-square, 99.99 %, with room for its tails.
+    ratio = np.mean(np.square(np.array(found) - best), axis=0) / np.mean(variances, axis=0)
+    assert (ratio < 3.0).all()
+    assert (ratio > 0.2).all()
+    assert np.abs(llf).max() < 6.0
+    assert np.mean(np.square(llf)) < 3.0
+
+
+def test_many_probes():
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(20_000, 300, 900))
+    exact, engine = BlockedLikelihood(stats, reml=True), IterativeLikelihood(stats, reml=True)
+    best = found_by(exact, tol=1e-10).v
+    v = found_by(engine).v
+    np.testing.assert_allclose(v, best, rtol=1e-3)
+    error = np.sqrt(np.diagonal(engine.monte_carlo(v)))
+    assert (np.abs(v - best) <= 5.0 * error).all()
+    # What the probes leave open is a fraction of what the data do.
+    se = np.sqrt(np.diagonal(np.linalg.inv(engine.information(v, "average"))))
+    assert (error < 0.02 * se).all()
+    assert abs(engine.loglike(v) - exact.loglike(v)) <= 4.0 * engine.loglike_error(v)
+
+
+def test_terms_at_zero():
+    data = crossed(3000, 120, 400)
+    rng = np.random.default_rng(5)
+    data["c"], data["d"] = rng.integers(0, 130, 3000), rng.integers(0, 200, 3000)
+    stats = statistics_of("y ~ (1|a) + (1|b) + (1|c) + (1|d)", data)
+    best = found_by(BlockedLikelihood(stats, reml=True), tol=1e-10)
+    engine = IterativeLikelihood(stats, reml=True, n_levels=0)
+    found = found_by(engine)
+    assert (best.v == 0.0).any()
+    np.testing.assert_array_equal(found.v == 0.0, best.v == 0.0)
+    noise = engine.monte_carlo(found.v)
+    assert (noise[best.v == 0.0] == 0.0).all()
+    assert (np.abs(found.v - best.v) <= 5.0 * np.sqrt(np.diagonal(noise))).all()
+
+
+def test_small_terms_have_no_error():
+    data = crossed(3000, 12, 400)
+    data["c"] = np.random.default_rng(1).integers(0, 700, 3000)
+    data["y"] += np.random.default_rng(2).normal(size=700)[data["c"]]
+    stats = statistics_of("y ~ (1|a) + (1|b) + (1|c)", data)
+    v = np.array([1.0, 0.4, 0.9, 1.1])
+    exact = BlockedLikelihood(stats, reml=True).derivatives(v).score
+    engine = IterativeLikelihood(stats, reml=True, tol=1e-13)
+    # The trace of a has no error of its own, only that of the score's last part.
+    assert engine.derivatives(v).score[0] == pytest.approx(exact[0], rel=1e-9)
+    # With one large term left there is nothing to probe.
+    stats = statistics_of("y ~ (1|a) + (1|b)", data)
+    engine = IterativeLikelihood(stats, reml=True)
+    exact = BlockedLikelihood(stats, reml=True)
+    v = np.array([1.0, 0.4, 1.1])
+    np.testing.assert_allclose(engine.derivatives(v).score, exact.derivatives(v).score, rtol=1e-9)
+    assert engine.loglike(v) == pytest.approx(exact.loglike(v), rel=1e-12)
+    assert engine.loglike_error(v) == 0.0
+    assert not engine.monte_carlo(v).any()
+
+
+def test_disconnected_pieces_and_communities():
+    data = crossed(6000, 200, 600)
+    data["b"] = data["b"] // 2 * 2 + data["a"] % 2
+    stats = statistics_of("y ~ (1|a) + (1|b)", data)
+    best, engine = found_by(BlockedLikelihood(stats, reml=True), tol=1e-10).v, None
+    for n_levels in (0, 128):
+        engine = IterativeLikelihood(stats, reml=True, n_levels=n_levels)
+        v = found_by(engine).v
+        error = np.sqrt(np.diagonal(engine.monte_carlo(v)))
+        assert (np.abs(v - best) <= 6.0 * error).all()
+    assert max(engine.products["probes"]) < 30
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
+    v = np.array([1.0, 0.4, 1.1])
+    engines = [IterativeLikelihood(stats, reml=True, seed=seed) for seed in (1, 1, 2)]
+    scores = [engine.derivatives(v).score for engine in engines]
+    np.testing.assert_array_equal(scores[0], scores[1])
+    assert (scores[0] != scores[2]).any()
+
+
+def test_reason_says_how_to_do_it_again():
+    stats = accumulate(model_of("crossed").chunk)
+    engine = IterativeLikelihood(stats, reml=True, n_probes=20, seed=7)
+    assert engine.reason.endswith("traces from 20 random probes, seed 7")
+    engine = IterativeLikelihood(stats, reml=True, probes=AllUnits())
+    assert engine.reason.endswith("traces from all unit vectors")
+
+
+def test_average_information_only():
+    engine = IterativeLikelihood(accumulate(model_of("crossed").chunk), reml=True)
+    v = np.array([1.0, 0.5, 1.0])
+    assert engine.kinds == ("average",)
+    assert not engine.exact_value
+    np.testing.assert_array_equal(engine.information(v, "average"), engine.derivatives(v).average)
+    with pytest.raises(EstimationError, match="average information, not the observed"):
+        engine.information(v, "observed")
+
+
+def test_variances_of_prediction_are_not_guessed():
+    engine = IterativeLikelihood(accumulate(model_of("crossed").chunk), reml=True)
+    solution = engine.solution(np.array([1.0, 0.0, 1.0]))
+    assert np.isnan(solution.prediction_var[0]).all()
+    np.testing.assert_array_equal(solution.conditional_var[1], 0.0)
+    np.testing.assert_array_equal(solution.effects[1], 0.0)
+
+
+def test_too_few_probes():
+    stats = accumulate(model_of("crossed").chunk)
+    with pytest.raises(EstimationError, match="n_probes must be at least 2, not 1"):
+        IterativeLikelihood(stats, reml=True, n_probes=1)
+
+
+@pytest.mark.parametrize("v", [(1.0, 0.4, 0.3, 1.1), (1.0, 0.0, 0.3, 1.1)], ids=["all", "zero"])
+def test_memory_estimate(v):
+    data = crossed(60_000, 3000, 4000)
+    data["c"] = np.random.default_rng(1).integers(0, 2000, 60_000)
+    stats = statistics_of("y ~ (1|a) + (1|b) + (1|c)", data)
+    estimated = iterative_memory(stats, 32)
+    engine = IterativeLikelihood(stats, reml=True, n_probes=32)
+    tracemalloc.start()
+    engine.derivatives(np.array(v))
+    engine.loglike(np.array(v))
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken <= estimated <= 3.0 * taken
+
+
+def test_memory_is_estimated_before_it_is_taken(monkeypatch):
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
+    few, many = iterative_memory(stats, 16), iterative_memory(stats, 1000)
+    assert 0.0 < few < many
+    monkeypatch.setattr(iterative, "available_bytes", lambda: 0.5 * few)
+    with pytest.raises(EstimationError, match=r"iterative engine needs .* are free"):
+        IterativeLikelihood(stats, reml=True)
+
+
+def test_a_graph_that_hangs_together_too_loosely_is_refused(monkeypatch):
+    monkeypatch.setattr("vcomp.estimators.likelihood.sparse_equations._MAX_PRODUCTS", 3)
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
+    with pytest.raises(EstimationError, match="in 3 steps"):
+        IterativeLikelihood(stats, reml=True).derivatives(np.array([1.0, 1.0, 1.0]))
+
+
+def test_probes():
+    probes = Rademacher(5, seed=3)
+    both = probes.columns((0, 2), (40, 30), 0, 5)
+    assert probes.count((40, 30)) == 5
+    assert set(np.unique(both)) == {-1.0, 1.0}
+    # A term's signs are its own, whatever stands beside it and however they are cut.
+    np.testing.assert_array_equal(both[40:, 2:4], probes.columns((2,), (30,), 2, 4))
+    assert (both[:30] != probes.columns((2,), (30,), 0, 5)).any()
+    units = np.hstack([AllUnits().columns((0, 2), (3, 2), a, b) for a, b in ((0, 2), (2, 5))])
+    np.testing.assert_allclose(units @ units.T / AllUnits().count((3, 2)), np.eye(5), atol=1e-15)

@@ -1,0 +1,282 @@
+"""MINQUE against n × n matrices: equations, errors, options, rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.dense_quadratic import (
+    FIXED,
+    NAMES,
+    assert_covariance,
+    basis_of_fixed,
+    covariance_matrix,
+    generalised_least_squares,
+    incidences,
+    model_of,
+)
+from tests.helpers.designs import UNBALANCED, balanced, unbalanced
+from vcomp.estimators.likelihood.blocked import mivque0
+from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.quadratic import minque
+
+
+class Dense:
+    """Rao's equations with P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹ at prior weights."""
+
+    def __init__(self, model, w):
+        X, y = basis_of_fixed(model), model.endog
+        inverse = np.linalg.inv(covariance_matrix(model, np.asarray(w, dtype=float)))
+        P = inverse
+        if X.shape[1]:
+            P = inverse - inverse @ X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse)
+        forms = [P @ Z @ Z.T @ P for Z in incidences(model)] + [P @ P]
+        V = [Z @ Z.T for Z in incidences(model)] + [np.eye(model.nobs)]
+        matrix = np.array([[np.sum(A * K) for K in V] for A in forms])
+        self.estimates = np.linalg.solve(matrix, [y @ A @ y for A in forms])
+        AV = [A @ covariance_matrix(model, self.estimates) for A in forms]
+        right = 2.0 * np.array([[np.sum(a * b.T) for b in AV] for a in AV])
+        inverse = np.linalg.inv(matrix)
+        self.covariance = inverse @ right @ inverse.T
+
+
+def weights_of(model, kind):
+    k = len(model.component_names)
+    if kind == "given":
+        return np.random.default_rng(k).uniform(0.1, 3.0, size=k)
+    return np.append(np.full(k - 1, float(kind)), 1.0)
+
+
+@pytest.mark.parametrize("kind", [0, 1, "given"])
+@pytest.mark.parametrize("fixed", FIXED)
+@pytest.mark.parametrize("name", NAMES)
+def test_against_dense_equations(name, fixed, kind):
+    model = model_of(name, fixed)
+    w = weights_of(model, kind)
+    dense = Dense(model, w)
+    res = model.fit("minque", prior=w if kind == "given" else kind)
+    scale = np.abs(dense.estimates).max()
+    np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-8, atol=1e-8 * scale)
+    assert_covariance(res.cov_vcomp(), dense.covariance, 1e-8)
+    if dense.estimates[-1] > 0.0:
+        beta, _ = generalised_least_squares(model, dense.estimates)
+        np.testing.assert_allclose(res.fe_params, beta, rtol=1e-6)
+    assert res.converged
+
+
+@pytest.mark.parametrize("kind", [1, "given"])
+@pytest.mark.parametrize("name", NAMES)
+def test_many_groups_are_solved_through_an_engine(name, kind, monkeypatch):
+    model = model_of(name, "x + C(g)")
+    w = weights_of(model, kind)
+    dense = model.fit("minque", prior=w)
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    res = model.fit("minque", prior=w)
+    scale = np.abs(dense.vcomp).max()
+    np.testing.assert_allclose(res.vcomp, dense.vcomp, rtol=1e-8, atol=1e-9 * scale)
+    assert res.bse_vcomp.isna().all()
+    assert "No standard errors" in res.status
+
+
+def test_engines_without_exact_traces_are_not_taken(monkeypatch):
+    model = model_of("crossed", "x")
+    expected = model.fit("minque").vcomp
+
+    def only(engine):
+        return lambda stats, _="auto", *, reml: choose_engine(stats, engine, reml=reml)
+
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    monkeypatch.setattr(minque, "choose_engine", only("iterative"))
+    with pytest.raises(vcomp.EstimationError, match=r"'iterative' engine.*does not compute"):
+        model.fit("minque")
+    # Where only the automatic choice is such an engine, the exact one is asked for.
+    monkeypatch.setattr(
+        minque,
+        "choose_engine",
+        lambda stats, engine="iterative", *, reml: choose_engine(stats, engine, reml=reml),
+    )
+    np.testing.assert_allclose(model.fit("minque").vcomp, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_scale_of_weights_and_scores_does_not_matter(scale, monkeypatch):
+    for limit in (minque._DENSE_BELOW, 0):
+        monkeypatch.setattr(minque, "_DENSE_BELOW", limit)
+        _, data = unbalanced("crossed", seed=6)
+        first = vcomp.fit("y ~ (1|a) + (1|b)", data, method="minque", prior=[1, 2, 3])
+        weights = {"Residual": 3 * scale, "a": scale, "b": 2 * scale}
+        other = data.assign(y=data["y"] / scale)
+        second = vcomp.fit("y ~ (1|a) + (1|b)", other, method="minque", prior=weights)
+        np.testing.assert_allclose(second.vcomp * scale**2, first.vcomp, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mivque0_of_many_groups(name, monkeypatch):
+    model = model_of(name)
+    dense = model.fit("minque", prior=0).vcomp
+    np.testing.assert_allclose(
+        dense, mivque0(model.stats), rtol=1e-8, atol=1e-9 * dense.abs().max()
+    )
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    res = model.fit("minque", prior=0)
+    np.testing.assert_allclose(res.vcomp, mivque0(model.stats), rtol=1e-12)
+    assert "No standard errors" in res.status
+
+
+def test_rounds_from_mivque0_of_many_groups(monkeypatch):
+    model = model_of("crossed", seed=1)
+    expected = model.fit("minque", prior=0, iterated=3)
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    res = model.fit("minque", prior=0, iterated=3)
+    np.testing.assert_allclose(res.vcomp, expected.vcomp, rtol=1e-9)
+    assert res.status.startswith("3 rounds, as requested")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_rounds_are_estimates_at_the_last_estimates(many, monkeypatch):
+    model = model_of("crossed", seed=1)
+    if many:
+        monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    res = model.fit("minque")
+    for rounds in (2, 3):
+        res = model.fit("minque", prior=res.vcomp)
+        at_once = model.fit("minque", iterated=rounds)
+        np.testing.assert_allclose(at_once.vcomp, res.vcomp, rtol=1e-9)
+        assert at_once.converged
+        assert at_once.status.startswith(f"{rounds} rounds, as requested")
+
+
+@given(case=UNBALANCED, power=st.integers(-3, 3))
+@settings(max_examples=25, deadline=None)
+def test_iterated_is_reml_where_that_is_interior(case, power):
+    formula, data = unbalanced(*case)
+    by_reml = vcomp.fit(formula, data)
+    if (by_reml.vcomp == 0.0).any():
+        return
+    res = vcomp.fit(formula, data, method="minque", prior=10.0**power, iterated=True)
+    assert res.status == "Converged."
+    np.testing.assert_allclose(res.vcomp, by_reml.vcomp, rtol=1e-7)
+    np.testing.assert_allclose(res.fe_params, by_reml.fe_params, rtol=1e-7)
+    expected = by_reml.cov_vcomp("expected").to_numpy()
+    assert_covariance(res.cov_vcomp(), expected, 1e-7)
+
+
+@pytest.mark.parametrize("weights", [0, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_iterated_of_many_groups(name, weights, monkeypatch):
+    model = model_of(name, "x")
+    by_reml = model.fit("reml")
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    if (by_reml.vcomp == 0.0).any():
+        # Without a bound it goes on below zero, which the engines cannot.
+        with pytest.raises(vcomp.EstimationError, match="method='reml'"):
+            model.fit("minque", iterated=True, prior=weights)
+        return
+    res = model.fit("minque", iterated=True, prior=weights)
+    assert res.status == "Converged."
+    np.testing.assert_allclose(res.vcomp, by_reml.vcomp, rtol=1e-8)
+    assert_covariance(res.cov_vcomp(), by_reml.cov_vcomp("expected").to_numpy(), 1e-8)
+
+
+def between_groups(share, seed=1):
+    """Return a one-way design whose group means lie nearer to each other than chance has them."""
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame({"a": np.repeat(range(8), 5), "y": rng.normal(size=40)})
+    data["y"] -= data.groupby("a")["y"].transform("mean") * share
+    return data
+
+
+def test_iterated_goes_below_zero(monkeypatch):
+    """REML without its bound: in a balanced one-way design that is the ANOVA estimate."""
+    data = between_groups(0.9)
+    by_anova = vcomp.fit("y ~ (1|a)", data, method="anova")
+    assert by_anova.vcomp["a"] < 0.0
+    res = vcomp.fit("y ~ (1|a)", data, method="minque", iterated=True)
+    np.testing.assert_allclose(res.vcomp, by_anova.vcomp, rtol=1e-10)
+    np.testing.assert_allclose(res.cov_vcomp(), by_anova.cov_vcomp(), rtol=1e-9)
+    assert "σ²(a) is estimated below zero" in res.status
+    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
+    with pytest.raises(vcomp.EstimationError, match=r"components below zero.*method='reml'"):
+        vcomp.fit("y ~ (1|a)", data, method="minque", iterated=True)
+
+
+def test_equal_means_have_no_solution():
+    """The likelihood rises until V is singular; that is said."""
+    with pytest.warns(vcomp.VcompWarning, match="Not converged"):
+        res = vcomp.fit("y ~ (1|a)", between_groups(1.0), method="minque", iterated=True)
+    assert not res.converged
+    assert vcomp.fit("y ~ (1|a)", between_groups(1.0), method="minque").converged
+
+
+def test_a_number_for_every_term():
+    formula, data = balanced("three facets")
+    by_number = vcomp.fit(formula, data, method="minque", prior=0.5)
+    k = len(by_number.vcomp)
+    by_sequence = vcomp.fit(formula, data, method="minque", prior=[0.5] * (k - 1) + [1.0])
+    by_series = vcomp.fit(
+        formula, data, method="minque", prior=pd.Series(0.5, by_number.vcomp.index).mask(
+            by_number.vcomp.index == "Residual", 1.0)
+    )  # fmt: skip
+    np.testing.assert_array_equal(by_sequence.vcomp, by_number.vcomp)
+    np.testing.assert_array_equal(by_series.vcomp, by_number.vcomp)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"prior": [1.0, 1.0]},
+            r"shape \(2,\); there are 3 components, in the order a, b, Resid",
+        ),
+        ({"prior": {"a": 1.0, "b": 1.0}}, r"no 'Residual'; give one for each of a, b, Residual"),
+        (
+            {"prior": {"a": 1, "c": 1}},
+            r"prior has 'c', and the components are a, b, Residual",
+        ),
+        ({"prior": [1.0, -1.0, 1.0]}, r"the prior component of b is -1.0: .* not negative"),
+        ({"prior": np.nan}, r"the prior component of a is nan: it must be finite"),
+        ({"prior": [1.0, 1.0, 0.0]}, r"the prior component of Residual is 0: .* singular"),
+        ({"prior": "one"}, r"prior is a number, a mapping .* not 'one'"),
+        ({"prior": None}, r"prior is a number, a mapping .* not None"),
+        (
+            {"iterated": 0},
+            r"iterated must be True, False or a number of rounds \(at least 1\), not 0",
+        ),
+        (
+            {"iterated": 2.5},
+            r"iterated must be True, False or a number of rounds \(at least 1\), not 2.5",
+        ),
+        ({"tol": 1e-3}, r"method 'minque' takes prior, iterated, not 'tol'"),
+    ],
+)
+def test_options_are_checked(options, message):
+    _, data = unbalanced("crossed")
+    with pytest.raises(vcomp.EstimationError, match=message):
+        vcomp.fit("y ~ (1|a) + (1|b)", data, method="minque", **options)
+
+
+def test_nothing_to_estimate():
+    _, data = unbalanced("crossed")
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data.assign(y=2.5), method="minque")
+    assert (res.vcomp == 0.0).all()
+    assert res.fe_params["Intercept"] == 2.5
+    assert res.status == "The response is constant: all components are 0."
+
+
+def test_the_iterated_one_shows_that_it_solves_the_equations():
+    formula, data = unbalanced("crossed", seed=4)
+    res = vcomp.fit(formula, data, method="minque", iterated=True)
+    shown = res.certificate
+    assert shown.at_maximum
+    assert shown.free == tuple(res.vcomp.index)
+    assert shown.newton_decrement < 1e-8
+    score = res.model.score(res.vcomp)
+    assert shown.kkt_residual < 1e-8
+    np.testing.assert_allclose(score * res.vcomp, 0.0, atol=1e-7)
+    assert min(shown.information_eigenvalues) > 0.0
+    assert "estimate" in res.seconds
+    assert vcomp.fit(formula, data, method="minque").certificate is None

@@ -1,0 +1,191 @@
+"""Standard errors of Method I by random probes: against exact ones, and as sure as they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
+from vcomp.estimators.quadratic import quadratic_forms, sampling
+from vcomp.estimators.quadratic import sampling as probed_forms
+from vcomp.estimators.quadratic.anova import henderson1
+from vcomp.estimators.quadratic.quadratic_forms import contrast_with_mean, quadratic_covariance
+from vcomp.estimators.quadratic.sampling import ProbedForms, average_until
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*not fully crossed")
+
+COMPONENTS = {"positive": 0.2, "one of them negative": -0.2}
+
+
+def tables(name):
+    return vcomp.VarianceComponentsModel(*unbalanced(name)).statistics.cross_products
+
+
+def quadratic(forms, k):
+    contrast = contrast_with_mean(k)
+    return 2.0 * contrast @ forms @ contrast.T
+
+
+@pytest.mark.parametrize("start", COMPONENTS.values(), ids=COMPONENTS)
+@pytest.mark.parametrize("name", DESIGNS)
+def test_over_all_groups_the_traces_are_exact(name, start):
+    stats = tables(name)
+    v = np.linspace(start, 1.5, stats.n_terms + 1)
+    forms = ProbedForms(stats, range(stats.n_terms + 2), v, 0, all_up_to=10**9)
+    assert forms.operations == 0.0
+    expected = quadratic_covariance(stats, v)
+    found = quadratic(forms.exact, stats.n_terms)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("start", COMPONENTS.values(), ids=COMPONENTS)
+@pytest.mark.parametrize("all_up_to", [0, 10])
+@pytest.mark.parametrize("name", DESIGNS)
+def test_probes_are_unbiased_and_know_their_error(name, all_up_to, start):
+    stats = tables(name)
+    k = stats.n_terms
+    v = np.linspace(start, 1.5, k + 1)
+    forms = ProbedForms(stats, range(k + 2), v, 5, all_up_to)
+    probing = average_until(forms.sample, forms.exact, lambda _: False, 500, 500)
+    expected = np.diagonal(quadratic_covariance(stats, v))
+    found = np.diagonal(quadratic(probing.forms, k))
+    error = 2.0 * np.sqrt(probing.variance_of_diagonal(contrast_with_mean(k)))
+    # Four errors, and rounding where all is exact.
+    assert (np.abs(found - expected) <= 4.0 * error + 1e-12 * expected).all()
+
+
+def test_the_error_is_that_which_other_seeds_show():
+    stats = tables("three facets")
+    k = stats.n_terms
+    v, contrast = np.linspace(0.2, 1.5, k + 1), contrast_with_mean(k)
+    found, errors = [], []
+    for seed in range(300):
+        forms = ProbedForms(stats, range(k + 2), v, seed, all_up_to=0)
+        probing = average_until(forms.sample, forms.exact, lambda _: False, 16, 16)
+        found.append(np.diagonal(quadratic(probing.forms, k)))
+        errors.append(4.0 * probing.variance_of_diagonal(contrast))
+    # 300 seeds know a variance of skewed estimates to about a tenth.
+    ratio = np.var(found, axis=0, ddof=1) / np.mean(errors, axis=0)
+    assert (np.abs(ratio - 1.0) < 0.35).all()
+    standardised = (np.mean(found, axis=0) - np.diagonal(quadratic_covariance(stats, v))) / (
+        np.std(found, axis=0) / np.sqrt(300.0)
+    )
+    assert (np.abs(standardised) < 4.0).all()
+
+
+def test_a_probe_depends_on_its_number_alone(monkeypatch):
+    stats = tables("crossed and nested")
+    forms = ProbedForms(stats, range(stats.n_terms + 2), np.ones(stats.n_terms + 1), 3, 0)
+    together = forms.sample(0, 7)
+    apart = np.concatenate([forms.sample(0, 3), forms.sample(3, 7)])
+    np.testing.assert_allclose(apart, together, rtol=1e-13)
+    monkeypatch.setattr(probed_forms, "_ELEMENTS_AT_ONCE", 1)
+    np.testing.assert_allclose(forms.sample(0, 7), together, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_strata_by_all_groups_are_exact(name):
+    model = vcomp.VarianceComponentsModel(*gridded(name))
+    values = np.linspace(0.3, 1.2, len(model.component_names))
+    coefficients = henderson1(model.statistics.group_sums)
+    exact = sampling.exact_sampling(model.statistics, coefficients, values)
+    probed = sampling.probed_sampling(model.statistics, coefficients, values, 2, 0)
+    assert model.statistics.strata is not None
+    scale = np.sqrt(np.outer(np.diagonal(exact.covariance), np.diagonal(exact.covariance)))
+    np.testing.assert_allclose(probed.covariance / scale, exact.covariance / scale, atol=1e-9)
+    assert probed.n_probes == 2
+    assert not exact.errors.any()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from(sorted(GRIDS)), st.integers(0, 100))
+def test_strata_by_probes_lie_within_their_errors(name, seed):
+    model = vcomp.VarianceComponentsModel(*gridded(name, seed))
+    values = np.linspace(0.3, 1.2, len(model.component_names))
+    coefficients = henderson1(model.statistics.group_sums)
+    exact = np.diagonal(sampling.exact_sampling(model.statistics, coefficients, values).covariance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProbedForms.__init__, "__defaults__", (0,))
+        probed = sampling.probed_sampling(model.statistics, coefficients, values, 200, seed)
+    se = np.sqrt(np.diagonal(probed.covariance))
+    assert (np.abs(se - np.sqrt(exact)) <= 6.0 * probed.errors * se + 1e-9 * se).all()
+
+
+# As a user sees it ------------------------------------------------------------------------------
+
+
+def too_large(monkeypatch):
+    monkeypatch.setattr(quadratic_forms, "_MOST_ELEMENTS", 0)
+    monkeypatch.setattr(quadratic_forms, "_DENSE_BELOW", 0)
+    monkeypatch.setattr(ProbedForms.__init__, "__defaults__", (0,))
+
+
+def test_standard_errors_by_monte_carlo_say_so(monkeypatch):
+    model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
+    exact = model.fit("anova")
+    assert "Monte Carlo" not in exact.status
+    too_large(monkeypatch)
+    res = model.fit("anova")
+    assert (res.vcomp == exact.vcomp).all()
+    errors = res.mc_error_bse.to_numpy()
+    assert not exact.mc_error_bse.any()
+    assert ((errors > 0.0) & (errors <= 0.01)).all()
+    assert (np.abs(res.bse_vcomp / exact.bse_vcomp - 1.0) <= 4.0 * errors).all()
+    assert f"with a Monte Carlo error of {100.0 * errors.max():.2g} % or less." in res.status
+    assert "Standard errors by Monte Carlo (" in res.status
+    assert res.status in " ".join(str(res.summary()).split())
+    again = type(res).from_json(res.to_json())
+    assert again.mc_error_bse.to_dict() == res.mc_error_bse.to_dict()
+
+
+def test_a_number_of_probes_and_a_seed_are_obeyed():
+    model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
+    by_probes = model.fit("anova", n_probes=10)
+    assert "(10 probes)" in by_probes.status
+    again = model.fit("anova", n_probes=10, rng=0)
+    assert (again.bse_vcomp == by_probes.bse_vcomp).all()
+
+
+def test_another_seed_has_other_probes(monkeypatch):
+    too_large(monkeypatch)
+    model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
+    one, other = (model.fit("anova", rng=np.random.default_rng(s)) for s in (1, 2))
+    assert (one.bse_vcomp != other.bse_vcomp).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n_probes": 1}, "n_probes must be a whole number of at least 2, not 1"),
+        ({"rng": "dice"}, "rng must be a seed of at least 0 or a numpy Generator, not 'dice'"),
+        ({"rng": 1}, "the standard errors of these data are exact without probes"),
+    ],
+)
+def test_what_is_refused(options, words):
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    with pytest.raises(vcomp.VcompError, match=words):
+        model.fit("anova", **options)
+
+
+def test_negative_eigenvalues_are_clipped_and_the_diagonal_kept():
+    matrix = np.array([[4.0, 3.0, -3.0], [3.0, 4.0, 3.0], [-3.0, 3.0, 4.0]])
+    nearest, clipped = sampling.nearest_covariance(matrix)
+    assert clipped
+    assert np.linalg.eigvalsh(nearest).min() > -1e-14
+    np.testing.assert_allclose(np.diagonal(nearest), 4.0, rtol=1e-15)
+    # Two eigenvalues of 7 and one of −2: the projection onto the first two, scaled to 4.
+    x = np.array([1.0, -1.0, 1.0]) / np.sqrt(3.0)
+    np.testing.assert_allclose(nearest, 6.0 * (np.eye(3) - np.outer(x, x)), atol=1e-14)
+    same, clipped = sampling.nearest_covariance(np.eye(2))
+    assert not clipped
+    assert (same == np.eye(2)).all()
+
+
+def test_a_variance_that_is_not_positive_is_not_known():
+    nearest, clipped = sampling.nearest_covariance(np.diag([1.0, -1.0]))
+    assert clipped
+    assert nearest[0, 0] == 1.0
+    assert np.isnan(nearest[1]).all()

@@ -1,0 +1,193 @@
+"""Quantities of every plan, Φ(λ), effects, and the mean of published components."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from tests.helpers.gstudies import BODOFF_LI, TREC3
+from vcomp.exceptions import PlanError
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.projection import PLANNED
+from vcomp.gtheory.published import from_components
+
+RES = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_every_quantity_is_what_estimate_says(name):
+    study = RES.dstudy(topic=[3, 12])
+    table = study.quantity(name)
+    assert list(table.columns) == ["topic", "estimate", "se", "low", "high"]
+    for row in table.itertuples():
+        alone = RES.quantity(name, topic=row.topic)
+        expected = [alone.estimate, alone.se, alone.low, alone.high]
+        found = [row.estimate, row.se, row.low, row.high]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rel_err_var", "abs_err_var", "Erho2", "Phi"])
+def test_quantities_of_the_table(name):
+    study = dstudy(TREC3, topic=[25, 50])
+    table = study.quantity(name)
+    columns = [name, f"{name}_se", f"{name}_low", f"{name}_high"]
+    np.testing.assert_array_equal(
+        table[["estimate", "se", "low", "high"]].to_numpy(), study.table[columns].to_numpy()
+    )
+
+
+def test_signal_noise_ratios_and_standard_errors_of_measurement():
+    study = from_components(BODOFF_LI).dstudy(i=[20, 50], a=3)
+    row = study.table
+    found = {name: study.quantity(name)["estimate"].to_numpy() for name in PLANNED}
+    np.testing.assert_allclose(found["rel_sem"] ** 2, row["rel_err_var"], rtol=1e-12)
+    np.testing.assert_allclose(found["abs_sem"] ** 2, row["abs_err_var"], rtol=1e-12)
+    ratio = row["Phi"] / (1 - row["Phi"])
+    np.testing.assert_allclose(found["abs_signal_noise"], ratio, rtol=1e-12)
+    ratio = row["universe_var"] / row["rel_err_var"]
+    np.testing.assert_allclose(found["rel_signal_noise"], ratio, rtol=1e-12)
+
+
+def test_unknown_quantities():
+    with pytest.raises(PlanError, match=r"unknown quantity 'rel_smm' \(did you mean 'rel_sem'"):
+        RES.dstudy().quantity("rel_smm")
+
+
+# Φ(λ) ------------------------------------------------------------------------------------------
+
+
+def test_phi_lambda_by_brennan_and_kanes_formula():
+    v, mean = RES.vcomp, RES.fe_params.iloc[0]
+    table = RES.dstudy(topic=[3, 12]).phi_lambda([0.5, 0.7, float(mean)])
+    assert table["cut"].tolist() == [0.5, 0.7, mean] * 2
+    error_of_mean = v["sys"] / 5 + v["topic"] / 3 + v["Residual"] / 15
+    for row in table.itertuples():
+        away = max((mean - row.cut) ** 2 - error_of_mean, 0.0)
+        error = (v["topic"] + v["Residual"]) / row.topic
+        expected = (v["sys"] + away) / (v["sys"] + away + error)
+        assert row.estimate == pytest.approx(expected, rel=1e-10)
+        assert row.low <= row.estimate <= row.high
+    # At the mean itself decisions are the hardest: Φ.
+    at_mean = table[table["cut"] == mean]["estimate"]
+    np.testing.assert_allclose(at_mean, RES.dstudy(topic=[3, 12]).table["Phi"], rtol=1e-12)
+
+
+def test_phi_lambda_is_what_estimate_says():
+    alone = RES.quantity("Phi_lambda", cut=0.6, topic=5)
+    row = RES.dstudy(topic=5).phi_lambda(0.6).iloc[0]
+    found = [row["estimate"], row["se"], row["low"], row["high"]]
+    expected = [alone.estimate, alone.se, alone.low, alone.high]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_phi_lambda_of_published_components():
+    table_of = dict(zip(RES.vcomp.index, RES.vcomp, strict=True))
+    mean = float(RES.fe_params.iloc[0])
+    published = from_components(table_of, sizes={"sys": 5, "topic": 3}, mean=mean)
+    row = published.dstudy("sys x topic", topic=5).phi_lambda(0.6).iloc[0]
+    assert row["estimate"] == pytest.approx(
+        RES.quantity("Phi_lambda", cut=0.6, topic=5).estimate, rel=1e-9
+    )
+    assert published.quantity("Phi_lambda", cut=0.6, topic=5).estimate == row["estimate"]
+
+
+def test_phi_lambda_of_layouts_has_their_names():
+    layouts = {"few": {"topic": [1, 2]}, "many": {"topic": [1, 2, 3, 4]}}
+    table = RES.dstudy(object="sys", layout=layouts).phi_lambda([0.5, 0.6])
+    assert list(table.index) == ["few", "few", "many", "many"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (None, "needs the cut score λ as a finite number"),
+        ("0.5", "not '0.5'"),
+        ([0.5, np.nan], "not nan"),
+        ([], "cut= is empty"),
+        (True, "not True"),
+    ],
+)
+def test_cut_scores_that_are_none(cut, message):
+    with pytest.raises(PlanError, match=message):
+        RES.dstudy().phi_lambda(cut)
+
+
+def test_phi_lambda_needs_a_mean():
+    with pytest.raises(PlanError, match="published components with mean= and sizes="):
+        from_components(BODOFF_LI).dstudy(i=5, a=1).phi_lambda(0.2)
+    with pytest.raises(PlanError, match=r"sizes= has none of sys, topic"):
+        from_components({"sys": 1, "topic": 1, "Residual": 1}, mean=0.5)
+    for mean in ("0.5", np.inf, True):
+        with pytest.raises(PlanError, match="the mean of the scores is a finite number"):
+            from_components({"p": 1.0, "i:p": 1.0}, sizes={"p": 3, "i": 2}, mean=mean)
+    data = vcomp.datasets.load("bodoff2007_alpha").assign(x=np.arange(15.0))
+    res = vcomp.fit("score ~ x + (1|sys) + (1|topic)", data)
+    with pytest.raises(PlanError, match="whose fixed part is one constant"):
+        res.dstudy(topic=5).phi_lambda(0.2)
+
+
+# effects -----------------------------------------------------------------------------------------
+
+
+def test_effects_of_a_nested_dstudy():
+    table = from_components(BODOFF_LI).dstudy("p x (a:i)", i=20, a=3).effects()
+    assert table.index.tolist() == ["p", "i", "p:i", "a:i", "p:a:i"]
+    assert table.loc["a:i", "components"] == "a + ia"
+    assert table.loc["p:a:i", "components"] == "pa + pia"
+    assert table["n"].tolist() == pytest.approx([1, 20, 20, 60, 60])
+    v = BODOFF_LI
+    expected = {
+        "i": v["i"] / 20,
+        "p:i": v["pi"] / 20,
+        "a:i": (v["a"] + v["ia"]) / 60,
+        "p:a:i": (v["pa"] + v["pia"]) / 60,
+    }
+    for effect, variance in expected.items():
+        assert table.loc[effect, "abs_err_var"] == pytest.approx(variance, rel=1e-12)
+        relative = variance if "p" in effect else 0.0
+        assert table.loc[effect, "rel_err_var"] == pytest.approx(relative, rel=1e-12)
+
+
+def test_effects_of_another_plan():
+    study = from_components(BODOFF_LI).dstudy(i=[20, 40], a=1)
+    assert isinstance(study.effects(1), pd.DataFrame)
+    assert study.effects(1)["abs_err_var"].sum() == pytest.approx(
+        study.table["abs_err_var"].iloc[1], rel=1e-12
+    )
+    with pytest.raises(PlanError, match="there is no plan 2: they are 0 to 1"):
+        study.effects(2)
+
+
+# Brennan's normal procedure ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["anova", "reml"])
+def test_standard_errors_of_the_normal_procedure(method):
+    """Each mean square has the variance 2 MS²/(df + 2); the rest is linear (Brennan 2001, 6.1)."""
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method=method)
+    ms, df = res.anova_table()["mean_sq"].to_numpy(), res.anova_table()["df"].to_numpy()
+    of_ms = np.array([[1 / 3, 0, -1 / 3], [0, 1 / 5, -1 / 5], [0, 0, 1]])
+    cov = of_ms @ np.diag(2 * ms**2 / (df + 2)) @ of_ms.T
+    np.testing.assert_allclose(res.cov_vcomp("unbiased"), cov, rtol=1e-8)
+    study = res.dstudy(topic=[3, 12])
+    weights = {
+        "universe_var": [[1, 0, 0], [1, 0, 0]],
+        "rel_err_var": [[0, 0, 1 / 3], [0, 0, 1 / 12]],
+        "abs_err_var": [[0, 1 / 3, 1 / 3], [0, 1 / 12, 1 / 12]],
+    }
+    for name, w in weights.items():
+        se = study.quantity(name, se="unbiased")["se"]
+        expected = np.sqrt(np.diag(np.array(w) @ cov @ np.array(w).T))
+        np.testing.assert_allclose(se, expected, rtol=1e-8)
+    plain = study.quantity("abs_err_var")
+    np.testing.assert_array_equal(
+        plain["low"], study.quantity("abs_err_var", se="unbiased")["low"]
+    )
+
+
+def test_kinds_of_standard_errors_that_are_none():
+    with pytest.raises(PlanError, match="se is 'delta' or 'unbiased', not 'normal'"):
+        RES.dstudy(topic=3).quantity("Phi", se="normal")
+    with pytest.raises(PlanError, match="the covariance matrix of the components, which is not"):
+        from_components(BODOFF_LI).dstudy(i=5, a=1).quantity("Phi", se="unbiased")

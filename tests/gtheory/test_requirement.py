@@ -1,0 +1,135 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
+from vcomp.exceptions import PlanError
+from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.published import from_components
+from vcomp.inference.intervals.limits import LOG_SCALE
+
+NAMES = list(BODOFF_LI)
+variances = st.floats(1e-4, 10.0)
+
+
+@pytest.mark.parametrize("design", ["p x i x a", "p x (a:i)"])
+@pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
+@pytest.mark.parametrize(("facet", "other"), [("i", "a"), ("a", "i")])
+@given(
+    values=st.lists(variances, min_size=7, max_size=7),
+    held=st.integers(1, 100),
+    target=st.floats(0.05, 0.99),
+)
+def test_required_size_is_the_smallest(design, coefficient, facet, other, values, held, target):
+    g = from_components(dict(zip(NAMES, values, strict=True)))
+    found = g.dstudy(design, **{facet: 1, other: held}).required(target, coefficient, facet)
+    assert found.held == {other: held}
+
+    def reached(n):
+        return g.dstudy(design, **{facet: n, other: held}).table[coefficient][0]
+
+    if np.isinf(found.n):
+        assert reached(10**12) < target * (1 + 1e-9)
+        assert "does not fall with more" in found.why
+        return
+    assume(found.n < 10**9)
+    assert isinstance(found.n, int)
+    assert reached(found.n) >= target * (1 - 1e-8)
+    if found.n > 1:
+        assert reached(found.n - 1) < target
+
+
+@given(p=st.integers(1, 1000), k=st.integers(1, 10_000))
+def test_exact_sizes_are_not_rounded_up(p, k):
+    # π = .9 asks for n = 9 σ²_e/σ²_p = 9 k
+    g = from_components({"p": p / 7, "i": 0.0, "Residual": k * p / 7})
+    assert g.dstudy(i=1).required(0.9).n == 9 * k
+
+
+def test_first_plan_holds_the_other_facets():
+    g = from_components(BODOFF_LI)
+    one = g.dstudy(i=20, a=1).required(0.95, facet="i")
+    assert g.dstudy(i=20, a=[1, 50]).required(0.95, facet="i") == one
+    assert g.dstudy(i=20, a=[50, 1]).required(0.95, facet="i").n <= one.n
+    assert str(one) == "For Eρ² = 0.95, 39 levels of i are needed, with a = 1."
+
+
+def test_nested_facets_keep_their_size_within_levels():
+    found = dstudy(PER_DOCUMENT, doc=4).required(0.9, "Phi", "topic")
+    assert found.held == {"doc": 4}
+    # τ = 2, error = (1 + .5 + 7/4)/n
+    assert found.n == np.ceil(3.25 * 0.9 / (0.1 * 2))
+
+
+def test_out_of_reach():
+    found = dstudy(PER_DOCUMENT, topic=2, doc=1).required(0.95, facet="doc")
+    assert found.n == np.inf
+    assert np.isnan([found.low, found.high]).all()
+    assert "error variance 0.25 does not fall with more doc" in str(found)
+    nothing = from_components({"p": 0.0, "i": 1.0, "Residual": 1.0}).dstudy(i=5).required()
+    assert "the variance of p is not estimated above zero" in str(nothing)
+
+
+def test_one_level_is_enough():
+    found = from_components({"p": 1.0, "i": 0.0, "Residual": 0.0}).dstudy(i=5).required(0.99)
+    assert found.n == 1
+    assert str(found) == "For Eρ² = 0.99, 1 level of i is needed."
+
+
+def test_delta_method_on_the_log_scale():
+    g = replace(TREC3, mean_squares=None)
+    found = dstudy(g, interval="log").required(0.95)
+    assert found.interval_method == LOG_SCALE
+    assert found.low < found.n == 69 < found.high
+    s, e = g.values[[0, 2]]
+    v = g.cov[0, 0] / s**2 + g.cov[2, 2] / e**2 - 2 * g.cov[0, 2] / (s * e)
+    n = 19 * e / s
+    assert found.low == np.ceil(n * np.exp(-1.959964 * np.sqrt(v)))
+    assert found.high == np.ceil(n * np.exp(1.959964 * np.sqrt(v)))
+
+
+def test_intervals_that_know_next_to_nothing():
+    g = from_components({"p": 1e-9, "i": 1.0, "Residual": 1.0}, np.eye(3) * 1e6)
+    found = g.dstudy(i=5).required()
+    assert found.high == np.inf
+    assert found.low == 1
+
+
+def test_the_only_facet_needs_no_name():
+    assert dstudy(TREC3).required().facet == "topic"
+    assert dstudy(REPLICATED).required().facet == "topic"
+    with pytest.raises(PlanError, match=r"pass facet=, one of \['topic', 'doc'\]"):
+        dstudy(PER_DOCUMENT).required()
+
+
+def test_errors():
+    study = dstudy(TREC3)
+    with pytest.raises(PlanError, match="coefficient is 'Erho2' or 'Phi', not 'phi'"):
+        study.required(coefficient="phi")
+    with pytest.raises(PlanError, match=r"'sys' has no size in this D-study; .*\['topic'\]"):
+        study.required(facet="sys")
+    for target in (0, 1, 1.5, np.nan, "0.9"):
+        with pytest.raises(PlanError, match="between 0 and 1"):
+            study.required(target)
+
+
+def test_a_target_that_is_only_approached():
+    # τ/(τ + A) is .9 itself: no size of a gets there, and rounding must not invent one
+    g = from_components(
+        {"p": 0.9, "i": 0.0, "a": 0.0, "pi": 0.3, "pa": 0.7, "ia": 0.0, "pia": 0.2}
+    )
+    assert g.dstudy(i=3, a=2).required(0.9, facet="a").n == np.inf
+
+
+def test_a_whole_universe_is_not_required():
+    g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
+    study = g.dstudy(i=3, universe={"i": 6})
+    found = study.required(0.99, "Phi")
+    assert found.n == np.inf
+    assert "it takes all 6 levels of i, and with them nothing is left" in str(found)
+    most = study.required(0.93, "Phi").n
+    assert most < 6
+    assert g.dstudy(i=most, universe={"i": 6}).table["Phi"].iloc[0] >= 0.93

@@ -1,0 +1,221 @@
+"""Comparison of models: mixtures, what is nested, what cannot be compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import unbalanced
+from vcomp.inference.hypotheses.model_comparison import mixture_tail
+
+
+@pytest.fixture(scope="module")
+def data():
+    _, frame = unbalanced("crossed, replicated", seed=5)
+    rng = np.random.default_rng(1)
+    return frame.assign(x=rng.normal(size=len(frame)), z=rng.normal(size=len(frame)))
+
+
+def fit(formula, data, method="reml", **options):
+    return vcomp.fit(formula, data, method=method, **options)
+
+
+def test_one_component_more(data):
+    small, large = fit("y ~ (1|a)", data), fit("y ~ (1|a) + (1|b)", data)
+    found = vcomp.compare(small, large)
+    table = found.table
+    assert list(table.columns) == [
+        "npar", "llf", "aic", "bic", "statistic", "df", "p_value", "distribution",
+    ]  # fmt: skip
+    assert list(table.index) == [small.formula, large.formula]
+    assert list(table["npar"]) == [3, 4]
+    for name in ("llf", "aic", "bic"):
+        expected = [getattr(res, name) for res in (small, large)]
+        np.testing.assert_allclose(table[name], expected, rtol=1e-14)
+    LR = 2.0 * (large.llf - small.llf)
+    assert table["statistic"].iloc[1] == pytest.approx(LR, rel=1e-12)
+    assert table["p_value"].iloc[1] == pytest.approx(0.5 * stats.chi2.sf(LR, 1), rel=1e-9)
+    assert table["distribution"].iloc[1] == "½ χ²(0) + ½ χ²(1)"
+    assert np.isnan(table["p_value"].iloc[0])
+    # The test of the component itself says the same.
+    assert large.test("b", "lrt").p_value == pytest.approx(table["p_value"].iloc[1], rel=1e-6)
+    assert vcomp.compare(large, small).table.equals(table)
+    assert "restricted likelihood (REML)" in str(found)
+
+
+def test_fixed_effects_by_ml(data):
+    small = fit("y ~ (1|a)", data, "ml")
+    large = fit("y ~ x + z + (1|a)", data, "ml")
+    row = vcomp.compare(small, large).table.iloc[1]
+    LR = 2.0 * (large.llf - small.llf)
+    assert row["df"] == 2
+    assert row["p_value"] == pytest.approx(stats.chi2.sf(LR, 2), rel=1e-9)
+    assert row["distribution"] == "χ²(2)"
+
+
+def test_a_fixed_effect_and_a_component(data):
+    small, large = fit("y ~ (1|a)", data, "ml"), fit("y ~ x + (1|a) + (1|b)", data, "ml")
+    row = vcomp.compare(small, large).table.iloc[1]
+    LR = 2.0 * (large.llf - small.llf)
+    expected = 0.5 * stats.chi2.sf(LR, 1) + 0.5 * stats.chi2.sf(LR, 2)
+    assert row["p_value"] == pytest.approx(expected, rel=1e-9)
+    assert row["distribution"] == "½ χ²(1) + ½ χ²(2)"
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_two_components_have_the_weights_of_their_information(data, method):
+    small = fit("y ~ (1|a)", data, method)
+    large = fit("y ~ (1|a) + (1|b) + (1|a:b)", data, method)
+    (found,) = vcomp.compare(small, large).comparisons
+    dense = DenseLikelihood(large.model, reml=method == "reml")
+    v = np.array([small.vcomp["a"], 0.0, 0.0, small.vcomp["Residual"]])
+    assert (v[[0, 3]] > 0.0).all()
+    # Of the unbounded estimates both are positive with the probability of χ²₂.
+    covariance = np.linalg.inv(dense.expected(v))[1:3, 1:3]
+    normal = stats.multivariate_normal(mean=[0.0, 0.0], cov=covariance / covariance[0, 0])
+    both = normal.cdf([0.0, 0.0])
+    np.testing.assert_allclose(found.weights, [0.5 - both, 0.5, both], atol=1e-6)
+    LR = 2.0 * (large.llf - small.llf)
+    expected = 0.5 * stats.chi2.sf(LR, 1) + both * stats.chi2.sf(LR, 2)
+    assert found.p_value == pytest.approx(expected, rel=1e-4)
+    assert found.df == 2
+
+
+def test_more_components_have_an_upper_limit(data):
+    small = fit("y ~ (1|a)", data, hold={"a": 0.0})
+    large = fit("y ~ (1|a) + (1|b) + (1|a:b)", data)
+    (found,) = vcomp.compare(small, large).comparisons
+    assert found.weights == (0.0, 0.0, 0.5, 0.5)
+    LR = 2.0 * (large.llf - small.llf)
+    expected = 0.5 * stats.chi2.sf(LR, 2) + 0.5 * stats.chi2.sf(LR, 3)
+    assert found.p_value == pytest.approx(expected, rel=1e-9)
+    assert "upper limit (Perlman 1969)" in found.notes[-1]
+
+
+def test_a_component_held_away_from_0_is_no_bound(data):
+    held = fit("y ~ (1|a) + (1|b)", data, hold={"b": 1.0})
+    free = fit("y ~ (1|a) + (1|b)", data)
+    row = vcomp.compare(held, free).table.iloc[1]
+    LR = 2.0 * (free.llf - held.llf)
+    assert row["distribution"] == "χ²(1)"
+    assert row["p_value"] == pytest.approx(stats.chi2.sf(LR, 1), rel=1e-9)
+    at_zero = fit("y ~ (1|a) + (1|b)", data, hold={"b": 0.0})
+    without = fit("y ~ (1|a)", data)
+    rows = vcomp.compare(at_zero, free).table.iloc[1], vcomp.compare(without, free).table.iloc[1]
+    assert rows[0]["p_value"] == pytest.approx(rows[1]["p_value"], rel=1e-6)
+
+
+def test_a_chain_of_models(data):
+    models = [fit(f, data) for f in ("y ~ (1|a)", "y ~ (1|a) + (1|b)", "y ~ (1|a*b)")]
+    table = vcomp.compare(models[1], models[2], models[0]).table
+    assert list(table["npar"]) == [3, 4, 5]
+    for k in (1, 2):
+        LR = 2.0 * (models[k].llf - models[k - 1].llf)
+        assert table["statistic"].iloc[k] == pytest.approx(max(LR, 0.0), abs=1e-9)
+
+
+def test_a_component_of_nothing_has_p_1():
+    data = pd.DataFrame({"h": list("xyxyxyxy"), "g": list("aabbccdd")})
+    data["y"] = [1.0, 3.0, 1.1, 2.8, 0.9, 3.2, 1.2, 3.1]
+    small, large = fit("y ~ (1|h)", data), fit("y ~ (1|h) + (1|g)", data)
+    if large.vcomp["g"] == 0.0:
+        assert vcomp.compare(small, large).table["p_value"].iloc[1] == 1.0
+
+
+def test_names_of_terms_in_another_order(data):
+    one = fit("y ~ (1|a) + (1|a:b)", data)
+    other = fit("y ~ (1|a) + (1|b) + (1|b:a)", data)
+    assert vcomp.compare(one, other).table["df"].iloc[1] == 1
+
+
+def test_models_that_are_not_nested(data):
+    found = vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|b)", data))
+    assert found.table["statistic"].isna().all()
+    assert found.table["df"].isna().all()
+    assert found.table["aic"].notna().all()
+    assert "is not nested in" in found.comparisons[0].notes[0]
+    assert "AIC and BIC only" in str(found)
+    fixed = vcomp.compare(fit("y ~ x + (1|a)", data, "ml"), fit("y ~ z + (1|a*b)", data, "ml"))
+    assert "fixed effect 'x'" in fixed.comparisons[0].notes[0]
+
+
+def test_the_same_model_twice(data):
+    found = vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a)", data))
+    assert "have the same parameters" in found.comparisons[0].notes[0]
+
+
+def test_stored_results(data):
+    results = fit("y ~ (1|a)", data), fit("y ~ (1|a) + (1|b)", data)
+    stored = [vcomp.VarianceComponentsResults.from_json(r.to_json()) for r in results]
+    pd.testing.assert_frame_equal(vcomp.compare(*stored).table, vcomp.compare(*results).table)
+    # Weights of two need the rows of the larger model: without, the limit.
+    small, large = fit("y ~ (1|a)", data), fit("y ~ (1|a*b)", data)
+    away = vcomp.VarianceComponentsResults.from_json(large.to_json())
+    here, there = vcomp.compare(small, large), vcomp.compare(small, away)
+    assert there.comparisons[0].p_value >= here.comparisons[0].p_value
+    assert there.comparisons[0].weights == (0.0, 0.5, 0.5)
+
+
+def test_the_order_of_rows_does_not_matter(data):
+    shuffled = data.sample(frac=1.0, random_state=1)
+    assert vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a*b)", shuffled)).table["df"].iloc[1]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_other_rows_are_noticed(data, offset):
+    data = data.assign(y=data["y"] + offset)
+    changed = data.copy()
+    changed.loc[3, "y"] += 0.01
+    res = fit("y ~ (1|a)", data)
+    with pytest.raises(vcomp.DataError, match="different values of 'y'"):
+        vcomp.compare(res, fit("y ~ (1|a*b)", changed))
+    with pytest.raises(vcomp.DataError, match="rows: drop the rows with a missing"):
+        vcomp.compare(res, fit("y ~ (1|a*b)", data.iloc[1:]))
+    with pytest.raises(vcomp.DataError, match="responses 'y' and 'y2'"):
+        vcomp.compare(res, fit("y2 ~ (1|a*b)", data.rename(columns={"y": "y2"})))
+    # Without an intercept the origin is 0, and the rows are the same all the same.
+    ml = fit("y ~ (1|a)", data, "ml"), fit("y ~ 0 + (1|a)", data, "ml")
+    assert vcomp.compare(*ml).table["df"].iloc[1] == 1
+
+
+def test_likelihoods_that_cannot_be_compared(data):
+    reml, ml = fit("y ~ (1|a)", data), fit("y ~ (1|a) + (1|b)", data, "ml")
+    with pytest.raises(vcomp.EstimationError, match="by ML: fit both by the same method"):
+        vcomp.compare(reml, ml)
+    with pytest.raises(vcomp.EstimationError, match="fit both by method='ml'"):
+        vcomp.compare(reml, fit("y ~ x + (1|a)", data))
+    with pytest.raises(vcomp.EstimationError, match="fit both by method='ml'"):
+        vcomp.compare(fit("y ~ x + (1|a)", data), fit("y ~ x + (1|a*b)", data.assign(x=data["z"])))
+    with pytest.raises(vcomp.EstimationError, match="'anova', which has no likelihood"):
+        vcomp.compare(reml, fit("y ~ (1|a) + (1|b)", data, "henderson3").model.fit("anova"))
+    with pytest.warns(vcomp.VcompWarning, match="Not converged"):
+        early = fit("y ~ (1|a*b)", data, max_iter=0)
+    with pytest.raises(vcomp.EstimationError, match="is not at its maximum"):
+        vcomp.compare(reml, early)
+
+
+def test_what_is_no_comparison(data):
+    with pytest.raises(vcomp.EstimationError, match="needs at least two results, not 1"):
+        vcomp.compare(fit("y ~ (1|a)", data))
+    with pytest.raises(vcomp.EstimationError, match=r"takes results, .*, not str"):
+        vcomp.compare("y ~ (1|a)", "y ~ (1|b)")
+
+
+def test_tails_of_mixtures():
+    weights, degrees = np.array([0.25, 0.5, 0.25]), np.array([0.0, 1.0, 2.0])
+    assert mixture_tail(weights, degrees, 0.0) == 1.0
+    expected = 0.5 * stats.chi2.sf(3.0, 1) + 0.25 * stats.chi2.sf(3.0, 2)
+    assert mixture_tail(weights, degrees, 3.0) == pytest.approx(expected, rel=1e-12)
+
+
+def test_printed(data):
+    text = str(vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a*b)", data)))
+    assert "npar" in text
+    assert "1: y ~ (1|a)" in text
+    assert "2 against 1: 0." in text
+    html = vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a*b)", data))._repr_html_()
+    assert html.count("<table") == html.count("</table") == 1

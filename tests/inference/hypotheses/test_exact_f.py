@@ -1,0 +1,195 @@
+"""F-tests of components: against projections written out, and least squares of statsmodels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import vcomp
+from tests.helpers.designs import DESIGNS, balanced, gridded, unbalanced
+
+# The mean square that is divided by, of every term; None where no single one will do.
+DENOMINATORS = {
+    "one way": {"a": "Residual"},
+    "crossed": {"a": "Residual", "b": "Residual"},
+    "crossed, replicated": {"a": "a:b", "b": "a:b", "a:b": "Residual"},
+    "nested": {"a": "a:b", "a:b": "Residual"},
+    "deeply nested": {"a": "a:b", "a:b": "a:b:c", "a:b:c": "Residual"},
+    "three facets": {
+        "a": None, "b": None, "c": None,
+        "a:b": "Residual", "a:c": "Residual", "b:c": "Residual",
+    },
+    "crossed and nested": {"a": "a:b", "b": None, "b:c": "Residual", "a:b": "Residual"},
+}  # fmt: skip
+
+
+def indicator(codes):
+    return np.eye(codes.max() + 1)[codes]
+
+
+def basis(*matrices):
+    """Return an orthonormal basis of what the columns span."""
+    u, s, _ = np.linalg.svd(np.column_stack(matrices), full_matrices=False)
+    return u[:, s > 1e-9 * s[0]]
+
+
+def type_2_form(model, term):
+    """Return the projection on what a term adds to all that are not finer than it."""
+    chunk = model.chunk
+    Z = [indicator(c) for c in chunk.codes]
+
+    def is_finer(u):
+        """Whether the groups of u lie within those of the term."""
+        return np.linalg.matrix_rank(np.column_stack([Z[u], Z[term]])) == Z[u].shape[1]
+
+    others = [u for u in range(len(Z)) if u != term and not is_finer(u)]
+    small = basis(model.exog, *(Z[u] for u in others))
+    big = basis(model.exog, *(Z[u] for u in others), Z[term])
+    return big @ big.T - small @ small.T
+
+
+def residual_form(model):
+    full = basis(model.exog, *(indicator(c) for c in model.chunk.codes))
+    return np.eye(model.nobs) - full @ full.T
+
+
+def form_of(model, name):
+    names = model.component_names
+    return residual_form(model) if name == names[-1] else type_2_form(model, names.index(name))
+
+
+def written_out(model, numerator, denominator):
+    """Return F, its df and whether it is exact: A V A = cA and B V B = cB, A V B = 0 under H0."""
+    A, B = form_of(model, numerator), form_of(model, denominator)
+    df = np.trace(A), np.trace(B)
+    y = model.endog
+    V = np.eye(model.nobs)
+    for t, (name, codes) in enumerate(
+        zip(model.component_names[:-1], model.chunk.codes, strict=True)
+    ):
+        if name != numerator:
+            V += (1.3 + 0.41 * t) * indicator(codes) @ indicator(codes).T
+    c = np.trace(A @ V) / df[0]
+    exact = (
+        np.allclose(A @ V @ A, c * A, atol=1e-8 * c)
+        and np.allclose(B @ V @ B, c * B, atol=1e-8 * c)
+        and np.allclose(A @ V @ B, 0.0, atol=1e-8 * c)
+    )
+    return (y @ A @ y / df[0]) / (y @ B @ y / df[1]), df, exact
+
+
+@pytest.mark.parametrize("method", ["reml", "anova"])
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_balanced_designs(name, method):
+    formula, data = balanced(name, seed=5, scale=0.4)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    res = model.fit(method)
+    for term, denominator in DENOMINATORS[name].items():
+        found = res.test(term, "f")
+        if denominator is None:
+            assert not found.exact
+            assert "approximate" in found.distribution
+            continue
+        expected, df, exact = written_out(model, term, denominator)
+        assert exact
+        assert found.exact
+        assert found.statistic == pytest.approx(expected, rel=1e-9)
+        assert found.df == pytest.approx(df, rel=1e-9)
+        assert found.p_value == pytest.approx(stats.f.sf(expected, *df), rel=1e-7)
+        assert f"MS({term}) / MS({denominator})" in found.notes[0]
+        assert found.estimate == res.vcomp[term]
+        auto = res.test(term)
+        assert (auto.statistic, auto.p_value) == (found.statistic, found.p_value)
+        assert auto.notes[-1] == "Chosen because it is exact."
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_balanced_designs_without_rows(name):
+    formula, data = balanced(name, seed=5, scale=0.4)
+    res = vcomp.fit(formula, data)
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    for term in DENOMINATORS[name]:
+        here, there = res.test(term, "f"), loaded.test(term, "f")
+        assert there.statistic == pytest.approx(here.statistic, rel=1e-12)
+        assert there.df == here.df
+        assert there.exact == here.exact
+
+
+def test_sums_of_mean_squares():
+    """E MS(a) = E MS(a:b) + E MS(a:c) − E MS(Residual) if σ²(a) = 0."""
+    res = vcomp.fit(*balanced("three facets", seed=2, scale=0.5))
+    table = res.anova_table()
+    ms, df = table["mean_sq"], table["df"]
+    found = res.test("a", "f")
+    above, below = ms[["a", "Residual"]], ms[["a:b", "a:c"]]
+    assert found.statistic == pytest.approx(above.sum() / below.sum(), rel=1e-12)
+    expected = [part.sum() ** 2 / (part**2 / df[part.index]).sum() for part in (above, below)]
+    assert found.df == pytest.approx(expected, rel=1e-12)
+    assert found.p_value == pytest.approx(stats.f.sf(found.statistic, *expected), rel=1e-9)
+    assert found.notes[0].startswith("F is (MS(a) + MS(Residual)) / (MS(a:b) + MS(a:c)): no ")
+
+
+@pytest.mark.parametrize("fixed", ["", "x + "])
+def test_unbalanced_crossed_data_against_least_squares(fixed):
+    """Wald's test is the F-test of the term as fixed, adjusted for all others."""
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
+    formula, data = unbalanced("crossed", seed=4)
+    data = data.assign(x=np.random.default_rng(0).normal(size=len(data)))
+    res = vcomp.fit(formula.replace("~ ", f"~ {fixed}"), data)
+    table = anova_lm(ols(f"y ~ {fixed}C(a) + C(b)", data).fit(), typ=2)
+    for term in ("a", "b"):
+        found = res.test(term)
+        row = table.loc[f"C({term})"]
+        assert found.exact
+        assert found.statistic == pytest.approx(row["F"], rel=1e-9)
+        assert found.df == (row["df"], table["df"]["Residual"])
+        assert found.p_value == pytest.approx(row["PR(>F)"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_unbalanced_designs_are_exact_only_where_projections_say_so(name):
+    formula, data = unbalanced(name, seed=7)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    res = model.fit()
+    for term in model.component_names[:-1]:
+        candidates = {u: written_out(model, term, u) for u in model.component_names if u != term}
+        exact = {u: (F, df) for u, (F, df, is_exact) in candidates.items() if is_exact}
+        if not exact:
+            with pytest.raises(vcomp.EstimationError, match="there is no F-test of"):
+                res.test(term, "f")
+            continue
+        found = res.test(term, "f")
+        assert found.exact
+        assert any(
+            found.statistic == pytest.approx(F, rel=1e-7) and found.df == pytest.approx(df)
+            for F, df in exact.values()
+        )
+
+
+def test_groups_of_unequal_numbers_but_equal_replicates():
+    """Class means are compared with those of schools: exact, though schools differ in size."""
+    rng = np.random.default_rng(1)
+    schools = np.repeat(np.arange(6), [2, 3, 4, 5, 2, 4])
+    data = pd.DataFrame({"s": schools, "c": np.arange(schools.size)})
+    data = data.loc[data.index.repeat(3)].reset_index(drop=True)
+    data["y"] = rng.normal(size=len(data)) + rng.normal(size=6)[data["s"]]
+    model = vcomp.VarianceComponentsModel("y ~ (1|s) + (1|c)", data)
+    found = model.fit().test("s")
+    expected, df, exact = written_out(model, "s", "c")
+    assert exact
+    assert found.exact
+    assert found.statistic == pytest.approx(expected, rel=1e-9)
+    assert found.df == pytest.approx(df)
+
+
+def test_documents_of_unequal_numbers_have_no_exact_test_for_topics():
+    formula, data = gridded("per document")
+    res = vcomp.fit(formula, data)
+    with pytest.raises(vcomp.EstimationError, match="use test='simulated' or 'lrt'"):
+        res.test("i", "f")
+    # A term without a finer one has.
+    assert res.test("p:i:d", "f").exact

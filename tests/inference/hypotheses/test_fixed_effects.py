@@ -1,0 +1,332 @@
+"""Tests of fixed effects against n × n matrices, complex steps and textbook degrees of freedom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of
+from tests.helpers.designs import DESIGNS, unbalanced
+
+DDF = ["satterthwaite", "kenward-roger"]
+STEP = 1e-30
+
+
+def fitted(name, fixed="x + C(g)", seed=3, method="reml", **options):
+    formula, data = unbalanced(name, seed=seed)
+    rng = np.random.default_rng(seed)
+    data = data.assign(x=rng.normal(size=len(data)) + 5.0, g=rng.integers(0, 3, len(data)))
+    data["x"] += data.groupby(next(iter(DESIGNS[name][1]))).ngroup()
+    model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
+    return model.fit(method, **options)
+
+
+def slopes_of(dense, v):
+    """Return ∂(X'V⁻¹X)⁻¹/∂σ²_t by complex steps."""
+    found = []
+    for t in range(len(v)):
+        moved = np.asarray(v, dtype=complex)
+        moved[t] += 1j * STEP
+        found.append(dense.matrices(moved)[3].imag / STEP)
+    return np.array(found)
+
+
+def dense_satterthwaite(res, L):
+    dense = DenseLikelihood(res.model, reml=res.method == "reml")
+    v = res.vcomp.to_numpy()
+    free = v > 0.0
+    A = np.linalg.inv(-hessian_of(dense, v)[np.ix_(free, free)])
+    g = np.einsum("mi,tij,mj->mt", L, slopes_of(dense, v)[free], L)
+    q = np.einsum("mi,ij,mj->m", L, dense.matrices(v)[3], L)
+    return 2.0 * q**2 / np.einsum("mt,tu,mu->m", g, A, g)
+
+
+def dense_kenward_roger(res, L):
+    """Return Φ_A and, of one hypothesis, m and λ (Kenward & Roger 1997), all written out."""
+    dense, v = DenseLikelihood(res.model, reml=True), res.vcomp.to_numpy()
+    _, Vi, _, phi, _ = dense.matrices(v)
+    K = [k for k, value in zip(dense.K, v, strict=True) if value > 0.0]
+    free = v > 0.0
+    W = np.linalg.inv(dense.expected(v)[np.ix_(free, free)])
+    X = dense.X
+    P = [-X.T @ Vi @ k @ Vi @ X for k in K]
+    inside = sum(
+        W[t, u] * (X.T @ Vi @ K[t] @ Vi @ K[u] @ Vi @ X - P[t] @ phi @ P[u])
+        for t in range(len(K))
+        for u in range(len(K))
+    )
+    theta = L.T @ np.linalg.inv(L @ phi @ L.T) @ L
+    M = [theta @ phi @ p @ phi for p in P]
+    q, pairs = L.shape[0], [(t, u) for t in range(len(K)) for u in range(len(K))]
+    A1 = sum(W[t, u] * np.trace(M[t]) * np.trace(M[u]) for t, u in pairs)
+    A2 = sum(W[t, u] * np.trace(M[t] @ M[u]) for t, u in pairs)
+    B = (A1 + 6 * A2) / (2 * q)
+    g = ((q + 1) * A1 - (q + 4) * A2) / ((q + 2) * A2)
+    c1 = g / (3 * q + 2 * (1 - g))
+    c2 = (q - g) / (3 * q + 2 * (1 - g))
+    c3 = (q + 2 - g) / (3 * q + 2 * (1 - g))
+    mean = 1 / (1 - A2 / q)
+    variance = 2 / q * (1 + c1 * B) / ((1 - c2 * B) ** 2 * (1 - c3 * B))
+    rho = variance / (2 * mean**2)
+    m = 4 + (q + 2) / (q * rho - 1)
+    return phi + 2 * phi @ inside @ phi, m, m / (mean * (m - 2))
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize("name", ["one way", "crossed", "nested", "crossed and nested"])
+def test_satterthwaite_of_coefficients(name, method):
+    res = fitted(name, method=method)
+    table = res.fixed_effects(alpha=0.1)
+    expected = dense_satterthwaite(res, np.eye(len(table)))
+    # The optimum is known to 1e-10 standard errors, a third derivative multiplies that.
+    np.testing.assert_allclose(table["df"], expected, rtol=1e-7)
+    np.testing.assert_array_equal(res.df_fe, table["df"])
+    np.testing.assert_allclose(table["t"], res.fe_params / res.bse_fe, rtol=1e-12)
+    np.testing.assert_allclose(
+        table["p_value"], 2.0 * stats.t.sf(np.abs(table["t"]), table["df"]), rtol=1e-9
+    )
+    half = stats.t.ppf(0.95, table["df"]) * res.bse_fe
+    np.testing.assert_allclose(table["ci_low"], res.fe_params - half, rtol=1e-9)
+    np.testing.assert_allclose(table["ci_high"], res.fe_params + half, rtol=1e-9)
+    interval = res.conf_int(0.1).iloc[: len(table)]
+    np.testing.assert_array_equal(interval[0], table["ci_low"])
+    np.testing.assert_array_equal(interval[1], table["ci_high"])
+
+
+def test_satterthwaite_at_a_bound_takes_the_component_as_known():
+    data = pd.DataFrame({"g": list("aabbccdd"), "x": [1.0, 2.0, 0.5, 3.0, 1.0, 0.0, 2.0, 4.0]})
+    data["y"] = [1.0, 3.0, 1.1, 2.8, 0.9, 3.2, 1.2, 3.1]
+    res = vcomp.fit("y ~ x + (1|g)", data)
+    assert res.vcomp["g"] == 0.0
+    # What is left is least squares, whose df are those of the residual.
+    np.testing.assert_allclose(res.df_fe, 6.0, rtol=1e-10)
+    np.testing.assert_allclose(res.fixed_effects(ddf="kenward-roger")["df"], 6.0, rtol=1e-10)
+
+
+def test_known_components_leave_the_normal_distribution():
+    data = pd.DataFrame({"g": list("aabbcc"), "y": [1.0, 2.0, 4.0, 3.0, 5.0, 7.0]})
+    res = vcomp.fit("y ~ (1|g)", data, hold={"g": 2.0, "Residual": 1.0})
+    assert np.isinf(res.df_fe).all()
+    table = res.fixed_effects()
+    assert table["p_value"].item() == pytest.approx(2.0 * stats.norm.sf(table["t"].item()))
+    assert table["ci_high"].item() == pytest.approx(
+        res.fe_params.item() + stats.norm.ppf(0.975) * res.bse_fe.item()
+    )
+    assert "no component is estimated" in str(res.summary())
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    pd.testing.assert_frame_equal(loaded.fixed_effects(), table)
+    np.testing.assert_array_equal(res.fixed_effects(ddf="kenward-roger")["df"], np.inf)
+
+
+@pytest.mark.parametrize("name", ["one way", "crossed", "nested", "crossed and nested"])
+def test_kenward_roger(name):
+    res = fitted(name)
+    table = res.fixed_effects(ddf="kenward-roger")
+    for row, unit in zip(table.itertuples(), np.eye(len(table)), strict=True):
+        adjusted, m, scale = dense_kenward_roger(res, unit[None, :])
+        assert scale == pytest.approx(1.0, rel=1e-8)
+        assert row.df == pytest.approx(m, rel=1e-7)
+        assert row.std_error == pytest.approx(np.sqrt(unit @ adjusted @ unit), rel=1e-8)
+    L = np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1.0, -1.0]])
+    L = L[:, [0, 1, 2, 3]]
+    adjusted, m, scale = dense_kenward_roger(res, L)
+    beta = res.fe_params.to_numpy()
+    wald = (L @ beta) @ np.linalg.solve(L @ adjusted @ L.T, L @ beta) / 3.0
+    found = res.f_test(L, ddf="kenward-roger")
+    assert found.df == pytest.approx((3.0, m), rel=1e-6)
+    assert found.statistic == pytest.approx(scale * wald, rel=1e-7)
+    assert found.p_value == pytest.approx(stats.f.sf(scale * wald, 3.0, m), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["one way", "crossed and nested"])
+def test_several_contrasts_by_their_eigenvectors(name):
+    """Fai and Cornelius (1996), as lmerTest's contestMD computes it."""
+    res = fitted(name)
+    L = np.array([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])
+    phi, beta = res.cov_params().to_numpy()[:4, :4], res.fe_params.to_numpy()
+    d, P = np.linalg.eigh(L @ phi @ L.T)
+    t2 = np.square(P.T @ L @ beta) / d
+    nu = dense_satterthwaite(res, P.T @ L)
+    total = (nu / (nu - 2.0)).sum()
+    found = res.f_test(L)
+    assert found.statistic == pytest.approx(t2.mean(), rel=1e-9)
+    assert found.df == pytest.approx((2.0, 2.0 * total / (total - 2.0)), rel=1e-6)
+    assert found.p_value == pytest.approx(stats.f.sf(found.statistic, *found.df), rel=1e-9)
+    # More rows of the same hypothesis say nothing new.
+    again = res.f_test(np.vstack([L, L[0] + L[1]]))
+    assert (again.statistic, again.df) == (
+        pytest.approx(found.statistic, rel=1e-9),
+        pytest.approx(found.df, rel=1e-9),
+    )
+
+
+def blocks(seed=0):
+    rng = np.random.default_rng(seed)
+    data = pd.MultiIndex.from_product([range(6), list("abcd")], names=["block", "kind"]).to_frame(
+        False
+    )
+    data["y"] = rng.normal(size=24) + 2.0 * rng.normal(size=6)[data["block"]]
+    data["y"] += data["kind"].map({"a": 0.0, "b": 1.0, "c": 0.5, "d": 2.0})
+    return data
+
+
+@pytest.mark.parametrize("ddf", DDF)
+def test_randomised_blocks_are_exact(ddf):
+    """The F-test of the treatments is the classical one, with (t − 1)(b − 1) df."""
+    data = blocks()
+    res = vcomp.fit("y ~ kind + (1|block)", data)
+    y = data.pivot_table(index="block", columns="kind", values="y").to_numpy()
+    rest = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    F = 6.0 * np.square(y.mean(0) - y.mean()).sum() / 3.0 / (np.square(rest).sum() / 15.0)
+    found = res.f_test(np.eye(4)[1:], ddf=ddf)
+    assert found.df == pytest.approx((3.0, 15.0), rel=1e-8)
+    assert found.statistic == pytest.approx(F, rel=1e-9)
+    table = res.fixed_effects(ddf=ddf)
+    np.testing.assert_allclose(table["df"].iloc[1:], 15.0, rtol=1e-8)
+
+
+@pytest.mark.parametrize("ddf", DDF)
+def test_split_plots_are_exact(ddf):
+    """Whole plots are compared with whole plots, sub-plots with sub-plots."""
+    rng = np.random.default_rng(1)
+    data = pd.MultiIndex.from_product(
+        [range(4), list("abc"), list("uv")], names=["block", "whole", "sub"]
+    ).to_frame(False)
+    plot = data.groupby(["block", "whole"]).ngroup()
+    data["y"] = rng.normal(size=24) + 2.0 * rng.normal(size=12)[plot]
+    data["y"] += 2.0 * rng.normal(size=4)[data["block"]]
+    res = vcomp.fit("y ~ C(whole, Sum)*C(sub, Sum) + (1|block) + (1|block:whole)", data)
+    assert (res.vcomp > 0.0).all()
+    names = list(res.fe_params.index)
+    whole = [i for i, n in enumerate(names) if n.startswith("C(whole") and ":" not in n]
+    sub = [i for i, n in enumerate(names) if n.startswith("C(sub") and ":" not in n]
+    both = [i for i, n in enumerate(names) if ":" in n]
+    for rows, df in ((whole, (2.0, 6.0)), (sub, (1.0, 9.0)), (both, (2.0, 9.0))):
+        assert res.f_test(np.eye(6)[rows], ddf=ddf).df == pytest.approx(df, rel=1e-7)
+
+
+@pytest.mark.parametrize("method", ["anova", "type1", "henderson3", "minque"])
+def test_closed_forms_have_satterthwaites_df_of_balanced_data(method):
+    data = blocks(3)
+    res = vcomp.fit("y ~ (1|block) + (1|kind)", data, method=method)
+    table = vcomp.fit("y ~ (1|block) + (1|kind)", data, method="anova").anova_table()
+    parts = table["mean_sq"] * [1.0, 1.0, -1.0]
+    expected = parts.sum() ** 2 / (parts**2 / table["df"]).sum()
+    assert (res.vcomp > 0.0).all()
+    assert res.df_fe.item() == pytest.approx(expected, rel=1e-8)
+
+
+def test_engines_agree():
+    formula, data = "y ~ kind + (1|block)", blocks(2)
+    strata = vcomp.fit(formula, data, engine="strata")
+    blocked = vcomp.fit(formula, data, engine="blocked")
+    for ddf in DDF:
+        pd.testing.assert_frame_equal(
+            strata.fixed_effects(ddf=ddf), blocked.fixed_effects(ddf=ddf), rtol=1e-8
+        )
+
+
+def test_scale_and_coding_do_not_matter():
+    data = blocks(4)
+    one = vcomp.fit("y ~ kind + (1|block)", data)
+    other = vcomp.fit("y ~ C(kind, Sum) + (1|block)", data.assign(y=1e4 + 1e3 * data["y"]))
+    L = np.eye(4)[1:]
+    for ddf in [*DDF, "normal"]:
+        here, there = one.f_test(L, ddf=ddf), other.f_test(L, ddf=ddf)
+        assert there.statistic == pytest.approx(here.statistic, rel=1e-7)
+        assert there.p_value == pytest.approx(here.p_value, rel=1e-6)
+
+
+def test_contrasts_as_text():
+    res = vcomp.fit("y ~ kind + (1|block)", blocks())
+    names = list(res.fe_params.index)
+    text = f"{names[1]} = {names[2]}, {names[3]} = 2"
+    L = np.array([[0.0, 1.0, -1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    found = res.t_test(text)
+    np.testing.assert_allclose(found["coef"], L @ res.fe_params - [0.0, 2.0], rtol=1e-12)
+    np.testing.assert_allclose(found["df"], 15.0, rtol=1e-8)
+    np.testing.assert_allclose(found["std_error"], res.t_test(L)["std_error"], rtol=1e-12)
+    assert list(found.index) == [f"{names[1]} - {names[2]}", names[3]]
+    outcome = res.f_test(text)
+    assert outcome.df[0] == 2.0
+    assert str(outcome).startswith(f"{names[1]} - {names[2]} = 0, {names[3]} = 2: F = ")
+    # One row: F is the square of t.
+    row = res.t_test(L[0])
+    assert res.f_test(L[0]).statistic == pytest.approx(row["t"].item() ** 2)
+    assert res.f_test(L[0]).p_value == pytest.approx(row["p_value"].item())
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "message"),
+    [
+        ([1.0, 2.0], "is not a contrast of the 4 fixed effects"),
+        ("weight = 0", "is not a contrast of the 4 fixed effects Intercept, "),
+        ([0.0, 0.0, 0.0, 0.0], "row 1 of the contrasts is zero"),
+        ([np.nan, 0.0, 0.0, 1.0], "contrasts must be finite numbers"),
+    ],
+)
+def test_what_is_no_contrast(hypothesis, message):
+    res = vcomp.fit("y ~ kind + (1|block)", blocks())
+    with pytest.raises(vcomp.EstimationError, match=message):
+        res.t_test(hypothesis)
+    with pytest.raises(vcomp.EstimationError, match=message):
+        res.f_test(hypothesis)
+
+
+def test_contrasts_that_contradict_each_other():
+    res = vcomp.fit("y ~ kind + (1|block)", blocks())
+    name = res.fe_params.index[1]
+    with pytest.raises(vcomp.EstimationError, match="contradict each other"):
+        res.f_test(f"{name} = 1, {name} = 2")
+
+
+def test_models_without_fixed_effects():
+    res = vcomp.fit("y ~ 0 + (1|block)", blocks())
+    assert res.fixed_effects().empty
+    with pytest.raises(vcomp.EstimationError, match="no fixed effects"):
+        res.t_test([1.0])
+
+
+def test_degrees_of_freedom_that_cannot_be_had():
+    res = vcomp.fit("y ~ kind + (1|block)", blocks())
+    with pytest.raises(vcomp.EstimationError, match="ddf='residual' is not known"):
+        res.fixed_effects(ddf="residual")
+    with pytest.raises(vcomp.PlanError, match="alpha"):
+        res.fixed_effects(alpha=1.5)
+    ml = vcomp.fit("y ~ kind + (1|block)", blocks(), method="ml")
+    with pytest.raises(vcomp.EstimationError, match="estimated by REML, not by 'ml'"):
+        ml.fixed_effects(ddf="kenward-roger")
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    with pytest.raises(vcomp.DataError, match="loaded without its rows"):
+        loaded.fixed_effects(ddf="kenward-roger")
+    pd.testing.assert_frame_equal(loaded.fixed_effects(), res.fixed_effects(), rtol=1e-12)
+    assert loaded.f_test(np.eye(4)[1:]).p_value == pytest.approx(
+        res.f_test(np.eye(4)[1:]).p_value, rel=1e-9
+    )
+    iterative = vcomp.fit("y ~ kind + (1|block)", blocks(), engine="iterative")
+    with pytest.raises(vcomp.EstimationError, match=r"engine of this fit \(iterative\)"):
+        iterative.fixed_effects(ddf="kenward-roger")
+
+
+def test_a_constant_response_has_no_degrees_of_freedom():
+    res = vcomp.fit("y ~ (1|block)", blocks().assign(y=3.0))
+    assert np.isnan(res.df_fe).all()
+    assert np.isnan(res.fixed_effects()["t"]).all()
+
+
+def test_many_fixed_effects_keep_their_df_in_a_file():
+    """Slopes of many columns are left out of a file, and contrasts then say what is missing."""
+    rng = np.random.default_rng(0)
+    n = 400
+    data = pd.DataFrame({"y": rng.normal(size=n), "g": rng.integers(0, 20, n)})
+    columns = [f"x{j}" for j in range(110)]
+    data = pd.concat([data, pd.DataFrame(rng.normal(size=(n, 110)), columns=columns)], axis=1)
+    res = vcomp.fit(f"y ~ {' + '.join(columns)} + (1|g)", data)
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    pd.testing.assert_frame_equal(loaded.fixed_effects(), res.fixed_effects(), rtol=1e-12)
+    with pytest.raises(vcomp.DataError, match="loaded without what degrees of freedom"):
+        loaded.t_test("x1 = x2")
+    assert loaded.t_test("x1 = x2", ddf="normal")["df"].item() == np.inf

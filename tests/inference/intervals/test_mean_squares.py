@@ -1,0 +1,100 @@
+"""The mean squares behind an estimate: those of the analysis of variance where it is balanced."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.inference.intervals.classical import mean_squares
+
+DESIGNS = {
+    "y ~ (1|a)": (("a", "r"), (7, 4)),
+    "y ~ (1|a) + (1|b)": (("a", "b"), (6, 9)),
+    "y ~ (1|a) + (1|b) + (1|a:b)": (("a", "b", "r"), (5, 6, 3)),
+    "y ~ (1|a/b)": (("a", "b", "r"), (6, 4, 3)),
+    "y ~ (1|p) + (1|h) + (1|h:i) + (1|p:h)": (("p", "h", "i"), (8, 4, 5)),
+    "y ~ (1|a) + (1|b) + (1|c) + (1|a:b) + (1|a:c) + (1|b:c)": (("a", "b", "c"), (5, 4, 6)),
+}
+
+
+def balanced(formula, seed, effects=True):
+    facets, sizes = DESIGNS[formula]
+    data = pd.DataFrame(list(product(*map(range, sizes))), columns=list(facets))
+    rng = np.random.default_rng(seed)
+    data["y"] = rng.normal(size=len(data))
+    if effects:
+        for facet, n in zip(facets, sizes, strict=True):
+            data["y"] += rng.normal(size=n)[data[facet]]
+    return data
+
+
+def expected_of(res):
+    """Return df and mean squares of the analysis of variance, each per score of its groups."""
+    table = res.anova_table()
+    names = list(table.index)
+    per_group = [table.loc[name, f"E[{name}]"] for name in names]
+    return table["df"].to_numpy(), table["mean_sq"].to_numpy() / per_group
+
+
+@pytest.mark.parametrize("formula", DESIGNS)
+@pytest.mark.parametrize("method", ["anova", "reml", "type1", "henderson3"])
+def test_balanced_designs_have_those_of_the_analysis_of_variance(formula, method):
+    res = vcomp.fit(formula, balanced(formula, 3), method=method)
+    found = mean_squares(res._record.components)
+    df, values = expected_of(res)
+    # The covariance of REML is an inverse of an information; its rounding is in the df.
+    np.testing.assert_allclose(found.df, df, rtol=1e-7)
+    np.testing.assert_allclose(found.values, values, rtol=1e-7)
+    np.testing.assert_array_equal(found.correlation, np.eye(len(df)))
+
+
+@pytest.mark.parametrize("formula", list(DESIGNS)[1:])
+def test_at_the_bound_they_are_those_of_the_analysis_of_variance(formula):
+    """One step of Fisher's scoring without bounds ends there from wherever it starts."""
+    seen = 0
+    for seed in range(12):
+        data = balanced(formula, seed, effects=False)
+        res = vcomp.fit(formula, data)
+        if (res.vcomp > 0).all():
+            continue
+        seen += 1
+        found = mean_squares(res._record.components)
+        df, values = expected_of(res)
+        np.testing.assert_allclose(found.df, df, rtol=1e-6)
+        np.testing.assert_allclose(found.values, values, rtol=1e-6)
+        anova = vcomp.fit(formula, data, method="anova")
+        pd.testing.assert_frame_equal(
+            res.conf_int().iloc[1:], anova.conf_int().iloc[1:], rtol=1e-6, atol=1e-9
+        )
+    assert seen >= 3
+
+
+def test_unbalanced_designs_have_uncorrelated_ones_as_far_as_that_goes(shared_data):
+    res = vcomp.fit("diameter ~ (1|plate) + (1|sample)", shared_data("Penicillin_unbal.csv"))
+    found = mean_squares(res._record.components)
+    R = found.correlation
+    # Each is uncorrelated with the components that its own combination is made of.
+    cov = found.basis @ res.cov_vcomp().to_numpy()
+    np.testing.assert_allclose(cov[:2, 2], 0.0, atol=1e-16)
+    # Those of the analysis of variance are 23, 5 and 86; a fifth of the cells is missing.
+    np.testing.assert_allclose(found.df, [23.0, 5.0, 86.0], rtol=2e-3)
+    assert np.abs(R[0, 1]) < 0.05
+
+
+def test_what_is_held_is_known(shared_data):
+    data = shared_data("Dyestuff.csv")
+    res = vcomp.fit("Yield ~ (1|Batch)", data, hold={"Residual": 2451.25})
+    found = mean_squares(res._record.components)
+    assert found.places.tolist() == [0]
+    np.testing.assert_array_equal(found.known, [0.0, 2451.25])
+    row = res.conf_int().loc["var(Residual)"]
+    assert row.tolist() == [2451.25, 2451.25] or np.isnan(row).all()
+
+
+def test_no_covariance_no_mean_squares():
+    g = vcomp.from_components({"p": 1.0, "i": 1.0, "Residual": 2.0}).components
+    assert mean_squares(g) is None

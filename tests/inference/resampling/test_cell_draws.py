@@ -1,0 +1,138 @@
+"""Data whose rows were summed in cells are drawn as the rows themselves would be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+import vcomp
+from tests.helpers.designs import gridded, unbalanced
+from tests.helpers.moments import score_agrees
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.inference.resampling.draws import RowDraws
+from vcomp.numerics.randomness import stream
+
+CASES = {
+    "no grid": unbalanced("crossed, replicated"),
+    "nested, no grid": unbalanced("nested"),
+    "grid with a crossed rest": gridded("not nested, replicated"),
+}
+
+
+def data_of(case):
+    formula, data = CASES[case]
+    rng = np.random.default_rng(5)
+    n = len(data)
+    x, g = rng.normal(size=n), np.array(["u", "v", "w"])[rng.integers(0, 3, n)]
+    return formula, data.assign(x=x, g=g)
+
+
+def both(case, fixed=""):
+    """Return the model of rows in memory, and that of their cells."""
+    formula, data = data_of(case)
+    formula = formula.replace("~ ", f"~ {fixed}")
+    return tuple(
+        vcomp.VarianceComponentsModel(formula, data, stream=stream) for stream in (False, True)
+    )
+
+
+def sums_in_cells(model, cells, y):
+    """Return the means of a response of rows in the cells, and products within, in plain steps."""
+    chunk = model.chunk
+    codes = [np.asarray(c) for c in chunk.compact_codes]
+    of_cells = list(zip(*(np.asarray(c).tolist() for c in cells.compact_codes), strict=True))
+    number = {cell: k for k, cell in enumerate(of_cells)}
+    at = np.array([number[row] for row in zip(*(c.tolist() for c in codes), strict=True)])
+    columns = np.column_stack([y, chunk.X])
+    means = np.array([columns[at == k].mean(axis=0) for k in range(len(of_cells))])
+    rest = columns - means[at]
+    return means[:, 0], rest.T @ rest
+
+
+@pytest.mark.parametrize("fixed", ["", "x + g + "])
+@pytest.mark.parametrize("case", CASES)
+def test_statistics_with_a_response_are_those_of_the_rows(case, fixed):
+    kept, streamed = both(case, fixed)
+    y = np.random.default_rng(8).normal(size=kept.nobs)
+    means, within = sums_in_cells(kept, streamed.statistics.cells, y)
+    a = kept.statistics.with_response(y)
+    b = streamed.statistics.with_response(means, within)
+    assert (a.strata is None) == (b.strata is None)
+    scale = np.sqrt(kept.nobs)
+    for name in ("Zy", "ZX", "group_n"):
+        pairs = zip(getattr(a.cross_products, name), getattr(b.cross_products, name), strict=True)
+        for one, other in pairs:
+            np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-11 * scale)
+    for name in ("XX", "Xy", "yy"):
+        np.testing.assert_allclose(getattr(b, name), getattr(a, name), rtol=1e-10, atol=1e-10)
+    if a.strata is not None:
+        for s, t in zip(a.strata.strata, b.strata.strata, strict=True):
+            assert s.fixed == t.fixed
+            np.testing.assert_allclose(t.columns.within, s.columns.within, rtol=1e-9, atol=1e-9)
+    v = np.linspace(0.7, 1.3, len(kept.component_names))
+    ours, theirs = (BlockedLikelihood(m.cross_products, reml=True).loglike(v) for m in (a, b))
+    np.testing.assert_allclose(theirs, ours, rtol=1e-10)
+
+
+@pytest.mark.parametrize("fixed", ["", "x + "])
+@pytest.mark.parametrize("case", CASES)
+def test_the_score_has_mean_zero_and_variance_information(case, fixed):
+    """Means, and squares and products within cells, all have a part in the score of the rows."""
+    kept, streamed = both(case, fixed)
+    v = np.random.default_rng(4).uniform(0.5, 2.0, len(kept.component_names))
+    draws = RowDraws(streamed.statistics)
+    engine = BlockedLikelihood(kept.stats, reml=True)
+    np.testing.assert_allclose(
+        BlockedLikelihood(streamed.stats, reml=True).information(v, "expected"),
+        engine.information(v, "expected"), rtol=1e-9,
+    )  # fmt: skip
+    score_agrees(
+        lambda b: draws.draw(v, stream(2, b)).cross_products,
+        lambda stats: BlockedLikelihood(stats, reml=True),
+        v,
+        n=250,
+    )
+
+
+@pytest.mark.parametrize("case", ["no grid", "nested, no grid"])
+def test_the_bootstrap_is_that_of_the_rows(case):
+    kept, streamed = (model.fit() for model in both(case))
+    np.testing.assert_allclose(streamed.vcomp, kept.vcomp, rtol=1e-8)
+    ours, theirs = (res.bootstrap(150, rng=k).values for k, res in enumerate((kept, streamed)))
+    for one, other in zip(ours.T, theirs.T, strict=True):
+        assert scipy_stats.ks_2samp(one, other).pvalue > 1e-3
+
+
+def test_products_within_cells_have_their_distribution():
+    """X'e and e'e within cells against rows that are drawn and centred one cell at a time."""
+    kept, streamed = both("no grid", "x + ")
+    v = np.r_[np.zeros(len(kept.component_names) - 1), 1.7]
+    cells = streamed.statistics.cells
+    draws = RowDraws(streamed.statistics)
+    found, own = [], []
+    for b in range(600):
+        found.append(draws._inside.draw(v[-1], stream(3, b))[0])
+        e = stream(4, b).standard_normal(kept.nobs) * np.sqrt(v[-1])
+        own.append(sums_in_cells(kept, cells, e)[1][0])
+    for k in (0, 2):  # e'e and x'e; the constant has no part within cells
+        assert scipy_stats.ks_2samp(np.array(found)[:, k], np.array(own)[:, k]).pvalue > 1e-3
+    correlations = [np.corrcoef(np.array(d)[:, [0, 2]].T)[0, 1] for d in (found, own)]
+    assert np.ptp(correlations) < 4.0 * np.sqrt(2 / 600)
+
+
+def test_cells_of_single_scores_are_rows():
+    formula, data = unbalanced("crossed")
+    streamed = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    assert streamed.statistics.cells is streamed.statistics.rows
+    assert RowDraws(streamed.statistics)._inside is None
+
+
+def test_profiles_and_functions_need_no_rows():
+    """Intervals from the drawn statistics are had by the names they have for rows."""
+    kept, streamed = (model.fit() for model in both("no grid"))
+    first = streamed.vcomp.index[0]
+    boot = streamed.bootstrap(60, rng=1)
+    assert np.isfinite(streamed.conf_int(interval=boot).loc[f"var({first})"].to_numpy()).all()
+    a, b = (res.conf_int(interval="profile") for res in (kept, streamed))
+    np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-8)  # ends are searched to 1e-6

@@ -1,0 +1,133 @@
+"""Intervals from quantiles of replicates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import vcomp
+from vcomp.exceptions import EstimationError, PlanError
+from vcomp.inference.quantities import Quantities, Smooth
+from vcomp.inference.resampling.replicates import FromReplicates, Replicates
+
+RNG = np.random.default_rng(5)
+VALUES = RNG.chisquare([5, 9], size=(4000, 2)) / [5, 9] * [2.0, 1.0]
+ESTIMATES = np.array([2.0, 1.0])
+COMPONENTS = Quantities("linear", np.eye(2))
+SHARE = Quantities("share", np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
+
+
+def replicates(values=VALUES, converged=None, adjusted=None, beta=None):
+    n = len(values)
+    return Replicates(
+        kind="parametric",
+        names=("a", "Residual"),
+        fixed_names=("Intercept",),
+        numbers=np.arange(n),
+        values=values,
+        beta=np.zeros((n, 1)) if beta is None else beta,
+        llf=np.zeros(n),
+        converged=np.ones(n, dtype=bool) if converged is None else converged,
+        seed=0,
+        requested=n,
+        adjusted=adjusted,
+    )
+
+
+def source(kind="percentile", **changed):
+    return FromReplicates(replicates(**changed), ESTIMATES, np.zeros(1), kind)
+
+
+def test_percentiles():
+    found = source().limits(COMPONENTS, 0.1)
+    expected = np.quantile(VALUES, [0.05, 0.95], axis=0)
+    np.testing.assert_allclose([found.low, found.high], expected, rtol=1e-14)
+    assert found.interval_method == "percentile of 4,000 parametric replicates"
+    assert found.notes == ()
+    # They go with any monotone function.
+    share = source().limits(SHARE, 0.1)
+    ratio = source().limits(Quantities("ratio", SHARE.a, SHARE.b), 0.1)
+    np.testing.assert_allclose(share.low, ratio.low / (1 + ratio.low), rtol=1e-3)
+
+
+def test_reflected_on_the_log_scale():
+    """Basic intervals of a variance are [σ̂⁴/q_high, σ̂⁴/q_low], exact where σ̂² is c χ²."""
+    found = source("basic").limits(COMPONENTS, 0.1)
+    q = np.quantile(VALUES, [0.05, 0.95], axis=0)
+    np.testing.assert_allclose([found.low, found.high], ESTIMATES**2 / q[::-1], rtol=1e-12)
+    exact = 5 * 2.0 / stats.chi2.isf([0.05, 0.95], 5)
+    # 4,000 replicates know the quantiles to some percent.
+    np.testing.assert_allclose([found.low[0], found.high[0]], exact, rtol=0.06)
+
+
+def test_bias_correction():
+    found = source("bias-corrected").limits(COMPONENTS, 0.1)
+    for j in range(2):
+        z0 = stats.norm.ppf(np.mean(VALUES[:, j] < ESTIMATES[j]))
+        tails = stats.norm.cdf(2 * z0 + stats.norm.ppf([0.05, 0.95]))
+        expected = np.quantile(VALUES[:, j], tails)
+        np.testing.assert_allclose([found.low[j], found.high[j]], expected, rtol=1e-12)
+
+
+def test_an_estimate_of_zero_is_not_reflected():
+    values = np.column_stack([np.maximum(VALUES[:, 0] - 2.0, 0.0), VALUES[:, 1]])
+    made = FromReplicates(replicates(values), np.array([0.0, 1.0]), np.zeros(1), "basic")
+    found = made.limits(COMPONENTS, 0.1)
+    assert found.low[0] == 0.0 < found.high[0] < np.inf
+
+
+def test_functions_and_fixed_effects():
+    beta = RNG.normal(size=(4000, 1))
+    q = Smooth(lambda v, b: float(v[0] + b[0]), lambda v, b: (np.eye(2)[0], np.ones(1)))
+    found = source(beta=beta).limits(q, 0.1)
+    expected = np.quantile(VALUES[:, 0] + beta[:, 0], [0.05, 0.95])
+    np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
+
+
+def test_adjusted_values_are_those_that_count():
+    found = source(adjusted=VALUES * 1.1).limits(COMPONENTS, 0.1)
+    expected = np.quantile(VALUES * 1.1, [0.05, 0.95], axis=0)
+    np.testing.assert_allclose([found.low, found.high], expected, rtol=1e-14)
+
+
+def test_what_did_not_converge_is_left_out_and_said():
+    converged = np.arange(4000) >= 100
+    found = source(converged=converged).limits(COMPONENTS, 0.1)
+    expected = np.quantile(VALUES[100:], [0.05, 0.95], axis=0)
+    np.testing.assert_allclose([found.low, found.high], expected, rtol=1e-14)
+    assert found.notes[0].startswith("in 100 of 4,000 replicates")
+
+
+def test_few_replicates_are_said():
+    found = source(values=VALUES[:50]).limits(COMPONENTS, 0.05)
+    assert "with 50 replicates the ends are uncertain; 800 or more would do" in found.notes
+
+
+def test_errors():
+    with pytest.raises(EstimationError, match="bootstrap_type='bca' is not known"):
+        source("bca")
+    with pytest.raises(EstimationError, match="no interval from 1 replicates"):
+        source(values=VALUES[:1])
+    with pytest.raises(PlanError, match="alpha"):
+        source().limits(COMPONENTS, 2)
+
+
+def test_negative_components_of_replicates_are_taken_as_those_of_the_fit():
+    """A D-study takes them as 0 in the estimate, and so in every replicate."""
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame([(a, b) for a in range(6) for b in range(5)], columns=["a", "b"])
+    data["y"] = rng.normal(size=30) + 0.6 * rng.normal(size=6)[data["a"]] + data["b"]
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
+    made = res.bootstrap(200, rng=1)
+    share = Quantities("share", np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.2]]))
+    kept = FromReplicates(made, res.vcomp.to_numpy(), np.zeros(1)).limits(share, 0.05)
+    zeroed = FromReplicates(made, res.vcomp.to_numpy(), np.zeros(1), negative="zero")
+    assert kept.low[0] < 0.0
+    values = np.maximum(made.values, 0.0)
+    expected = np.quantile(values[:, 0] / (values[:, 0] + 0.2 * values[:, 2]), [0.025, 0.975])
+    found = zeroed.limits(share, 0.05)
+    np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
+    row = res.dstudy(b=5, interval=made).table.iloc[0]
+    np.testing.assert_allclose([row["Erho2_low"], row["Erho2_high"]], expected, rtol=1e-12)

@@ -1,0 +1,64 @@
+"""Quantities as people write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vcomp.exceptions import EstimationError
+from vcomp.inference.expression import read_quantity
+
+NAMES = ["sys", "topic", "topic:doc", "a.b", "Residual"]
+V = np.array([2.0, 3.0, 5.0, 7.0, 11.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "value"),
+    [
+        ("sys", "linear", 2.0),
+        ("var(topic:doc)", "linear", 5.0),
+        ("topic + topic:doc/10", "linear", 3.5),
+        ("2*sys - Residual", "linear", -7.0),
+        ("-(sys - 3*topic)", "linear", 7.0),
+        ("total", "linear", 28.0),
+        ("`a.b` * 2", "linear", 14.0),
+        ("sd(a.b + sys)", "root", 3.0),
+        ("2 * sqrt(a.b + sys)", "root", 6.0),
+        ("sys / Residual", "ratio", 2 / 11),
+        ("sys / (sys + Residual/50)", "share", 2 / 2.22),
+        ("share(topic)", "share", 3 / 28),
+        ("(sys + topic) / total", "share", 5 / 28),
+        ("10 * share(sys)", "ratio", 20 / 28),
+        ("share(sys) / 2", "ratio", 1 / 28),
+        ("2*sys / sys", "ratio", 2.0),
+    ],
+)
+def test_what_is_read(text, form, value):
+    q = read_quantity(text, NAMES)
+    assert q.form == form
+    assert q.values(V)[0] == pytest.approx(value, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("syss", r"'syss' is not a component or quantity \(did you mean 'sys'\?\)"),
+        ("Erho", "did you mean 'Erho2'"),
+        ("sys +", "cannot read 'sys \\+'"),
+        ("sys * topic", "components can be multiplied by numbers only"),
+        ("1 / sys", "a ratio must be one of two sums"),
+        ("sys + 1", "only components can be added up"),
+        ("sys / topic / Residual", "a ratio must be one of two sums"),
+        ("sys / 0", "divides by zero"),
+        ("-sqrt(sys)", "positive numbers only"),
+        ("sqrt(sys/topic)", "argument of sqrt must be a sum"),
+        ("log(sys)", "the functions are sqrt, sd, var, share"),
+        ("sys ** 2", r"only \+, -, \* and / are allowed"),
+        ("sys[0]", r"only \+, -, \*, / and sqrt"),
+        ("3 * 4", "contains no component"),
+        ("share(2)", "share must be a sum of components"),
+    ],
+)
+def test_what_is_refused(text, message):
+    with pytest.raises(EstimationError, match=message):
+        read_quantity(text, NAMES, ("Erho2", "Phi"))

@@ -1,0 +1,120 @@
+"""The made-up track: seeded, of the sizes that were asked for, with the effects that it states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.ir.documents.track import TRACK_EFFECTS, novelty_like_track
+
+NONE = dict.fromkeys(TRACK_EFFECTS, 0.0)
+
+
+def share(track, *columns):
+    """Return the share of relevant documents by some columns."""
+    return track.judgements.groupby(list(columns), observed=True)["relevant"].mean()
+
+
+def test_a_seed_is_a_track():
+    first, again, other = (
+        novelty_like_track(n_systems=4, n_topics=3, n_documents=20, rng=r) for r in (1, 1, 2)
+    )
+    pd.testing.assert_frame_equal(first.retrieved, again.retrieved)
+    pd.testing.assert_frame_equal(first.judgements, again.judgements)
+    assert not first.judgements["relevant"].equals(other.judgements["relevant"])
+
+
+def test_sizes():
+    track = novelty_like_track(
+        n_systems=6, n_topics=40, n_assessors=3, n_documents=30, rng=np.random.default_rng(1)
+    )
+    of_topic = track.judgements.groupby(["topic", "assessor"], observed=True).size().unstack()
+    assert of_topic.shape == (40, 3)
+    assert of_topic.eq(of_topic[of_topic.columns[0]], axis=0).all(axis=None)
+    assert of_topic[of_topic.columns[0]].between(15, 45).all()
+    assert of_topic[of_topic.columns[0]].nunique() > 10
+    assert track.retrieved["system"].cat.categories.tolist() == [f"S{k}" for k in range(1, 7)]
+    assert not track.retrieved.duplicated().any()
+    pairs = track.judgements[["document", "topic"]].drop_duplicates()
+    assert not pairs["document"].duplicated().any()
+
+
+def test_relevance_has_the_probability_that_the_effects_give():
+    # Only the document's effect, standard normal: P(relevant) = P(z > 1) = .1587.
+    track = novelty_like_track(
+        n_systems=1,
+        n_topics=20,
+        n_documents=2000,
+        rng=3,
+        effects={**NONE, "relevance": -1, "d": 1},
+    )
+    n = len(track.judgements) / 2
+    assert abs(share(track, "assessor") - 0.158655).max() < 4 * np.sqrt(0.1335 / n)
+    # And both assessors find the same.
+    wide = track.judgements.pivot(index="document", columns="assessor", values="relevant")
+    assert (wide["A1"] == wide["A2"]).all()
+
+
+def test_assessors_agree_as_the_effects_say():
+    # Correlation of .5 at mean 0: P(both) = 1/4 + asin(.5)/(2π) = 1/3.
+    track = novelty_like_track(
+        n_systems=1, n_topics=20, n_documents=2000, rng=5, effects={**NONE, "d": 1, "a:d": 1}
+    )
+    wide = track.judgements.pivot(index="document", columns="assessor", values="relevant")
+    both = (wide["A1"] & wide["A2"]).mean()
+    assert abs(both - 1 / 3) < 4 * np.sqrt(2 / 9 / len(wide))
+
+
+def test_skill_finds_what_is_relevant():
+    effects = {**NONE, "d": 1, "p:d": 1}
+    track = novelty_like_track(n_systems=2, n_topics=20, n_documents=1000, rng=7, effects=effects)
+    relevant = set(track.judgements.loc[track.judgements["relevant"], "document"])
+    found = track.retrieved[track.retrieved["system"] == "S1"]["document"]
+    # The system sees the document's effect and as much noise: P(both) = 1/4 + asin(√.5)/(2π).
+    n = track.judgements["document"].nunique()
+    assert abs(found.isin(relevant).sum() / n - 0.375) < 4 * np.sqrt(0.375 * 0.625 / n)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_systems": 0}, "n_systems is a whole number from 1 on, not 0"),
+        ({"n_topics": 2.5}, "n_topics is a whole number"),
+        ({"n_assessors": True}, "n_assessors is a whole number"),
+        ({"n_documents": 1}, "n_documents is a whole number from 2 on"),
+        ({"effects": {"skil": 1}}, "did you mean 'skill'"),
+        ({"effects": {"skill": -1}}, "finite number from 0 on"),
+        ({"effects": {"p:d": np.nan}}, "finite number"),
+        ({"effects": {"p:d": "1"}}, "finite number"),
+    ],
+)
+def test_bad_tracks(options, message):
+    with pytest.raises(DataError, match=message):
+        novelty_like_track(**options)
+
+
+@pytest.mark.parametrize("rng", ["a", -1, 1.5, True])
+def test_what_is_no_seed(rng):
+    with pytest.raises(EstimationError, match="rng must be a seed"):
+        novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=rng)
+
+
+def test_without_a_seed_it_is_seed_0():
+    tracks = [novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=r) for r in (None, 0)]
+    pd.testing.assert_frame_equal(tracks[0].retrieved, tracks[1].retrieved)
+
+
+def test_repr():
+    track = novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=1)
+    rows = f"{len(track.retrieved)} retrieved documents, {len(track.judgements)} judgements"
+    assert repr(track) == f"<Track: {rows}>"
+
+
+def test_numpy_numbers_are_numbers():
+    track = novelty_like_track(
+        n_systems=np.int64(2), n_topics=np.int32(2), n_documents=8, rng=1,
+        effects={"retrieval": np.float64(-0.5)},
+    )  # fmt: skip
+    assert track.judgements["topic"].nunique() == 2

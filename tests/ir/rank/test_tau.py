@@ -1,0 +1,63 @@
+"""Eτ and Eτ_AP of TREC collections, as the code that belongs to Urbano (2016) gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp.ir
+from tests.helpers.reference_frames import COLLECTIONS
+from vcomp.exceptions import DataError
+from vcomp.ir.rank.paired import PairedDifferences
+
+
+@pytest.fixture(params=COLLECTIONS)
+def collection(request, reference, shared_data):
+    published = reference(f"irj2015_{request.param}")
+    scores = pd.read_csv(shared_data(f"{published['dataset']}.csv"))
+    return scores, published["drop_fraction"], published["values"]
+
+
+@pytest.mark.parametrize(
+    ("measure", "key"),
+    [(vcomp.ir.expected_tau, "Etau"), (vcomp.ir.expected_tau_ap, "EtauAP")],
+)
+def test_trec_collections(collection, measure, key):
+    scores, drop_worst, values = collection
+    table = measure(scores, values["n_prime"], drop_worst=drop_worst, estimator="urbano")
+    handled = values["extra_not_in_code"][f"{key}_zero_variance_handled"]
+    np.testing.assert_allclose(table["estimate"], handled, rtol=1e-10)
+    if None not in values[key]:
+        np.testing.assert_allclose(table["estimate"], values[key], rtol=1e-10)
+
+
+def test_trec_identical_systems(collection):
+    scores, drop_worst, values = collection
+    kept = vcomp.ir.as_score_matrix(scores).drop_worst(drop_worst)
+    assert list(kept.systems) == values["systems"]
+    pairs = PairedDifferences.from_scores(kept.scores, kept.systems)
+    assert pairs.n_zero_variance == values["n_zero_variance_pairs"]
+
+
+@pytest.mark.parametrize("collection", ["adhoc3", "web2010ap"], indirect=True)
+@pytest.mark.parametrize("measure", [vcomp.ir.expected_tau, vcomp.ir.expected_tau_ap])
+def test_trec_scores_may_be_far_from_zero(collection, measure):
+    scores, _, values = collection
+    far = measure(scores + 1e7 * scores.to_numpy().std(), values["n_prime"])
+    near = measure(scores, values["n_prime"])
+    np.testing.assert_allclose(far["estimate"], near["estimate"], rtol=0, atol=1e-9)
+
+
+SCORES = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3], [np.nan, np.nan, np.nan]]
+
+
+@pytest.mark.parametrize("measure", [vcomp.ir.expected_tau, vcomp.ir.expected_tau_ap])
+def test_by_default_the_test_is_as_long_as_it_is(measure):
+    assert measure(SCORES)["n"].tolist() == [3]
+
+
+@pytest.mark.parametrize("measure", [vcomp.ir.expected_tau, vcomp.ir.expected_tau_ap])
+def test_dropping_nearly_all_systems_is_an_error(measure):
+    with pytest.raises(DataError, match="leaves '1' alone of 3 systems"):
+        measure(SCORES, drop_worst=0.9)

@@ -1,0 +1,180 @@
+"""The copulas: t densities of pairs, extremes that come together, margins that stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import ndtr
+
+from vcomp.exceptions import PlanError
+from vcomp.ir.simulate.copula import (
+    fitted_df,
+    gaussian,
+    pair_likelihood,
+    student,
+    student_quantiles,
+)
+from vcomp.ir.simulate.margin import GRID, normal_weights
+from vcomp.ir.simulate.simulator import choose_unevenly, pool_size
+from vcomp.numerics.randomness import stream
+from vcomp.simulate import fit_collection
+
+
+def t_vectors(n, R, df, seed):
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, len(R))) @ np.linalg.cholesky(R).T
+    return z * np.sqrt(df / rng.chisquare(df, (n, 1)))
+
+
+def equal_correlations(k, r):
+    return np.full((k, k), r) + (1.0 - r) * np.eye(k)
+
+
+@pytest.fixture
+def X():
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(40, 1)) + rng.normal(size=(40, 5)) * np.linspace(0.4, 1.0, 5)
+    return 1.0 / (1.0 + np.exp(-logits - np.linspace(-1.0, 0.5, 5)))
+
+
+@pytest.mark.parametrize("df", [1.0, 2.5, 7.0, 200.0])
+def test_quantiles_of_t(df):
+    found = student_quantiles(df, GRID)
+    np.testing.assert_allclose(stats.t.cdf(found[GRID < 0], df), ndtr(GRID[GRID < 0]), rtol=1e-8)
+    np.testing.assert_array_equal(found, -found[::-1])
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0, 60.0])
+def test_the_likelihood_of_pairs_is_that_of_bivariate_t_densities(df):
+    R = np.array([[1.0, 0.7, -0.4], [0.7, 1.0, 0.1], [-0.4, 0.1, 1.0]])
+    u = np.random.default_rng(1).uniform(0.02, 0.98, size=(12, 3))
+    x = stats.t.ppf(u, df)
+    expected = 0.0
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        both = stats.multivariate_t(shape=[[1.0, R[i, j]], [R[i, j], 1.0]], df=df)
+        expected += both.logpdf(x[:, [i, j]]).sum()
+        expected -= stats.t.logpdf(x[:, [i, j]], df).sum()
+    assert pair_likelihood(u, R, df) == pytest.approx(expected, rel=1e-9)
+
+
+def test_columns_that_are_one_say_nothing():
+    x = np.random.default_rng(1).normal(size=(20, 2))
+    R = np.array([[1.0, 1.0, 0.3], [1.0, 1.0, 0.3], [0.3, 0.3, 1.0]])
+    u = ndtr(np.column_stack([x[:, 0], x]))
+    once = pair_likelihood(u[:, 1:], R[1:, 1:], 5.0)
+    assert pair_likelihood(u, R, 5.0) == pytest.approx(2.0 * once, rel=1e-12)
+
+
+def test_degrees_of_freedom_are_found_again():
+    R = equal_correlations(6, 0.5)
+    found = [fitted_df(t_vectors(1500, R, 4.0, seed), R) for seed in range(6)]
+    assert np.std(found) < 0.5
+    assert abs(np.mean(found) - 4.0) < 3.0 * np.std(found, ddof=1) / np.sqrt(6)
+    z = np.random.default_rng(0).standard_normal((1500, 6)) @ np.linalg.cholesky(R).T
+    assert fitted_df(z, R) > 40.0
+
+
+@pytest.mark.parametrize("df", [2.0, 6.0])
+def test_extremes_come_together_and_margins_stay(df):
+    n, r, q = 200_000, 0.5, 0.01
+    copula, rng = student(df), np.random.default_rng(7)
+    z = rng.standard_normal((n, 2)) @ np.linalg.cholesky(equal_correlations(2, r)).T
+    x = copula.normals(z, copula.scales(n, rng))
+    # The table is on straight lines between quantiles; 200,000 values see 3e-3.
+    for column in x.T:
+        assert stats.kstest(column, "norm").statistic < 1.63 / np.sqrt(n)
+    tau = stats.kendalltau(*x[:20_000].T).statistic
+    assert abs(tau - 2.0 / np.pi * np.arcsin(r)) < 4 * 0.7 / np.sqrt(20_000)
+    both = stats.multivariate_t(shape=[[1.0, r], [r, 1.0]], df=df)
+    expected = both.cdf([stats.t.ppf(q, df)] * 2, random_state=1)
+    for tail in (ndtr(x) < q, ndtr(-x) < q):
+        share = tail.all(axis=1).mean()
+        assert abs(share - expected) < 4.0 * np.sqrt(expected / n)
+
+
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.6, 1.0])
+def test_conditional_normals_have_the_joint_distribution(correlation):
+    z = GRID[::4]
+    weights = np.outer(normal_weights(z), normal_weights(z))
+    copula = student(3.0)
+    other = copula.conditional(correlation, z)
+    assert np.sum(weights * other) == pytest.approx(0.0, abs=1e-10)
+    assert np.sum(weights * other**2) == pytest.approx(1.0, abs=2e-3)  # of a sum over steps
+    rng = np.random.default_rng(2)
+    n = 400_000
+    pair = rng.standard_normal((n, 2))
+    pair[:, 1] = correlation * pair[:, 0] + np.sqrt(1.0 - correlation**2) * pair[:, 1]
+    x, y = copula.normals(pair, copula.scales(n, rng)).T
+    for f in (lambda a, b: a * b, lambda a, b: a**2 * b**2, lambda a, b: np.tanh(a + b) ** 2):
+        values = f(x, y)
+        found = np.sum(weights * f(z[:, None], other))
+        assert abs(found - values.mean()) < 4.0 * values.std() / np.sqrt(n) + 2e-3
+
+
+def test_many_degrees_of_freedom_are_the_normal_copula():
+    z = GRID[::8]
+    inside = np.abs(z) < 4.0
+    expected = gaussian().conditional(0.4, z)[inside][:, inside]
+    found = student(1e7).conditional(0.4, z)[inside][:, inside]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("margins", ["kernel", "normal", "beta"])
+@pytest.mark.parametrize("df", [1.5, 5.0, None])
+def test_true_means_are_those_of_many_topics(X, margins, df):
+    simulator = fit_collection(X, margins=margins, copula="t", df=df, means="fitted")
+    drawn = simulator.simulate(200_000, rng=4)[0]
+    error = drawn.std(axis=0) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - simulator.means) < 4.5 * error + 1e-4).all()
+    assert simulator.copula.df == df or df is None
+
+
+@pytest.mark.parametrize("random", [True, False])
+def test_effects_line_by_line(X, random):
+    df, n_topics = 3.0, 30
+    simulator = fit_collection(X, margins="normal", copula="t", df=df, random_sampling=random)
+    rng, drawn = stream(5, 0), n_topics if random else pool_size(n_topics)
+    first = rng.standard_normal(drawn)
+    scale = np.sqrt(df / rng.chisquare(df, drawn))
+    chosen = np.arange(drawn)
+    if not random:
+        by_effect = np.argsort(first * scale, kind="stable")
+        chosen = by_effect[choose_unevenly(n_topics, drawn, rng)]
+    vectors = np.column_stack([first[chosen], rng.standard_normal((n_topics, 5))])
+    u = stats.t.cdf(vectors @ simulator.factor.T * scale[chosen, None], df)
+    topics = simulator.topic_margin.quantile(u[:, 0])
+    residuals = [m.quantile(p) for m, p in zip(simulator.margins, u[:, 1:].T, strict=True)]
+    expected = simulator.offsets + topics[:, None] + np.column_stack(residuals)
+    # Quantiles of t are tabulated: on straight lines between steps of .012 standard deviations.
+    np.testing.assert_allclose(simulator.simulate(n_topics, rng=5)[0], expected, atol=2e-5)
+
+
+def test_parts_and_words(X):
+    simulator = fit_collection(X, copula="t", df=3)
+    whole = simulator.simulate(20, n=3, rng=2)
+    np.testing.assert_array_equal(simulator.simulate(20, rng=2, first=2)[0], whole[2])
+    assert repr(simulator.copula) == "<t copula with 3 degrees of freedom>"
+    assert "t with 3 degrees of freedom" in str(simulator.summary())
+    assert "Gaussian" in str(fit_collection(X).summary())
+    assert repr(fit_collection(X).copula) == "<gaussian copula>"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"copula": "student"}, "copula='student' is not known; it is 'gaussian' or 't'"),
+        ({"copula": "gausian"}, "did you mean 'gaussian'"),
+        ({"copula": None}, "copula=None is not known"),
+        ({"df": 4}, "the Gaussian one has none"),
+        ({"copula": "t", "df": 0.5}, "df= is a finite number from 1 on, not 0.5"),
+        ({"copula": "t", "df": np.inf}, "take copula='gaussian'"),
+        ({"copula": "t", "df": np.nan}, "df= is a finite number"),
+        ({"copula": "t", "df": True}, "df= is a finite number"),
+        ({"copula": "t", "df": "4"}, "df= is a finite number"),
+        ({"copula": "t", "uncorrelated": True}, "uncorrelated=True goes with copula='gaussian'"),
+    ],
+)
+def test_bad_copulas(X, options, message):
+    with pytest.raises(PlanError, match=message):
+        fit_collection(X, **options)

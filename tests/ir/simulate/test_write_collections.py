@@ -1,0 +1,106 @@
+"""Simulated collections as files: the same numbers, some at a time, complete or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vcomp.exceptions import DataError, EstimationError, PlanError
+from vcomp.ir.simulate import write
+from vcomp.simulate import fit_collection, write_collections
+
+SCORES = np.random.default_rng(3).beta(2, 3, (12, 5))
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    return fit_collection(SCORES, [f"run {k}" for k in range(5)])
+
+
+def read(path):
+    return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".pq"])
+def test_rows_are_those_of_a_simulation(simulator, tmp_path, ending, monkeypatch):
+    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)  # two collections at a time
+    path = tmp_path / f"new{ending}"
+    n_rows = write_collections(simulator, path, 10, n=7, rng=4)
+    expected = simulator.simulate(10, n=7, rng=4).to_long()
+    found = read(path)
+    assert n_rows == len(found) == 350
+    assert list(found.columns) == list(expected.columns)
+    for column in ("collection", "topic", "score"):
+        np.testing.assert_array_equal(found[column], expected[column])
+    assert found["system"].astype(str).tolist() == expected["system"].astype(str).tolist()
+
+
+def test_workers_change_nothing(simulator, tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 160)
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    write_collections(simulator, one, 10, n=9, rng=4)
+    write_collections(simulator, two, 10, n=9, rng=4, workers=2)
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_each_part_is_seen_as_it_is_written(simulator, tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
+    parts = []
+    write_collections(simulator, tmp_path / "a.csv", 10, n=5, rng=1, each=parts.append)
+    assert [len(part) for part in parts] == [2, 2, 1]
+    seen = np.concatenate([part.scores for part in parts])
+    np.testing.assert_array_equal(seen, simulator.simulate(10, n=5, rng=1).scores)
+
+
+def test_an_interruption_leaves_what_was_there(simulator, tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
+    path = tmp_path / "new.parquet"
+    path.write_text("what was there")
+    seen = []
+
+    def interrupt(part):
+        seen.append(part)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_collections(simulator, path, 10, n=9, each=interrupt)
+    assert path.read_text() == "what was there"
+    assert [p.name for p in tmp_path.iterdir()] == ["new.parquet"]
+
+
+def test_a_full_disk_is_a_sentence(simulator, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(write, "_open", full)
+    with pytest.raises(DataError, match=r"cannot write .*new.csv.: No space left on device"):
+        write_collections(simulator, tmp_path / "new.csv", 10)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_cannot_be(simulator, tmp_path):
+    for path, message in (
+        (tmp_path / "new.xlsx", "does not end in .parquet or .csv"),
+        (tmp_path / "no folder" / "new.csv", "there is no folder"),
+        (3, "path= is the name of a file, not 3"),
+    ):
+        with pytest.raises(DataError, match=message):
+            write_collections(simulator, path, 10)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"):
+        write_collections(simulator, tmp_path / "folder.csv", 10)
+
+
+def test_numbers_that_cannot_be(simulator, tmp_path):
+    path = tmp_path / "new.csv"
+    with pytest.raises(PlanError, match="n_topics is a whole number from 1 on, not 0"):
+        write_collections(simulator, path, 0)
+    with pytest.raises(PlanError, match=r"n is a whole number from 1 on, not 2\.5"):
+        write_collections(simulator, path, 5, n=2.5)
+    with pytest.raises(PlanError, match="workers is a whole number"):
+        write_collections(simulator, path, 5, workers=True)
+    with pytest.raises(EstimationError, match="rng"):
+        write_collections(simulator, path, 5, rng="one")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,219 @@
+"""Precision of a method: what varies under each condition, and how well that is known."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import vcomp
+from vcomp.exceptions import EstimationError, PlanError
+
+
+def scores(seed=0, mean=50.0, **levels):
+    """Return all combinations of levels, nested in the order given, with their scores."""
+    rows = pd.DataFrame(product(*(range(n) for n in levels.values())), columns=list(levels))
+    rng = np.random.default_rng(seed)
+    y = mean + rng.normal(size=len(rows))
+    for depth in range(1, len(levels)):
+        codes = rows.groupby(list(levels)[:depth]).ngroup()
+        y += 1.5 * rng.normal(size=codes.max() + 1)[codes]
+    return rows.assign(y=y)
+
+
+def mean_squares(data, *facets):
+    """Return mean squares and degrees of freedom of nested facets, the residual last."""
+    mean = np.full(len(data), data["y"].mean())
+    found, groups = [], 1
+    for depth in range(1, len(facets) + 1):
+        finer = data.groupby(list(facets[:depth]))["y"].transform("mean").to_numpy()
+        n = data.groupby(list(facets[:depth])).ngroups
+        found.append((((finer - mean) ** 2).sum() / (n - groups), n - groups))
+        mean, groups = finer, n
+    rest = ((data["y"] - mean) ** 2).sum()
+    found.append((rest / (len(data) - groups), len(data) - groups))
+    return np.array([m for m, _ in found]), np.array([df for _, df in found])
+
+
+def of_combination(c, S, df):
+    """Return the variance c'S with Satterthwaite's degrees of freedom, from mean squares."""
+    value = np.array(c) @ S
+    return value, value**2 / ((np.array(c) * S) ** 2 / df).sum()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(3, 8), st.integers(2, 3), st.integers(2, 4), st.integers(0, 10**6),
+    st.sampled_from(["anova", "reml"]), st.sampled_from([0.05, 0.2]),
+)  # fmt: skip
+def test_conditions_are_combinations_of_mean_squares(n_day, n_run, n_rep, seed, method, alpha):
+    data = scores(seed, day=n_day, run=n_run, replicate_number=n_rep)
+    res = vcomp.fit("y ~ (1|day/run)", data, method=method)
+    S, df = mean_squares(data, "day", "run")
+    assume(S[0] > 1.01 * S[1] and S[1] > 1.01 * S[2])  # else a component is at its bound
+    found = vcomp.presets.precision(res, alpha=alpha)
+    n, r = n_rep, n_run
+    combinations = {
+        "repeatability": [0, 0, 1],
+        "within-day": [0, 1 / n, 1 - 1 / n],
+        "within-laboratory": [1 / (r * n), (1 - 1 / r) / n, 1 - 1 / n],
+    }
+    assert list(found.table.index) == list(combinations)
+    for name, c in combinations.items():
+        value, nu = of_combination(c, S, df)
+        ends = nu * value / stats.chi2.isf([alpha / 2, 1 - alpha / 2], nu)
+        row = found.table.loc[name]
+        # REML stops where its certificate is below 1e-8 or so.
+        near = {"rel": 1e-9 if method == "anova" else 1e-5}
+        assert row["variance"] == pytest.approx(value, **near)
+        assert row["df"] == pytest.approx(nu, **near)
+        np.testing.assert_allclose(row[["sd_low", "sd_high"]].astype(float) ** 2, ends,
+                                   rtol=near["rel"])  # fmt: skip
+        assert row["sd"] == pytest.approx(value**0.5, **near)
+        assert row["limit"] == pytest.approx(2.8 * value**0.5, **near)
+        percent = 100 / data["y"].mean()
+        cv = row[["cv", "cv_low", "cv_high"]].astype(float)
+        sd = row[["sd", "sd_low", "sd_high"]].astype(float)
+        np.testing.assert_allclose(cv, sd * percent, rtol=1e-9)
+    sources = {
+        "between day": [1 / (r * n), -1 / (r * n), 0],
+        "between day:run": [0, 1 / n, -1 / n],
+    }
+    for name, c in sources.items():
+        value, nu = of_combination(c, S, df)
+        assert found.sources.loc[name, "variance"] == pytest.approx(value, **near)
+        assert found.sources.loc[name, "df"] == pytest.approx(nu, **near)
+
+
+# Conditions -------------------------------------------------------------------------------------
+
+
+def test_a_site_is_a_laboratory():
+    data = scores(site=3, day=4, run=2, trial=2)
+    found = vcomp.presets.precision(vcomp.fit("y ~ (1|site/day/run)", data))
+    assert found.laboratory == "site"
+    assert found.conditions == {
+        "repeatability": ("Residual",),
+        "within-day": ("site:day:run", "Residual"),
+        "within-laboratory": ("site:day", "site:day:run", "Residual"),
+        "reproducibility": ("site", "site:day", "site:day:run", "Residual"),
+    }
+    other = vcomp.fit("y ~ (1|centre/day)", data.rename(columns={"site": "centre"}))
+    assert list(vcomp.presets.precision(other).table.index) == [
+        "repeatability", "within-centre", "within-laboratory",
+    ]  # fmt: skip
+    assert list(vcomp.presets.precision(other, laboratory="centre").table.index) == [
+        "repeatability", "within-laboratory", "reproducibility",
+    ]  # fmt: skip
+
+
+def test_sites_alone_have_repeatability_and_reproducibility():
+    data = scores(site=5, trial=3)
+    found = vcomp.presets.precision(vcomp.fit("y ~ (1|site)", data))
+    assert found.conditions == {
+        "repeatability": ("Residual",), "reproducibility": ("site", "Residual"),
+    }  # fmt: skip
+
+
+def test_crossed_facets_have_a_condition_each():
+    """With the lot held all varies but what the lot alone does; and with the day likewise."""
+    data = scores(day=4, lot=3, trial=2)
+    found = vcomp.presets.precision(vcomp.fit("y ~ (1|day) + (1|lot) + (1|day:lot)", data))
+    assert found.conditions == {
+        "repeatability": ("Residual",),
+        "within-day": ("lot", "day:lot", "Residual"),
+        "within-lot": ("day", "day:lot", "Residual"),
+        "within-laboratory": ("day", "lot", "day:lot", "Residual"),
+    }
+    res = vcomp.fit("y ~ (1|day) + (1|lot) + (1|day:lot)", data)
+    one = res.quantity("lot + day:lot + Residual", interval="satterthwaite")
+    row = vcomp.presets.precision(res).table.loc["within-day"]
+    found = row[["variance", "se"]].astype(float)
+    np.testing.assert_allclose(found, [one.estimate, one.se], rtol=1e-12)
+    ends = row[["sd_low", "sd_high"]].astype(float)
+    np.testing.assert_allclose(ends**2, [one.low, one.high], rtol=1e-12)
+
+
+def test_other_words():
+    data = scores(day=5, run=2, trial=2)
+    words = {"within-day": "intermediate precision", "repeatability": "within-run"}
+    res = vcomp.fit("y ~ (1|day/run)", data)
+    assert list(vcomp.presets.precision(res, labels=words).table.index) == [
+        "within-run", "intermediate precision", "within-laboratory",
+    ]  # fmt: skip
+    with pytest.raises(PlanError, match=r"'within-dya'.*did you mean 'within-day'.*they are"):
+        vcomp.presets.precision(res, labels={"within-dya": "x"})
+    with pytest.raises(PlanError, match="two conditions the same name"):
+        vcomp.presets.precision(res, labels={"within-day": "repeatability"})
+    with pytest.raises(PlanError, match="labels maps conditions"):
+        vcomp.presets.precision(res, labels=["a"])
+
+
+# What it says -----------------------------------------------------------------------------------
+
+
+def test_coefficients_of_variation_need_a_positive_mean():
+    data = scores(day=5, run=2, trial=2).assign(x=lambda d: d["trial"] - 0.5)
+    for formula, shift, why in (
+        ("y ~ x + (1|day/run)", 0.0, "the mean depends on the fixed part"),
+        ("y ~ (1|day/run)", -80.0, "is not above zero"),
+    ):
+        found = vcomp.presets.precision(vcomp.fit(formula, data.assign(y=data["y"] + shift)))
+        assert "cv" not in found.table
+        assert "cv" not in found.sources
+        assert np.isnan(found.mean)
+        text = " ".join(str(found).split())
+        assert "No coefficients of variation" in text
+        assert why in text
+
+
+def test_a_source_at_zero_has_no_interval_by_satterthwaite_and_says_so():
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame({"day": np.repeat(range(6), 4), "y": 9 + np.tile([-1.0, 1, 2, -2], 6)})
+    data["y"] += 0.01 * rng.normal(size=24)
+    res = vcomp.fit("y ~ (1|day)", data)
+    assert res.vcomp["day"] == 0.0
+    found = vcomp.presets.precision(res)
+    assert np.isnan(found.sources.loc["between day", "sd_low"])
+    assert "between day: no such interval" in " ".join(str(found).split())
+    assert np.isfinite(found.table["sd_high"]).all()
+    other = vcomp.presets.precision(res, interval="mls")
+    assert other.sources.loc["between day", "sd_low"] == 0.0 < other.sources["sd_high"].iloc[0]
+
+
+def test_single_scores_do_not_tell_repeatability():
+    data = scores(day=6, operator=3)
+    found = vcomp.presets.precision(vcomp.fit("y ~ (1|day) + (1|operator)", data))
+    text = " ".join(str(found).split())
+    assert "Repeatability holds day:operator, which a single score in every cell" in text
+
+
+def test_it_prints_and_travels():
+    data = scores(site=3, day=4, trial=2)
+    res = vcomp.fit("y ~ (1|site/day)", data, method="anova")
+    found = vcomp.presets.precision(res)
+    loaded = vcomp.presets.precision(type(res).from_json(res.to_json()))
+    pd.testing.assert_frame_equal(loaded.table, found.table)
+    lines = str(found).splitlines()
+    assert lines[0].startswith("Precision at mean ")
+    assert any(line.startswith("reproducibility") for line in lines)
+    assert "reproducibility: site + site:day + Residual." in lines
+    assert found._repr_html_().count("<table") == 2
+    assert "reproducibility" in repr(found)
+
+
+def test_errors():
+    res = vcomp.fit("y ~ (1|day/run)", scores(day=5, run=2, trial=2))
+    with pytest.raises(PlanError, match=r"laboratory='dya' is no facet.*did you mean 'day'"):
+        vcomp.presets.precision(res, laboratory="dya")
+    with pytest.raises(PlanError, match="alpha lies between"):
+        vcomp.presets.precision(res, alpha=0)
+    with pytest.raises(PlanError, match="negative must be"):
+        vcomp.presets.precision(res, negative="drop")
+    with pytest.raises(EstimationError, match="'exact' is not known"):
+        vcomp.presets.precision(res, interval="exact")

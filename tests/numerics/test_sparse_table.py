@@ -1,0 +1,80 @@
+"""Sparse tables: products, and the same bits on any number of cores."""
+
+import os
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+from vcomp.numerics.sparse import tables as sparse_table
+from vcomp.numerics.sparse.tables import SparseTable, side_by_side
+
+
+def table_of(matrix):
+    csr = csr_array(matrix)
+    csr.sort_indices()
+    indptr, indices = csr.indptr.astype(np.int64), csr.indices.astype(np.int32)
+    return SparseTable.of(indptr, indices, csr.data.astype(float), csr.shape[1])
+
+
+@pytest.fixture(autouse=True, params=[100, 20_000], ids=["blocks", "one block"])
+def entries_a_block(request, monkeypatch):
+    monkeypatch.setattr(sparse_table, "_ENTRIES_A_BLOCK", request.param)
+
+
+@pytest.fixture(params=["ones", "counts"])
+def matrix(request):
+    found = random_array((300, 12), density=0.4, rng=np.random.default_rng(2)).tocsr()
+    found.data[:] = 1.0 if request.param == "ones" else np.ceil(found.data * 5.0)
+    return found
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(0).normal(size=(12, 3))
+
+
+@pytest.fixture
+def w():
+    return np.random.default_rng(1).normal(size=(300, 3))
+
+
+def test_products(matrix, x, w):
+    table, B = table_of(matrix), matrix.toarray()
+    assert (table.weights.size == 0) == (matrix.data.max() == 1.0)
+    np.testing.assert_allclose(table.times(x), B @ x, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(table.transposed_times(w), B.T @ w, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(table.transposed().times(w), B.T @ w, rtol=1e-12, atol=1e-12)
+    eliminated = B.T @ (w[:, :1] * (B @ x))
+    np.testing.assert_allclose(table.eliminated(w[:, 0], x), eliminated, rtol=1e-11, atol=1e-11)
+    forms = np.sum(x[::-1] * eliminated, axis=0)
+    found = table.forms(w[:, 0], x, np.ascontiguousarray(x[::-1]))
+    np.testing.assert_allclose(found, forms, rtol=1e-11)
+    np.testing.assert_allclose(table.squares(w), (B**2).T @ w, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_do_not_depend_on_the_number_of_cores(matrix, x, w, monkeypatch):
+    found = []
+    for cores in (1, 2, 3, 7):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        table = table_of(matrix)
+        found.append((table.times(x), table.transposed_times(w), table.eliminated(w[:, 0], x)))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_side_by_side(matrix):
+    B = matrix.toarray()
+    parts = [table_of(B[:, :5]), table_of((B[:, 5:] > 0.0).astype(float)), table_of(B[:, :0])]
+    joined = side_by_side(parts, 300)
+    expected = np.hstack([B[:, :5], B[:, 5:] > 0.0])
+    assert joined.shape == (300, 12)
+    np.testing.assert_array_equal(joined.times(np.eye(12)), expected)
+
+
+def test_side_by_side_of_nothing():
+    empty = side_by_side([], 4)
+    assert empty.shape == (4, 0)
+    np.testing.assert_array_equal(empty.times(np.zeros((0, 2))), np.zeros((4, 2)))
+    assert empty.squares(np.ones((4, 1))).shape == (0, 1)

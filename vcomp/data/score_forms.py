@@ -1,0 +1,383 @@
+"""Scores in any form: a matrix, a wide or long table, or a ``ScoreMatrix``.
+
+:mod:`vcomp.ir` and :mod:`vcomp.ctt` read scores by :func:`read_score_table`. A bare matrix has the
+orientation of its field; a wide table whose labels contradict it, and a long table whose columns
+are not named, are refused with what to pass instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.data.source import open_source
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "ITEMS",
+    "RATINGS",
+    "SYSTEMS",
+    "Orientation",
+    "ScoreTable",
+    "read_score_table",
+]
+
+
+_SYSTEM = frozenset({"system", "systems", "sys", "run", "runs", "runid"})
+_TOPIC = frozenset({"topic", "topics", "query", "queries", "qid"})
+_PERSON = frozenset(
+    {"object", "objects", "person", "persons", "student", "students", "participant", "examinee"}
+)
+_ITEM = frozenset({"item", "items"})
+_RATER = frozenset({"rater", "raters", "judge", "judges", "assessor", "assessors"})
+_SCORE = ("score", "response", "rating", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Orientation:
+    """What the rows and columns of a matrix are in a field.
+
+    Attributes
+    ----------
+    row, column : what they are called, which is the name of the parameter for long tables, too
+    row_names, column_names : names of columns and axes that identify them, in lower case
+    first : the one of `row` and `column` that is measured, and comes first in signatures
+    index_names : columns of a wide table that hold the labels of its rows
+    as_text : whether labels are text
+    from_files : whether wide tables may be files or mappings of columns
+    """
+
+    row: str
+    column: str
+    row_names: frozenset[str]
+    column_names: frozenset[str]
+    first: str
+    index_names: frozenset[str] = frozenset()
+    as_text: bool = False
+    from_files: bool = True
+
+    @property
+    def roles(self) -> tuple[str, str, str]:
+        """The parameters for the columns of a long table, in the order of signatures."""
+        return self.first, self.row if self.first == self.column else self.column, "score"
+
+
+SYSTEMS = Orientation(
+    "topic", "system", _TOPIC, _SYSTEM, "system", frozenset({"topic", "topics", "query", "qid"}),
+    as_text=True, from_files=False,
+)  # fmt: skip
+"""Of :mod:`vcomp.ir`: a row a topic and a column a system."""
+
+ITEMS = Orientation("object", "item", _PERSON | _SYSTEM, _ITEM | _TOPIC, "object")
+"""Of :mod:`vcomp.ctt`: a row an object of measurement and a column an item."""
+
+RATINGS = Orientation("object", "rater", _PERSON | _SYSTEM | _TOPIC | _ITEM, _RATER, "object")
+"""Of intraclass correlations: a row an object of measurement and a column a rater."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreTable:
+    """Scores with the labels of their rows and columns.
+
+    Attributes
+    ----------
+    values : (n_rows, n_columns) numbers; nan where there is none
+    rows, columns : labels, in the order of the data
+    """
+
+    values: FloatArray
+    rows: pd.Index
+    columns: pd.Index
+
+
+def read_score_table(
+    scores: Any, orientation: Orientation, names: Mapping[str, str | None]
+) -> ScoreTable:
+    """Return scores of any form as a matrix with labels.
+
+    Parameters
+    ----------
+    scores : a matrix (2-D array, nested lists), a wide table (pandas, or another that exports
+        Arrow), a :class:`vcomp.ir.ScoreMatrix`, or a long table, a row a score, in any container
+        that :func:`vcomp.fit` reads
+    orientation : what rows and columns are
+    names : the columns of a long table by the roles of the orientation. If one is given, each
+        other role has the column of its own name
+
+    Raises
+    ------
+    DataError
+        If `scores` has none of these forms, looks transposed by its labels, is a long table whose
+        columns are not named, contains what is not a number, or has several scores in a cell.
+    """
+    is_matrix = _is_score_matrix(scores)
+    if any(name is not None for name in names.values()):
+        if is_matrix:
+            given = ", ".join(f"{role}=" for role, name in names.items() if name is not None)
+            raise DataError(f"{given} is of long tables; a ScoreMatrix has its own labels")
+        return _from_long(scores, orientation, names)
+    if is_matrix:
+        return _from_score_matrix(scores, orientation)
+    return _from_wide(scores, orientation)
+
+
+# A ScoreMatrix --------------------------------------------------------------------------------
+
+
+def _is_score_matrix(scores: Any) -> bool:
+    """Return whether scores are a ``ScoreMatrix``, whose class is above this module."""
+    labels = (getattr(scores, name, None) for name in ("topics", "systems"))
+    return all(isinstance(label, tuple) for label in labels)
+
+
+def _from_score_matrix(matrix: Any, orientation: Orientation) -> ScoreTable:
+    """Return topics × systems, or systems × topics where systems are the objects."""
+    import pandas as pd
+
+    values = np.asarray(matrix.scores, dtype=float)
+    topics, systems = (
+        pd.Index(labels, dtype=object) for labels in (matrix.topics, matrix.systems)
+    )
+    if values.shape != (len(topics), len(systems)):
+        raise DataError(
+            f"the scores of a ScoreMatrix have a row for each of its {len(topics)} topics and a "
+            f"column for each of its {len(systems)} systems; their shape is {values.shape}"
+        )
+    if orientation.row == "topic":
+        return ScoreTable(values, topics, systems)
+    return ScoreTable(np.ascontiguousarray(values.T), systems, topics)
+
+
+# A matrix or a wide table ---------------------------------------------------------------------
+
+
+def _from_wide(scores: Any, orientation: Orientation) -> ScoreTable:
+    import pandas as pd
+
+    if isinstance(scores, str | os.PathLike | Mapping) or hasattr(scores, "collect"):
+        if not orientation.from_files:
+            raise DataError(
+                f"scores must be a {orientation.row} × {orientation.column} matrix: a wide frame, "
+                f"an array or nested lists, not a {type(scores).__name__}. "
+                f"{_name_columns(orientation)}"
+            )
+        source = open_source(scores)
+        scores = source.read(source.columns)
+    elif not isinstance(scores, pd.DataFrame) and hasattr(scores, "__arrow_c_stream__"):
+        scores = _through_arrow(scores, orientation)
+    if isinstance(scores, pd.DataFrame):
+        return _from_frame(scores, orientation)
+    values = _numbers(scores, orientation)
+    n, k = values.shape
+    return ScoreTable(values, pd.RangeIndex(n), pd.RangeIndex(k))
+
+
+def _name_columns(orientation: Orientation, found: Mapping[str, str] | None = None) -> str:
+    """Return what to pass for a long table."""
+    shown = {role: repr(name) for role, name in (found or {}).items()}
+    pairs = ", ".join(f"{role}={shown.get(role, '...')}" for role in orientation.roles)
+    return f"Of a long table, a row a score, name the columns: {pairs}"
+
+
+def _through_arrow(table: Any, orientation: Orientation) -> pd.DataFrame:
+    import pyarrow as pa
+
+    from vcomp.data.parts import from_arrow
+
+    try:
+        arrow = pa.table(table)
+    except (TypeError, ValueError) as error:
+        kind = type(table).__name__
+        raise DataError(
+            f"scores must be a {orientation.row} × {orientation.column} table, not a {kind}"
+        ) from error
+    return from_arrow(arrow)
+
+
+def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> ScoreTable:
+    row, column = orientation.row, orientation.column
+    _refuse_identifiers(frame, orientation)
+    labels = [name for name in frame.columns if str(name).lower() in orientation.index_names]
+    if len(labels) > 1:
+        raise DataError(f"{row}s have one column, not {', '.join(map(repr, labels))}; drop others")
+    if labels:
+        frame = frame.set_index(labels[0])
+    for place, dtype in enumerate(frame.dtypes):
+        if _is_number(dtype) or _holds_numbers(frame.iloc[:, place]):
+            continue
+        remedy = f"call it {row!r}" if orientation.index_names else "set it as the index"
+        raise DataError(
+            f"column {str(frame.columns[place])!r} does not hold numbers, the scores of one "
+            f"{column}: {remedy} if it names {row}s, or drop it. {_name_columns(orientation)}"
+        )
+    return ScoreTable(frame.to_numpy(dtype=float, na_value=np.nan), frame.index, frame.columns)
+
+
+def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
+    """Refuse a long table, and a wide one that looks transposed by its labels."""
+    row, column = orientation.row, orientation.column
+    rows = _among(frame.columns, orientation.row_names)
+    columns = _among(frame.columns, orientation.column_names)
+    if rows and columns:
+        found = {row: rows[0], column: columns[0]}
+        scores = _among(frame.columns, _SCORE)
+        if scores:
+            found["score"] = scores[0]
+        raise DataError(
+            "scores look like a long table, a row a score, by their columns "
+            f"{rows[0]!r} and {columns[0]!r}. {_name_columns(orientation, found)}"
+        )
+    whose = None
+    if _among([frame.index.name], orientation.column_names):
+        whose = f"the rows are called {str(frame.index.name)!r}"
+    elif _among([frame.columns.name], orientation.row_names):
+        whose = f"the columns are called {str(frame.columns.name)!r}"
+    elif columns:
+        whose = f"column {columns[0]!r} looks like the labels of {column}s"
+    if whose is not None:
+        raise DataError(
+            f"scores look transposed: {whose}. Pass scores.T, with a row for each {row} and a "
+            f"column for each {column}, or a ScoreMatrix, which has names for both"
+        )
+    if rows and not orientation.index_names:
+        raise DataError(
+            f"column {rows[0]!r} looks like the labels of {row}s, not like scores: set it as the "
+            "index"
+        )
+
+
+def _among(names: Iterable[Any], known: Iterable[str]) -> list[str]:
+    return [name for name in names if isinstance(name, str) and name.lower() in known]
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    if column.dtype == object:
+        return all(isinstance(score, Real | Decimal | np.bool_) for score in column.dropna())
+    return _is_number(column.dtype)
+
+
+def _is_number(dtype: Any) -> bool:
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    return bool(is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
+
+
+def _numbers(scores: Any, orientation: Orientation) -> FloatArray:
+    """Return an array of numbers with two dimensions."""
+    row, column = orientation.row, orientation.column
+    if isinstance(scores, np.ma.MaskedArray):
+        scores = np.ma.filled(scores.astype(float), np.nan)
+    try:
+        raw = np.asarray(scores)
+        values = raw.astype(float) if raw.dtype.kind in "biufO" else None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"scores must be a {row} × {column} matrix of numbers: {error}") from error
+    if values is None:
+        raise DataError(
+            f"scores must be a {row} × {column} matrix of numbers: they are {raw.dtype.name}"
+        )
+    if values.ndim != 2:
+        raise DataError(
+            f"scores must be a matrix, a row for each {row} and a column for each {column}; it "
+            f"has {values.ndim} dimension(s). {_name_columns(orientation)}"
+        )
+    return values
+
+
+# A long table ---------------------------------------------------------------------------------
+
+
+def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | None]) -> ScoreTable:
+    import pandas as pd
+
+    source = open_source(data)
+    chosen = _columns_of(source, orientation, names)
+    frame = source.read(list(chosen.values()))
+    measured, on, score = (chosen[role] for role in orientation.roles)
+    for name in (measured, on):
+        empty = frame[name].isna().to_numpy()
+        if empty.any():
+            raise DataError(
+                f"column {name!r} is missing in {int(empty.sum())} of {len(frame)} rows, first "
+                f"in row {int(empty.argmax())}"
+            )
+    if not _holds_numbers(frame[score]):
+        raise DataError(
+            f"column {score!r} does not hold numbers; it is {frame[score].dtype}. score= is the "
+            "column of the scores"
+        )
+    place, rows = _levels(frame[chosen[orientation.row]], orientation.as_text)
+    across, columns = _levels(frame[chosen[orientation.column]], orientation.as_text)
+    n, k = len(rows), len(columns)
+    _check_memory(n, k, orientation)
+    cells = place.astype(np.int64) * k + across
+    counts = np.bincount(cells, minlength=0)
+    if counts.size and counts.max() > 1:
+        labels = dict(zip((orientation.row, orientation.column),
+                          (rows[int(counts.argmax()) // k], columns[int(counts.argmax()) % k]),
+                          strict=True))  # fmt: skip
+        one, other = (str(labels[role]) for role in orientation.roles[:2])
+        raise DataError(
+            f"there are {counts.max()} scores of {measured} {one!r} on {on} {other!r}; average "
+            "them first, or estimate the components with vcomp.fit"
+        )
+    values = np.full(n * k, np.nan)
+    values[cells] = frame[score].to_numpy(dtype=float, na_value=np.nan)
+    return ScoreTable(
+        values.reshape(n, k),
+        pd.Index(rows, tupleize_cols=False),
+        pd.Index(columns, tupleize_cols=False),
+    )
+
+
+def _columns_of(
+    source: Any, orientation: Orientation, names: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return the column of each role; one that is not named is that of the role's name."""
+    chosen: dict[str, Any] = {}
+    for role in orientation.roles:
+        name = names.get(role)
+        if name is None and role not in source.columns:
+            shown = ", ".join(map(repr, source.columns[:20]))
+            listed = ", ".join(f"{r}=" for r in orientation.roles)
+            raise DataError(
+                f"a long table has three columns, {listed}; {role}= is missing, and there is no "
+                f"column {role!r}; the columns are {shown}"
+            )
+        chosen[role] = role if name is None else name
+    hashable = [name for name in chosen.values() if isinstance(name, Hashable)]
+    if len(set(hashable)) < len(chosen):
+        listed = ", ".join(f"{role}=" for role in orientation.roles)
+        raise DataError(f"{listed} are three different columns, not {list(chosen.values())}")
+    return chosen
+
+
+def _levels(column: pd.Series, as_text: bool) -> tuple[Any, Any]:
+    """Return the place of each row's label, and the labels in the order in which they come."""
+    import pandas as pd
+
+    values: Any = column.astype(str) if as_text else column
+    try:
+        return pd.factorize(values)
+    except TypeError as error:
+        raise DataError(f"column {column.name!r} does not hold labels: {error}") from None
+
+
+def _check_memory(n: int, k: int, orientation: Orientation) -> None:
+    from vcomp.numerics import available_bytes, gib
+
+    if 8.0 * n * k > available_bytes() / 4.0:
+        raise DataError(
+            f"the matrix of {n:,} {orientation.row}s by {k:,} {orientation.column}s would need "
+            f"{gib(8.0 * n * k)}, more than is free; vcomp.fit estimates components from long data"
+        )

@@ -1,0 +1,123 @@
+"""Φ(λ): how dependable decisions by a cut score are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError
+from vcomp.inference import Smooth
+
+__all__ = ["NO_MEAN", "MeanOfScores", "check_mean", "phi_lambda", "read_cuts"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanOfScores:
+    """Fixed effects with their covariance, and whether they are one mean of all scores.
+
+    Attributes
+    ----------
+    beta : (p,) fixed effects
+    cov_beta : (p, p) their covariance
+    is_mean : whether they are the mean of the scores and nothing else
+    """
+
+    beta: FloatArray
+    cov_beta: FloatArray
+    is_mean: bool
+
+
+NO_MEAN = MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False)
+"""Of what has no known mean."""
+
+
+def phi_lambda(
+    universe: FloatArray, absolute: FloatArray, mean: MeanOfScores, cut: float
+) -> Smooth:
+    """Return Φ(λ) = (σ²(τ) + (μ − λ)²)/(σ²(τ) + (μ − λ)² + σ²(Δ)) as a function of estimates.
+
+    (μ − λ)² is estimated by (X̄ − λ)² less the variance of X̄, or 0 where that is more.
+
+    Parameters
+    ----------
+    universe, absolute : (k,) weights of the components in σ²(τ) and σ²(Δ)
+    mean : of the scores
+    cut : the cut score λ, on the scale of the scores
+
+    Raises
+    ------
+    PlanError
+        If the model has other fixed effects than a mean, or the mean is not known.
+
+    References
+    ----------
+    Brennan and Kane (1977), An index of dependability for mastery tests, Journal of Educational
+    Measurement 14, 277-289; Brennan (2001), Generalizability Theory, eq. 2.54.
+    """
+    check_mean(mean)
+    u, e, variance = universe, absolute, float(mean.cov_beta[0, 0])
+
+    def parts(v: FloatArray, beta: FloatArray) -> tuple[float, float]:
+        away = max((float(beta[0]) - cut) ** 2 - variance, 0.0)
+        return float(u @ v) + away, float(e @ v)
+
+    def value(v: FloatArray, beta: FloatArray) -> float:
+        signal, error = parts(v, beta)
+        return signal / (signal + error) if signal + error > 0.0 else np.nan
+
+    def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        signal, error = parts(v, beta)
+        total = (signal + error) ** 2
+        away = float(beta[0]) - cut
+        moves = 2.0 * away if away**2 > variance else 0.0
+        return (error * u - signal * e) / total, np.array([error * moves / total])
+
+    return Smooth(value, slopes, "share", uses_fixed=True)
+
+
+def check_mean(mean: MeanOfScores | None) -> MeanOfScores:
+    """Return the mean of the scores.
+
+    Raises
+    ------
+    PlanError
+        If the model has other fixed effects than a mean, or the mean is not known.
+    """
+    if mean is None or not mean.is_mean:
+        raise PlanError(
+            "Φ(λ) compares the mean of all scores with the cut score: it needs a fit whose fixed "
+            "part is one constant, or published components with mean= and sizes="
+        )
+    return mean
+
+
+def read_cuts(cut: Any) -> list[float]:
+    """Return one or several cut scores.
+
+    Parameters
+    ----------
+    cut : a number or several
+
+    Raises
+    ------
+    PlanError
+        If there is none, or one is not a finite number.
+
+    Examples
+    --------
+    >>> read_cuts([0.2, 0.3])
+    [0.2, 0.3]
+    """
+    several = isinstance(cut, Iterable) and not isinstance(cut, str) and np.ndim(cut) > 0  # type: ignore[arg-type]
+    cuts = list(cut) if several else [cut]
+    for one in cuts:
+        if not isinstance(one, Real) or isinstance(one, bool) or not np.isfinite(float(one)):
+            raise PlanError(f"Φ(λ) needs the cut score λ as a finite number, cut=…; not {one!r}")
+    if not cuts:
+        raise PlanError("there is no cut score λ: cut= is empty")
+    return [float(one) for one in cuts]

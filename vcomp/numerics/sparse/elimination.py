@@ -1,0 +1,493 @@
+"""Factor of a symmetric positive definite matrix, leading columns sparse and the rest dense.
+
+The likelihood and its derivatives need the log-determinant, solutions, the diagonal of the inverse
+and the squared norms of its blocks, and all follow from L (docs/explanation/mathematics.md,
+section 7.2). Of the inverse only the dense corner and the entries on the pattern of L are formed.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import ldl, selected_inverse
+from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
+from vcomp.numerics.memory import limited_blas
+
+__all__ = [
+    "EliminationOrder",
+    "Factor",
+    "Inverse",
+    "Pattern",
+    "plan_elimination",
+]
+
+
+_SPARSE_SECONDS = 2e-9
+"""Seconds for a product of two entries of a sparse column, in factor and inverse."""
+
+_DENSE_SECONDS = 3.5e-11
+"""Seconds of a dense Cholesky factor and inverse of order m, divided by m³; one thread."""
+
+_GOOD_ENOUGH = 0.5
+"""Seconds below which no other order is tried."""
+
+_MOST_WORK = 3e8
+"""Entries that the search for an order may visit: about three seconds."""
+
+_DENSE_SHARE = 0.6
+"""Fraction of the remaining unknowns with which each is coupled if the rest counts as dense."""
+
+_MOST_ENTRIES = 450_000_000
+"""Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class EliminationOrder:
+    """An order of elimination with its cost.
+
+    Attributes
+    ----------
+    order : (n,) the unknowns in the order of elimination, None if that is their own
+    cut : number of unknowns that are eliminated sparsely
+    lower : the strictly lower triangle of the matrix in that order, sparse rows
+    parent, counts : (cut,) elimination tree and entries of L below the diagonal
+    seconds : estimate for one factor and inverse
+    """
+
+    order: LongArray | None
+    cut: int
+    lower: Any
+    parent: IntArray
+    counts: LongArray
+    seconds: float
+
+    @property
+    def n_dense(self) -> int:
+        """Order of the dense part."""
+        return int(self.lower.shape[0] - self.cut)
+
+    @property
+    def bytes_for_traces(self) -> float:
+        """Bytes for factor and inverse, without squared norms."""
+        return 36.0 * float(self.counts.sum()) + 8.0 * 3.0 * self.n_dense**2
+
+    @property
+    def bytes_for_norms(self) -> float:
+        """Bytes with the squared norms of the inverse's blocks."""
+        return 56.0 * float(self.counts.sum()) + 8.0 * 5.0 * self.n_dense**2
+
+
+def plan_elimination(matrix: Any, sizes: list[int]) -> EliminationOrder | None:
+    """Return an order of elimination, or None if L has too many entries in all of them.
+
+    Parameters
+    ----------
+    matrix : (n, n) symmetric, sparse rows, without its diagonal
+    sizes : of the blocks, the first of them without entries within itself
+    """
+    from scipy.sparse import tril
+
+    lower = tril(matrix, -1, format="csr")
+    lower.sort_indices()
+    best = _cheapest(lower, None, lower.shape[0], [0, *np.cumsum(sizes).tolist()])
+    if best is None or best.seconds > _GOOD_ENOUGH:
+        order, last = _minimum_degree(matrix)
+        lower = tril(matrix[order][:, order], -1, format="csr")
+        lower.sort_indices()
+        other = _cheapest(lower, order, last, [0, last])
+        if best is None or (other is not None and other.seconds < 0.8 * best.seconds):
+            best = other
+    return best
+
+
+def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
+    """Return an order and the number of its sparse columns; crowded unknowns come last.
+
+    Unknowns with very many neighbours would slow down the search.
+    """
+    degree = np.diff(matrix.indptr)
+    crowded = degree > max(32.0, 4.0 * np.sqrt(degree.size))
+    kept = np.flatnonzero(~crowded)
+    part = matrix[kept][:, kept]
+    order, last = minimum_degree(
+        part.indptr.astype(np.int64), part.indices.astype(np.int32), _DENSE_SHARE, _MOST_WORK
+    )
+    return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
+
+
+def _cheapest(
+    lower: Any, order: LongArray | None, last: int, ends: list[int]
+) -> EliminationOrder | None:
+    """Return the order with the cheapest cut up to `last`, at one of `ends` if as cheap."""
+    n = lower.shape[0]
+    parent, counts = elimination_tree(
+        lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
+    )
+    if counts.size < last:
+        # The leading block alone, whose columns of L are those of the matrix.
+        last = int(ends[1])
+        parent, counts = elimination_tree(
+            lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
+        )
+        if counts.size < last:
+            return None
+    seconds = _seconds(counts, n)
+    cut = int(np.argmin(seconds))
+    at_ends = [e for e in ends if e <= last]
+    end = min(at_ends, key=lambda e: seconds[e])
+    if seconds[end] <= 1.2 * seconds[cut] + 1e-3:
+        cut = int(end)
+    parent = np.where(parent[:cut] >= 0, parent[:cut], np.int32(n)).astype(np.int32)
+    return EliminationOrder(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
+
+
+def _seconds(counts: LongArray, n: int) -> FloatArray:
+    """Return the cost with a cut before each column, and after the last."""
+    sparse = np.concatenate([[0.0], np.cumsum(_SPARSE_SECONDS * counts.astype(float) ** 2)])
+    dense = n - np.arange(counts.size + 1.0)
+    seconds: FloatArray = sparse + _DENSE_SECONDS * dense**3
+    return seconds
+
+
+_WORKERS_BYTES = 2.0**29
+"""Bytes that workers on several blocks may use together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Sparsity patterns of the matrix and of L, the same for all values of the components.
+
+    Attributes
+    ----------
+    order : (n,) the unknowns in the order of elimination, None if that is their own
+    indptr, indices, data : rows of the strictly lower triangle in that order
+    parent : elimination tree
+    ptr, rows : the leading columns of L, rows ascending
+    first : start of the dense part in each of them
+    tail_ptr, tail_cols : for each row of the dense part the columns with an entry there
+    leaf : columns that no earlier column refers to
+    """
+
+    order: LongArray | None
+    indptr: LongArray
+    indices: IntArray
+    data: FloatArray
+    parent: IntArray
+    ptr: LongArray
+    rows: IntArray
+    first: LongArray
+    tail_ptr: LongArray
+    tail_cols: IntArray
+    leaf: BoolArray
+
+    @property
+    def n(self) -> int:
+        """Order of the matrix."""
+        return self.indptr.size - 1
+
+    @property
+    def cut(self) -> int:
+        """Number of leading, sparse columns."""
+        return self.leaf.size
+
+    @property
+    def n_dense(self) -> int:
+        """Order of the dense part."""
+        return self.n - self.cut
+
+    @classmethod
+    def of(cls, plan: EliminationOrder) -> Pattern:
+        """Return the pattern of an order of elimination."""
+        from scipy.sparse import csc_array
+
+        indptr = plan.lower.indptr.astype(np.int64)
+        indices = plan.lower.indices.astype(np.int32)
+        n, cut = indptr.size - 1, plan.cut
+        ptr, rows = ldl.fill_pattern(indptr, indices, plan.parent, plan.counts, cut)
+        sparse_rows = np.concatenate([[0], np.cumsum(rows < cut)])
+        columns = csc_array((np.ones(rows.size, np.int8), rows, ptr), shape=(n, cut)).tocsr()
+        columns.sort_indices()
+        start = columns.indptr[cut] if n else 0
+        leaf = np.ones(cut, bool)
+        leaf[rows[rows < cut]] = False
+        return cls(
+            order=plan.order,
+            indptr=indptr,
+            indices=indices,
+            data=plan.lower.data.astype(float),
+            parent=plan.parent,
+            ptr=ptr,
+            rows=rows,
+            first=ptr[:-1] + sparse_rows[ptr[1:]] - sparse_rows[ptr[:-1]],
+            tail_ptr=columns.indptr[cut:].astype(np.int64) - start,
+            tail_cols=columns.indices[start:].astype(np.int32),
+            leaf=leaf,
+        )
+
+    def permuted(self, x: FloatArray) -> FloatArray:
+        """Return a copy of x, (n, …), in the order of elimination."""
+        return x.copy() if self.order is None else x[self.order]
+
+    def restored(self, x: FloatArray) -> FloatArray:
+        """Return x, (n, …), in the original order of the unknowns."""
+        if self.order is None:
+            return x
+        restored = np.empty_like(x)
+        restored[self.order] = x
+        return restored
+
+    def place(self) -> LongArray:
+        """Return the position of each unknown in the order of elimination."""
+        place = np.arange(self.n, dtype=np.int64)
+        if self.order is not None:
+            place[self.order] = np.arange(self.n)
+        return place
+
+
+class Factor:
+    """LDL' of a matrix with a given pattern.
+
+    Parameters
+    ----------
+    pattern : of the matrix, with its entries below the diagonal
+    diagonal : (n,) its diagonal
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it is not positive definite up to rounding error.
+    """
+
+    def __init__(self, pattern: Pattern, diagonal: FloatArray) -> None:
+        from scipy.linalg.lapack import dpotrf
+
+        self.pattern = pattern
+        self.values = np.empty(pattern.rows.size)
+        self.pivots = np.empty(pattern.cut)
+        corner = np.zeros((pattern.n_dense, pattern.n_dense))
+        failed = ldl.factor(
+            pattern.indptr,
+            pattern.indices,
+            pattern.data,
+            pattern.permuted(diagonal),
+            pattern.parent,
+            pattern.ptr,
+            pattern.rows,
+            self.values,
+            self.pivots,
+            corner,
+        )
+        if failed == 0 and pattern.n_dense:
+            # The lower triangle in C order is the upper one of the transpose in Fortran order,
+            # which LAPACK overwrites: no copy. The other triangle stays zero.
+            with limited_blas(pattern.n_dense):
+                upper, failed = dpotrf(corner.T, lower=0, clean=0, overwrite_a=1)
+            corner = upper.T
+            failed += pattern.cut if failed else 0
+        if failed != 0:
+            raise np.linalg.LinAlgError(f"pivot {failed} is not positive")
+        self.corner: FloatArray = corner
+
+    @property
+    def _columns(self) -> tuple[LongArray, IntArray, FloatArray]:
+        return self.pattern.ptr, self.pattern.rows, self.values
+
+    def log_determinant(self) -> float:
+        """Return the logarithm of the determinant."""
+        dense = 2.0 * np.log(np.diagonal(self.corner)).sum()
+        return float(np.log(self.pivots).sum() + dense)
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """Solve for right-hand sides of shape (n, k)."""
+        cut = self.pattern.cut
+        x = np.ascontiguousarray(self.pattern.permuted(right))
+        ldl.forward(*self._columns, x)
+        x[:cut] /= self.pivots[:, None]
+        if self.pattern.n_dense:
+            x[cut:] = self._solve_corner(x[cut:])
+        ldl.backward(*self._columns, x)
+        return self.pattern.restored(x)
+
+    def _solve_corner(self, right: FloatArray) -> FloatArray:
+        from scipy.linalg.lapack import dpotrs
+
+        # The factor is passed as an upper one in Fortran order: no copy of it.
+        with limited_blas(self.pattern.n_dense):
+            x, _ = dpotrs(self.corner.T, right, lower=0)
+        solved: FloatArray = x
+        return solved
+
+    @cached_property
+    def inverse(self) -> Inverse:
+        """The parts of the inverse."""
+        return Inverse(self)
+
+    def quadratics(self, rows: Any) -> FloatArray:
+        """Return b'C⁻¹b for every row b of a sparse matrix, (g, n)."""
+        from scipy.sparse import csr_array
+
+        place = self.pattern.place()
+        rows = rows.tocsr()
+        indices = place[rows.indices].astype(np.int32)
+        # Sorting would move the caller's data.
+        ordered = csr_array((rows.data.copy(), indices, rows.indptr), shape=rows.shape)
+        ordered.sort_indices()
+        quadratics: FloatArray = ldl.sparse_quadratics(
+            ordered.indptr.astype(np.int64),
+            ordered.indices.astype(np.int32),
+            ordered.data.astype(float),
+            self.pattern.parent,
+            *self._columns,
+            self.pivots,
+            self.inverse.corner,
+        )
+        return quadratics
+
+
+class Inverse:
+    """The dense corner of the inverse, its diagonal, and the entries on the pattern of L."""
+
+    def __init__(self, factor: Factor) -> None:
+        self._factor = factor
+        pattern = factor.pattern
+        self.corner = _inverted(factor.corner)
+        self._leaf_part: FloatArray = selected_inverse.leaf_diagonal(
+            pattern.tail_ptr,
+            pattern.tail_cols,
+            pattern.first,
+            pattern.rows,
+            factor.values,
+            pattern.cut,
+            self.corner,
+        )
+        self._entries, self._leading = selected_inverse.selected_inverse(
+            pattern.ptr,
+            pattern.rows,
+            factor.values,
+            factor.pivots,
+            pattern.leaf,
+            self._leaf_part,
+            self.corner,
+        )
+
+    @cached_property
+    def diagonal(self) -> FloatArray:
+        """(n,) the diagonal, in the original order of the unknowns."""
+        whole = np.concatenate([self._leading, np.diagonal(self.corner)])
+        return self._factor.pattern.restored(whole)
+
+    def squared_norms(self, blocks: list[slice]) -> FloatArray:
+        """Return the squared Frobenius norms of the blocks of the inverse.
+
+        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10).
+        """
+        pattern = self._factor.pattern
+        place = pattern.place()
+        members = [place[block] for block in blocks]
+        norms = np.empty((len(blocks), len(blocks)))
+        sparse = [(m < pattern.cut).any() for m in members]
+        with limited_blas(pattern.n_dense):
+            if sparse[:1] == [True] and pattern.leaf.all() and _fills(members[0], pattern.cut):
+                self._fill_norms_of_leaves(norms, members)
+            else:
+                ridged = [u for u, has_sparse in enumerate(sparse) if has_sparse]
+                with ThreadPoolExecutor(self._n_workers(len(ridged))) as pool:
+                    found = pool.map(lambda u: self._norms_with(members, members[u]), ridged)
+                    for u, column in zip(ridged, found, strict=True):
+                        norms[:, u] = norms[u] = column
+        for t, rows in enumerate(members):
+            for u, cols in enumerate(members[: t + 1]):
+                if not sparse[t] and not sparse[u]:
+                    block = self.corner[_span(rows - pattern.cut)][:, _span(cols - pattern.cut)]
+                    norms[t, u] = norms[u, t] = np.square(block).sum()
+        return norms
+
+    def _n_workers(self, n_blocks: int) -> int:
+        """Return the number of blocks to work on at a time: one if a block's arrays are large."""
+        pattern = self._factor.pattern
+        n_bytes = 16.0 * (pattern.rows.size + pattern.n_dense**2)
+        return max(1, min(n_blocks, os.cpu_count() or 1, int(_WORKERS_BYTES / max(n_bytes, 1.0))))
+
+    def _fill_norms_of_leaves(self, norms: FloatArray, members: list[LongArray]) -> None:
+        """Fill in the norms of the first block if it is diagonal and the rest is dense.
+
+        With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
+        """
+        pattern, pivots = self._factor.pattern, self._factor.pivots
+        gram: FloatArray = selected_inverse.tail_gram(
+            pattern.tail_ptr,
+            pattern.tail_cols,
+            pattern.first,
+            pattern.rows,
+            self._factor.values,
+            pattern.cut,
+        )
+        mixed = gram @ self.corner
+        alone = (pivots**-2 + 2.0 * self._leaf_part / pivots).sum()
+        norms[0, 0] = alone + np.vdot(mixed, mixed.T)
+        columns = np.einsum("ij,ij->j", self.corner, mixed)
+        for t, rows in enumerate(members[1:], start=1):
+            norms[0, t] = norms[t, 0] = columns[rows - pattern.cut].sum()
+
+    def _norms_with(self, members: list[LongArray], ridged: LongArray) -> FloatArray:
+        factor, pattern = self._factor, self._factor.pattern
+        slope = np.zeros(pattern.n)
+        slope[ridged] = 1.0
+        d_values, d_pivots, d_corner, changes = ldl.factor_derivative(
+            pattern.indptr,
+            pattern.indices,
+            pattern.parent,
+            pattern.ptr,
+            pattern.rows,
+            factor.values,
+            factor.pivots,
+            slope,
+        )
+        selected_inverse.mirror_lower(d_corner)
+        d_inverse = -(self.corner @ d_corner @ self.corner)
+        d_leading = selected_inverse.inverse_derivative(
+            pattern.ptr,
+            pattern.rows,
+            factor.values,
+            factor.pivots,
+            self._entries,
+            self._leading,
+            self.corner,
+            d_values,
+            d_pivots,
+            changes,
+            d_inverse,
+        )
+        change = np.concatenate([d_leading, np.diagonal(d_inverse)])
+        return np.array([-change[m].sum() for m in members])
+
+
+def _inverted(corner: FloatArray) -> FloatArray:
+    """Return the full inverse from a lower Cholesky factor in C order, which is not changed."""
+    from scipy.linalg.lapack import dpotri
+
+    if corner.size == 0:
+        return np.zeros((0, 0))
+    with limited_blas(corner.shape[0]):
+        upper, _ = dpotri(np.array(corner.T, order="F"), lower=0, overwrite_c=1)
+    lower: FloatArray = upper.T
+    selected_inverse.mirror_lower(lower)
+    return lower
+
+
+def _fills(places: LongArray, cut: int) -> bool:
+    return places.size == cut and bool((places < cut).all())
+
+
+def _span(places: LongArray) -> slice | LongArray:
+    """Return consecutive places as a slice, which needs no copy."""
+    if places.size and (np.diff(places) == 1).all():
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places

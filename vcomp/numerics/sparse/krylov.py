@@ -1,0 +1,138 @@
+"""Preconditioned conjugate gradients for many right-hand sides, each with its own iteration.
+
+The coefficients of an iteration that starts at zero are those of a Lanczos process on
+D^-½ S D^-½ started at D^-½ b, whose small eigenproblem is a Gauss quadrature for log|S|
+(docs/explanation/mathematics.md, eq. (8.5); Golub and Meurant 2010; Ubaru, Chen and Saad 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+
+__all__ = [
+    "Solved",
+    "conjugate_gradients",
+    "log_quadrature",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Solutions of S x = b.
+
+    Attributes
+    ----------
+    x : (m, c)
+    residual : (m, c) b − S x, by recurrence
+    iterations : number of products with S
+    converged : whether all columns met the tolerance
+    alphas, betas : (iterations, c) coefficients, nan after a column has converged
+    """
+
+    x: FloatArray
+    residual: FloatArray
+    iterations: int
+    converged: bool
+    alphas: FloatArray
+    betas: FloatArray
+
+
+def conjugate_gradients(
+    product: Callable[[FloatArray], FloatArray],
+    diagonal: FloatArray,
+    b: FloatArray,
+    start: FloatArray | None = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 1000,
+) -> Solved:
+    """Solve S x = b with the diagonal of S as preconditioner.
+
+    Parameters
+    ----------
+    product : S times (m, c) columns; S is positive definite
+    diagonal : (m,) of S
+    b : (m, c)
+    start : (m, c) first x; zero if not given
+    tol : largest √(r'D⁻¹r)/√(b'D⁻¹b) of each column
+    max_iter : largest number of products
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If S turns out not to be positive definite.
+    """
+    inverse = (1.0 / diagonal)[:, None]
+    goal = tol**2 * _dots(b, inverse * b)
+    x = np.zeros_like(b) if start is None else start.copy()
+    r = b.copy() if start is None else b - product(x)
+    z = inverse * r
+    rz = _dots(r, z)
+    p = z.copy()
+    alphas: list[FloatArray] = []
+    betas: list[FloatArray] = []
+    while (rz > goal).any() and len(alphas) < max_iter:
+        going = rz > goal
+        Sp = product(p)
+        curvature = _dots(p, Sp)
+        if not (curvature[going] > 0.0).all():
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        alpha = np.divide(rz, curvature, out=np.zeros_like(rz), where=going)
+        x += alpha * p
+        r -= alpha * Sp
+        np.multiply(inverse, r, out=z)
+        after = np.where(going, _dots(r, z), rz)
+        beta = np.divide(after, rz, out=np.zeros_like(rz), where=going)
+        p *= beta
+        p += z
+        alphas.append(np.where(going, alpha, np.nan))
+        betas.append(np.where(going, beta, np.nan))
+        rz = after
+    shape = len(alphas), b.shape[1]
+    return Solved(
+        x,
+        r,
+        len(alphas),
+        bool((rz <= goal).all()),
+        np.reshape(alphas, shape),
+        np.reshape(betas, shape),
+    )
+
+
+def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
+    """Return e₁'log(T)e₁ and e₁'T e₁ of each column's Lanczos matrix T.
+
+    They are w'log(Ŝ)w and w'Ŝw for Ŝ = D^-½ S D^-½ and the unit vector w along D^-½ b, the first
+    by Gauss quadrature, the second exactly. The iteration must have started at zero.
+    """
+    width = solved.alphas.shape[1]
+    logs, firsts = np.zeros(width), np.ones(width)
+    for c in range(width):
+        alpha = solved.alphas[:, c]
+        alpha = alpha[~np.isnan(alpha)]
+        if not alpha.size:
+            continue
+        beta = solved.betas[: alpha.size, c]
+        main = 1.0 / alpha
+        main[1:] += beta[:-1] / alpha[:-1]
+        values, vectors = _tridiagonal(main, np.sqrt(beta[:-1]) / alpha[:-1])
+        logs[c] = np.square(vectors[0]) @ np.log(np.maximum(values, np.finfo(float).tiny))
+        firsts[c] = main[0]
+    return logs, firsts
+
+
+def _tridiagonal(main: FloatArray, beside: FloatArray) -> tuple[FloatArray, FloatArray]:
+    from scipy.linalg import eigh_tridiagonal
+
+    values, vectors = eigh_tridiagonal(main, beside)
+    return np.asarray(values, dtype=np.float64), np.asarray(vectors, dtype=np.float64)
+
+
+def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
+    dots: FloatArray = np.einsum("ij,ij->j", a, b)
+    return dots

@@ -1,0 +1,236 @@
+"""Sparse tables of counts; products use threads, and sums do not depend on their number."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import sparse_products as kernels
+
+__all__ = [
+    "Fill",
+    "SparseTable",
+    "over_threads",
+    "row_products",
+    "side_by_side",
+]
+
+
+_BLOCKS = 4
+"""Largest number of blocks of rows; their sums are added in order, whatever the threads."""
+
+_ENTRIES_A_COLUMN = 8
+"""Fewest entries of a block per column: fewer are not worth its memory."""
+
+_ENTRIES_A_BLOCK = 20_000
+"""Fewest entries of a block: fewer take less time than the start of a thread."""
+
+
+@dataclass(frozen=True)
+class SparseTable:
+    """A matrix in compressed sparse rows.
+
+    Attributes
+    ----------
+    indptr, indices : (q + 1,) and (nnz,)
+    weights : (nnz,) the entries, or empty where all are one
+    n_cols : number of columns
+    """
+
+    indptr: LongArray
+    indices: IntArray
+    weights: FloatArray
+    n_cols: int
+
+    @cached_property
+    def _bounds(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of rows, about equal in entries, that go to threads."""
+        nnz = self.indices.size
+        fewest = max(_ENTRIES_A_COLUMN * self.n_cols, _ENTRIES_A_BLOCK)
+        n = int(np.clip(nnz // fewest, 1, _BLOCKS))
+        cuts = np.searchsorted(self.indptr, np.linspace(0, nnz, n + 1)[1:-1])
+        ends = [0, *(int(c) for c in cuts), self.indptr.size - 1]
+        return tuple(pairwise(ends))
+
+    @classmethod
+    def of(
+        cls, indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
+    ) -> SparseTable:
+        """Return the table of these entries, without weights where all are one."""
+        ones = bool(counts.size) and counts.min() == 1.0 and counts.max() == 1.0
+        return cls(indptr, indices, counts[:0] if ones else counts, n_cols)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.indptr.size - 1, self.n_cols
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries."""
+        return int(self.indices.size)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the table in bytes."""
+        return int(self.indptr.nbytes + self.indices.nbytes + self.weights.nbytes)
+
+    def transposed(self) -> SparseTable:
+        """Return the transposed table, as a copy."""
+        indptr, indices, weights = kernels.transpose(*self._parts, self.n_cols)
+        return SparseTable(indptr, indices, weights, self.shape[0])
+
+    def times(self, x: FloatArray) -> FloatArray:
+        """Return B x for the (n_cols, c) columns of `x`."""
+        out = np.empty((self.shape[0], x.shape[1]))
+        over_threads(lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds)
+        return out
+
+    def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
+        """Write the rows ``first .. last - 1`` of B x into `out`."""
+        kernels.gather(*self._parts, x, out, first, last)
+
+    def transposed_times(self, x: FloatArray) -> FloatArray:
+        """Return B'x for the (q, c) columns of `x`."""
+        return self._summed(
+            self.n_cols, x.shape[1], lambda out, a, b: kernels.scatter(*self._parts, x, out, a, b)
+        )
+
+    def eliminated(self, inverse: FloatArray, x: FloatArray) -> FloatArray:
+        """Return B'diag(inverse)B x without an array of q rows."""
+        return self._summed(
+            self.n_cols,
+            x.shape[1],
+            lambda out, a, b: kernels.add_eliminated(*self._parts, inverse, x, out, a, b),
+        )
+
+    def forms(self, scale: FloatArray, x: FloatArray, z: FloatArray) -> FloatArray:
+        """Return z'B'diag(scale)B x of each column."""
+        sums = self._summed(
+            1,
+            x.shape[1],
+            lambda out, a, b: kernels.row_forms(*self._parts, scale, x, z, out, a, b),
+        )
+        form: FloatArray = sums[0]
+        return form
+
+    def squares(self, scales: FloatArray) -> FloatArray:
+        """Return the diagonal of B'diag(scale)B for each column of `scales`, (n_cols, c)."""
+        return self._summed(
+            self.n_cols,
+            scales.shape[1],
+            lambda out, a, b: kernels.add_squares(*self._parts, scales, out, a, b),
+        )
+
+    def symmetric_times(self, x: FloatArray) -> FloatArray:
+        """Return (B + B')x, of a square table."""
+        return self._summed(
+            self.n_cols,
+            x.shape[1],
+            lambda out, a, b: kernels.symmetric_product(*self._parts, x, out, a, b),
+        )
+
+    @property
+    def _parts(self) -> tuple[LongArray, IntArray, FloatArray]:
+        return self.indptr, self.indices, self.weights
+
+    def _summed(
+        self, n_rows: int, width: int, add: Callable[[FloatArray, int, int], Any]
+    ) -> FloatArray:
+        """Return the sum of the contributions of all blocks of rows."""
+        sums = [np.zeros((n_rows, width)) for _ in self._bounds]
+        over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds)
+        for other in sums[1:]:
+            sums[0] += other
+        return sums[0]
+
+
+def over_threads(work: Callable[[int, int, int], Any], bounds: Sequence[tuple[int, int]]) -> None:
+    """Call `work` with the number and the bounds of each block, on as many threads as cores."""
+    if len(bounds) == 1:
+        work(0, *bounds[0])
+        return
+    with ThreadPoolExecutor(min(len(bounds), os.cpu_count() or 1)) as pool:
+        list(pool.map(lambda k: work(k, *bounds[k]), range(len(bounds))))
+
+
+def side_by_side(tables: Sequence[SparseTable], n_rows: int) -> SparseTable:
+    """Return [B₁ B₂ …], the table itself where there is one."""
+    if len(tables) == 1:
+        return tables[0]
+    if not tables:
+        empty = np.zeros(0)
+        return SparseTable(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), empty, 0)
+    indptr = np.sum([t.indptr for t in tables], axis=0)
+    indices = np.empty(indptr[-1], np.int32)
+    weighted = any(t.weights.size for t in tables)
+    weights = np.empty(indices.size if weighted else 0)
+    begin, shift = indptr[:-1].copy(), 0
+    for table in tables:
+        lengths = np.diff(table.indptr)
+        places = np.arange(table.indices.size) + np.repeat(begin - table.indptr[:-1], lengths)
+        indices[places] = table.indices + np.int32(shift)
+        if weighted:
+            weights[places] = table.weights if table.weights.size else 1.0
+        begin += lengths
+        shift += table.n_cols
+    return SparseTable(indptr, indices, weights, shift)
+
+
+Fill = Callable[[int, int, FloatArray], None]
+"""Writes the rows from one number up to another into an array of them."""
+
+_BLOCK = 1024
+"""Rows of a block, so that its columns stay in a core's cache."""
+
+_PARTS = 4
+_ROWS_A_PART = 20_000
+"""A part with fewer rows takes less time than the start of a thread."""
+
+
+def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
+    """Return the sums over rows of the products of every two sets of columns.
+
+    Sums do not depend on the number of threads.
+
+    Parameters
+    ----------
+    fills : writer of each of the m sets
+    n_rows, width : q rows and c columns of each set
+
+    Returns
+    -------
+    (m, m, c) array, symmetric
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> row_products([lambda a, b, out: np.copyto(out, x[a:b])], 2, 2)
+    array([[[10., 20.]]])
+    """
+    m = len(fills)
+    n_parts = int(np.clip(n_rows // _ROWS_A_PART, 1, _PARTS))
+    ends = [n_rows * k // n_parts for k in range(n_parts + 1)]
+    sums = np.zeros((n_parts, m, m, width))
+
+    def work(part: int, first: int, last: int) -> None:
+        columns = np.empty((m, min(_BLOCK, last - first), width))
+        for begin in range(first, last, _BLOCK):
+            end = min(begin + _BLOCK, last)
+            for fill, rows in zip(fills, columns, strict=True):
+                fill(begin, end, rows[: end - begin])
+            kernels.add_products(columns, end - begin, sums[part])
+
+    over_threads(work, list(pairwise(ends)))
+    total = sums.sum(axis=0)
+    lower = np.tril_indices(m, -1)
+    total[lower[1], lower[0]] = total[lower]
+    return np.asarray(total)
