@@ -253,12 +253,12 @@ class VarianceComponentsModel(LikelihoodOfData):
         """How the rows were read."""
         return self._found.reading
 
-    def batches(self, reading: Reading) -> Batches:
+    def batches(self, progress: bool | None = False) -> Batches:
         """Return the rows that were not kept, to be read once more.
 
         Parameters
         ----------
-        reading : how they are read
+        progress : whether to show a bar
 
         Raises
         ------
@@ -267,7 +267,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         """
         if self._found.again is None:
             raise DataError(_NO_SOURCE)
-        return self._found.again(reading)
+        return self._found.again(replace(self.reading, progress=progress))
 
     @property
     def chunk(self) -> Chunk:

@@ -156,13 +156,16 @@ class Tables(Protocol):
     """What is derived from the data and the estimate of a fit, made when it is first used."""
 
     @property
-    def components(self) -> VarianceComponents: ...
+    def components(self) -> VarianceComponents:
+        """The components with their facets."""
 
     @property
-    def table(self) -> AnovaTable | None: ...
+    def table(self) -> AnovaTable | None:
+        """The analysis of variance."""
 
     @property
-    def cells(self) -> CellMeans | None: ...
+    def cells(self) -> CellMeans | None:
+        """The cell means of two facets."""
 
 
 @dataclass(frozen=True, slots=True)

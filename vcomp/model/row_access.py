@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,10 +69,10 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     -------
     the path
     """
-    reading = replace(access.model.reading, progress=progress)
+    Reading(progress=progress)  # refuses other values before anything is read
     target = parquet_path(to, "to")
     kept = access.model.keeps_rows
-    frames = _kept(access, target) if kept else _streamed(access, target, reading)
+    frames = _kept(access, target) if kept else _streamed(access, target, progress)
     write_parquet(frames, target, _INSTEAD)
     return target
 
@@ -84,7 +84,7 @@ def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
         yield frame.iloc[first : first + _ROWS]
 
 
-def _streamed(access: RowAccess, target: Path, reading: Reading) -> Iterator[pd.DataFrame]:
+def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
     """Yield the rows of the fit in batches; nothing is written before effects are there.
 
     Raises
@@ -94,7 +94,7 @@ def _streamed(access: RowAccess, target: Path, reading: Reading) -> Iterator[pd.
     """
     model, n = access.model, 0
     check_columns(model.design)
-    batches = model.batches(reading)
+    batches = model.batches(progress)
     refuse_to_replace(target, batches.files)
     solution = access.solution
     for part in batches.each():
@@ -165,7 +165,7 @@ class FittedModel(Protocol):
     def keeps_rows(self) -> bool:
         """Whether the rows are in memory."""
 
-    def batches(self, reading: Reading) -> Batches:
+    def batches(self, progress: bool | None = False) -> Batches:
         """Return the rows in batches."""
 
 
