@@ -97,12 +97,14 @@ def write(folder: str, n_rows: int) -> int:
     return P * A * D * _TOPICS
 
 
-def timed_fit(folder: str, repeat: int, *, stream: bool, seal: bool = False) -> Timed:
+def timed_fit(folder: str, repeat: int, *, stream: bool, collapse: bool = False) -> Timed:
     """Read the files with pyarrow, then fit them; the best of `repeat` times."""
     files = sorted(Path(folder).glob("*.parquet"))
     # What is summed in batches is put away only where the table of all cells would be large.
-    sealed = mock.patch("vcomp.statistics.batches.passes._LARGE", 0.0) if seal else nullcontext()
-    with sealed:
+    collapsed = (
+        mock.patch("vcomp.statistics.batches.passes._LARGE", 0.0) if collapse else nullcontext()
+    )
+    with collapsed:
         _warm_up(stream=stream)
         reading = _best(lambda: _read(files), repeat)
         kept: dict[str, Any] = {}  # the last fit alone
@@ -220,7 +222,7 @@ def _compare(n_rows: int, folder: str) -> None:
     ways: dict[str, dict[str, bool]] = {
         "in memory": {"stream": False},
         "in batches": {"stream": True},
-        "in batches, put away": {"stream": True, "seal": True},
+        "in batches, put away": {"stream": True, "collapse": True},
     }
     found = {}
     for name, options in ways.items():

@@ -283,7 +283,7 @@ cli.add_command(items)
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
     """List the data sets of vcomp, or print one as CSV."""
-    from vcomp.data import available, load
+    from vcomp.datasets import available, load
 
     if name is not None:
         click.echo(load(name).to_csv(index=False), nl=False)

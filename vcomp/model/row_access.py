@@ -1,4 +1,4 @@
-"""What a result can say of rows, as long as its model is there."""
+"""Predictions, fitted values and residuals of the rows, while their model is in memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.data import (
     CompleteRows,
+    Reading,
     Rows,
-    fixed_names,
+    fixed_columns,
     parquet_path,
-    plain_columns,
-    recoded,
     refuse_to_replace,
     write_parquet,
 )
 from vcomp.design import Chunk, Design, centred_matrix, facet_codes, term_codes
-from vcomp.display import check_progress
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
@@ -51,9 +49,9 @@ def check_columns(design: Design) -> None:
     DataError
     """
     formula = design.formula
-    taken = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
-    if taken:
-        name = min(taken)
+    used = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
+    if used:
+        name = min(used)
         raise DataError(
             f"the column {name!r} of the data has the name of one that is added; rename it"
         )
@@ -71,7 +69,7 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     -------
     the path
     """
-    check_progress(progress)
+    Reading(progress=progress)  # refuses other values before anything is read
     target = parquet_path(to, "to")
     kept = access.model.keeps_rows
     frames = _kept(access, target) if kept else _streamed(access, target, progress)
@@ -124,9 +122,7 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
 
 
 def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
-    names, known = fixed_names(model.design.formula), model.fixed_columns
-    plain = plain_columns(part.frame, names)
-    fixed = {name: recoded(name, column, known.get(name)) for name, column in plain.items()}
+    fixed = fixed_columns(model.design.formula, part.frame, model.fixed_columns)
     return centred_matrix(model.design, fixed, part.y.size)
 
 
@@ -161,7 +157,9 @@ class FittedModel(Protocol):
     def fixed_columns(self) -> Mapping[str, Any]:
         """Columns of the fixed part by name."""
 
-    environment: Any
+    @property
+    def reading(self) -> Reading:
+        """How the rows were read."""
 
     @property
     def keeps_rows(self) -> bool:
