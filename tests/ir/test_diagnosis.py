@@ -11,7 +11,7 @@ from scipy.special import ndtr
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.diagnosis import INDICATORS, Original
-from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
+from vcomp.ir.simulate.margin_families import cdf_bandwidth
 
 
 def collection(n_topics, n_systems, seed):

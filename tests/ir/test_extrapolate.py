@@ -13,8 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.curve import MODELS
-from vcomp.ir.extrapolate import fit_curve, fit_curves
+from vcomp.ir.curve import MODELS, fit_curve, fit_curves
 from vcomp.ir.kernels.binomial import fit_binomial_line
 
 COLLECTIONS = [

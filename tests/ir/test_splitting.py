@@ -10,8 +10,7 @@ from scipy import stats
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import measures
-from vcomp.ir.curve import MODELS
-from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.curve import MODELS, fit_curve
 from vcomp.ir.measures import MeanMeasure
 from vcomp.ir.splits import published_sizes
 from vcomp.ir.splitting import split_half

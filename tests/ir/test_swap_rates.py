@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.swaps import swap_rates
+from vcomp.ir.significance import swap_rates
 
 RNG = np.random.default_rng(1)
 SCORES = (RNG.normal(size=(21, 5)) + np.linspace(0, 1, 5)).round(2)

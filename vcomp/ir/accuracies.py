@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,29 +17,25 @@ from vcomp.formula import RESIDUAL, caller_environment, parse
 from vcomp.gtheory import DStudy, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
-from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, ByPairs, Estimator, estimator_of
-from vcomp.ir.accuracy_result import Accuracy
+from vcomp.ir.accuracy_result import PLANNED, Accuracy, ByHalves, ByPairs, Estimator, estimator_of
+from vcomp.ir.agreement import Measure, complete, named
+from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import FTest, Measure, Tau, TauAP, complete, mean_squares, named, several
-from vcomp.ir.measures import sizes as check_sizes
+from vcomp.ir.measures import FTest, Tau, TauAP, several
 from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, check_one_of
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
+from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import seed_from
 from vcomp.statistics import Statistics
 
 __all__ = [
     "DEFAULT",
-    "Measures",
-    "PLANNED",
     "SYSTEM",
     "TOPIC",
     "Measures",
-    "Splits",
     "accuracy",
     "accuracy_of",
-    "needs_dstudy",
-    "read_measures",
     "two_way_components",
 ]
 
@@ -121,21 +117,14 @@ DEFAULT = ("tau", "tau_ap", "Erho2", "Phi", "rmse")
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
-    """How accuracies are extrapolated from halves; see :func:`vcomp.ir.split_half`.
+class _Splits:
+    """Options of :func:`vcomp.ir.split_half`, under their names there; `rng` is a seed."""
 
-    Attributes
-    ----------
-    model, trials : as published if None
-    rng : of these and of all other draws
-    workers, progress : of the draws
-    """
-
-    model: Model | None = None
-    trials: int | None = None
-    rng: int | np.random.Generator | None = None
-    workers: int = 1
-    progress: bool | None = None
+    model: Model | None
+    trials: int | None
+    rng: int
+    workers: int
+    progress: bool | None
 
 
 def accuracy(
@@ -240,122 +229,115 @@ def accuracy(
     """
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
-    n = None if n_topics is None else check_sizes(n_topics)
-    taken = read_measures(measures)
-    study = None
-    if needs_dstudy(taken, estimator, negative, interval):
-        study = dstudy(
-            two_way_components(matrix),
+
+    def study(n: float | list[float]) -> DStudy:
+        components = two_way_components(matrix)
+        return dstudy(
+            components,
             object=SYSTEM,
-            sizes={TOPIC: matrix.n_topics if n is None else n.tolist()},
+            sizes={TOPIC: n},
             alpha=alpha,
             negative=negative,
             interval=interval,
         )
-    splits = Splits(model, trials, rng, workers, progress)
-    counts = (matrix.n_systems, matrix.n_topics)
+
     return accuracy_of(
         matrix,
         study,
-        taken,
-        n,
-        (SYSTEM, TOPIC),
-        counts,
+        measures,
+        n_topics,
+        {SYSTEM: matrix.n_systems, TOPIC: matrix.n_topics},
         estimator=estimator,
         alpha=alpha,
-        splits=splits,
+        negative=negative,
+        interval=interval,
+        model=model,
+        trials=trials,
+        rng=rng,
+        workers=workers,
+        progress=progress,
     )
 
 
 def accuracy_of(
-    matrix: ScoreMatrix | None,
-    study: DStudy | None,
-    measures: Sequence[Measure],
-    n_topics: FloatArray | None,
-    facets: tuple[str, str],
-    counts: tuple[int, int],
+    scores: ScoreMatrix | None,
+    study: Callable[[Any], DStudy],
+    measures: Measures | None,
+    n_topics: float | Iterable[float] | None,
+    sizes: Mapping[str, int],
     *,
     estimator: AccuracyEstimator,
     alpha: float,
-    splits: Splits,
+    negative: Literal["zero", "keep"],
+    interval: object,
+    model: Model | None,
+    trials: int | None,
+    rng: int | np.random.Generator | None,
+    workers: int,
+    progress: bool | None,
 ) -> Accuracy:
-    """Estimate measures from scores and from a D-study of them; see :func:`accuracy`.
+    """Return the accuracy of tests of any size, from scores and from D-studies of their components.
+
+    :func:`accuracy` for those who have components already; a fit has, for instance.
 
     Parameters
     ----------
-    matrix : scores; None where there are none, and measures that need them are refused
-    study : a D-study of one plan or more; None if no measure needs one, see :func:`needs_dstudy`
-    measures : of :func:`read_measures`
-    n_topics : (m,) sizes of new tests; None for the collection itself
-    facets : what is ranked and what is sampled
-    counts : how many of each there are
-    estimator : ``"shrunken"``, ``"urbano"`` or ``"split_half"``
-    alpha : intervals have confidence 1 − alpha
-    splits : of what is extrapolated from halves
+    scores : matrix of scores; None if there is none, and measures that need it are refused
+    study : makes the D-study of a size, or of several, of the facet that is sampled; called only
+        if a measure needs it
+    measures, n_topics : as in :func:`accuracy`; without scores, `measures` is by default those of a
+        D-study
+    sizes : number of levels of the facet that is ranked and of the facet that is sampled, by name
+    estimator, alpha, negative, interval, model, trials, rng, workers, progress : as in
+        :func:`accuracy`
 
     Raises
     ------
     DataError, PlanError
         As :func:`accuracy`.
     """
+    if measures is None and scores is None:
+        measures = tuple(kind.name for kind in PLANNED)
+    chosen = several(DEFAULT if measures is None else measures)
+    n = None if n_topics is None else check_sizes(n_topics)
+    (ranked, n_ranked), (sampled, n_sampled) = sizes.items()
+    planned = None
+    if _needs_dstudy(chosen, estimator, negative, interval):
+        planned = study(n_sampled if n is None else n.tolist())
     check_alpha(alpha)
-    by_name, seed = named(measures), seed_from(splits.rng)
+    by_name, seed = named(chosen), seed_from(rng)
     own: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator != "split_half":
         own = {
-            name: estimator_of(measure, matrix, study, facets[1], estimator, seed)
+            name: estimator_of(measure, scores, planned, sampled, estimator, seed)
             for name, measure in by_name.items()
         }
     rest = {name: by_name[name] for name, found in own.items() if found is None}
-    asked = np.array([float(counts[1])]) if n_topics is None else n_topics
-    halves = _halves(matrix, rest, asked, alpha, replace(splits, rng=seed), estimator)
+    at = np.array([float(n_sampled)]) if n is None else n
+    splits = _Splits(model, trials, seed, workers, progress)
+    halves = _halves(scores, rest, at, alpha, splits, estimator)
     estimators = {name: found or halves[name] for name, found in own.items()}
     values = {
         name: found.at_hand(alpha)
-        if n_topics is None and isinstance(found, ByPairs)
-        else found.at(asked, alpha)
+        if n is None and isinstance(found, ByPairs)
+        else found.at(at, alpha)
         for name, found in estimators.items()
     }
-    notes = study.notes if study is not None else ()
-    return Accuracy(by_name, estimators, asked, values, alpha, facets, counts, notes)
+    notes = () if planned is None else planned.notes
+    counts = (n_ranked, n_sampled)
+    return Accuracy(by_name, estimators, at, values, alpha, (ranked, sampled), counts, notes)
 
 
-def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
-    """Return the requested measures, each once.
-
-    Parameters
-    ----------
-    measures : names or measures, one or several; :data:`DEFAULT` if None
-
-    Raises
-    ------
-    PlanError
-        If there is none, or one is unknown.
-
-    Examples
-    --------
-    >>> read_measures("tau")
-    (Tau(variant='b'),)
-    """
-    return several(DEFAULT if measures is None else measures)
-
-
-def needs_dstudy(
+def _needs_dstudy(
     measures: Sequence[Measure], estimator: AccuracyEstimator, negative: str, interval: object
 ) -> bool:
     """Return whether one of the measures comes from a D-study.
 
-    Parameters
-    ----------
-    measures : of :func:`read_measures`
-    estimator : ``"shrunken"``, ``"urbano"`` or ``"split_half"``
-    negative, interval : of the D-study, which may be given for nothing else
-
     Raises
     ------
     PlanError
-        If the estimator is unknown or applies to none of the measures, or an option of D-studies
-        is given and there is none.
+        If the estimator is unknown or applies to none of the measures, or `negative` or
+        `interval`, which are options of D-studies, is given and no measure comes from one.
     """
     check_one_of("estimator", estimator, ESTIMATORS)
     if estimator == "urbano" and not any(isinstance(m, Tau | TauAP) for m in measures):
@@ -382,7 +364,7 @@ def _halves(
     measures: Mapping[str, Measure],
     n_topics: FloatArray,
     alpha: float,
-    splits: Splits,
+    splits: _Splits,
     estimator: AccuracyEstimator,
 ) -> dict[str, Estimator]:
     """Return what extrapolates each of the measures from halves."""

@@ -18,11 +18,12 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
-from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
-from vcomp.ir.mapping_study import MappingStudy
-from vcomp.ir.measures import Measure, complete, mean_squares, several
+from vcomp.ir.agreement import Measure, complete
+from vcomp.ir.mapping import PUBLISHED, Coefficient, MappingStudy, ReliabilityMap
+from vcomp.ir.measures import several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
+from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:

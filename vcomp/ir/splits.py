@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError
+from vcomp.ir.agreement import MeanMeasure, MeanRows, Measure
 from vcomp.ir.kernels import disjoint_sets, means_of_sets
-from vcomp.ir.measures import MeanMeasure, MeanRows, Measure
 
 __all__ = [
     "Halves",

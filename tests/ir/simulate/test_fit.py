@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.simulate.copula import gaussian
-from vcomp.ir.simulate.decomposition import correlation_factor, decompose
-from vcomp.ir.simulate.moments import spread_of
+from vcomp.ir.simulate.copula import correlation_factor, decompose, gaussian, spread_of
 from vcomp.simulate import fit_collection
 
 COLLECTIONS = ["enterprise2006", "genomics2004", "robust2003", "web2004"]
@@ -121,7 +119,7 @@ def test_identical_systems_stay_identical_but_for_the_smallest_eigenvalue(scores
 
 @pytest.mark.parametrize("correlation", [-0.99, -0.3, 0.0, 0.8, 1.0])
 def test_spread_has_the_moments_of_a_sum(correlation):
-    from vcomp.ir.simulate.continuous_margins import normal_margin
+    from vcomp.ir.simulate.margin_families import normal_margin
 
     x = np.array([-1.0, 0.0, 1.0])
     spread = spread_of(normal_margin(x), normal_margin(2.0 * x), gaussian(), correlation)

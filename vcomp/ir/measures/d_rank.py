@@ -11,8 +11,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure, rounding
 from vcomp.ir.measures.extrapolated import Extrapolated
 
 __all__ = [

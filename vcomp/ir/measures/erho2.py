@@ -10,10 +10,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.measures.two_way_anova import TwoWay
+from vcomp.ir.agreement import MeanMeasure, rounding, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay
 
 __all__ = [
     "GeneralizabilityCoefficient",

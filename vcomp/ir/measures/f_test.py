@@ -12,10 +12,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import TopicMeasure, sizes
-from vcomp.ir.measures.two_way_anova import TwoWay, mean_squares
+from vcomp.ir.agreement import TopicMeasure, rounding, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay, mean_squares
 
 __all__ = [
     "FTest",

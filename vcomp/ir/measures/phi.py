@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import MeanMeasure, sizes
+from vcomp.ir.agreement import MeanMeasure, rounding, sizes
 from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
-from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay
 
 __all__ = [
     "DependabilityIndex",

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.significance import paired_tests
+from vcomp.ir.significance import paired_tests
 
 __all__ = [
     "PowerRatio",

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.measures.two_way_anova import TwoWay
+from vcomp.ir.agreement import MeanMeasure, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay
 
 __all__ = [
     "RMSE",

@@ -10,9 +10,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.ir.agreement import MeanMeasure, MeanRows
 from vcomp.ir.kernels import smallest_safe_difference
-from vcomp.ir.measures.agreement import MeanRows
-from vcomp.ir.measures.base import MeanMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 
 __all__ = [

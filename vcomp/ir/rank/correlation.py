@@ -15,19 +15,19 @@ from vcomp.ir.rank.rank_draws import error_share
 from vcomp.numerics import check_rng
 
 __all__ = [
-    "AccuracyEstimator",
     "ESTIMATORS",
     "INTERVALS",
+    "TARGETS",
+    "TAU_ESTIMATORS",
+    "VARIANTS",
+    "AccuracyEstimator",
     "RankCorrelation",
     "RankOptions",
     "Swaps",
-    "TARGETS",
-    "TAU_ESTIMATORS",
     "TauEstimator",
     "TauInterval",
     "TauTarget",
     "TauVariant",
-    "VARIANTS",
     "check_one_of",
     "check_tau_estimator",
     "check_variant",
@@ -241,7 +241,7 @@ class RankCorrelation:
     Attributes
     ----------
     ap : whether it is τ_AP
-    variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_tau`
+    variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_correlation`
     """
 
     ap: bool

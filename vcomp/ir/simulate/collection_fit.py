@@ -3,148 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray
 from vcomp.data import SYSTEMS, read_score_table
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
-from vcomp.ir.simulate.continuous_margins import (
-    beta_kernel_margin,
-    beta_margin,
-    kernel_margin,
-    normal_margin,
-    truncated_kernel_margin,
-    truncated_normal_margin,
-)
-from vcomp.ir.simulate.copula import COPULAS, Copula, fitted_df, gaussian, student
-from vcomp.ir.simulate.decomposition import Effects, correlation_factor, decompose, normal_scores
-from vcomp.ir.simulate.discrete_margins import (
-    beta_binomial_margin,
-    discrete_kernel_margin,
-    places_on,
-    selected_width,
-    support_of,
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, names_of
+from vcomp.ir.simulate.copula import (
+    COPULAS,
+    Copula,
+    Effects,
+    Scale,
+    Spread,
+    correlation_factor,
+    decompose,
+    fitted_df,
+    gaussian,
+    normal_scores,
+    spread_of,
+    student,
 )
 from vcomp.ir.simulate.margin import Margin
-from vcomp.ir.simulate.moments import Scale, Spread, spread_of
+from vcomp.ir.simulate.margin_families import (
+    EFFECTS,
+    FAMILIES,
+    kernel_margin,
+    normal_margin,
+    score_margin,
+    support_of,
+)
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
 __all__ = [
-    "CONTINUOUS",
     "CopulaName",
-    "DISCRETE",
-    "EFFECTS",
-    "FAMILIES",
     "MarginFamily",
     "MeansOf",
     "check_between_0_and_1",
     "check_effects",
     "check_options",
     "fit_collection",
-    "read",
-    "score_margin",
+    "read_complete",
     "wanted",
 ]
-
-
-EFFECTS = ("kernel", "normal")
-"""Margins of residuals, which Urbano (2016) adds to effects of systems and topics."""
-
-CONTINUOUS: dict[str, Callable[[FloatArray], Margin]] = {
-    "truncated_normal": truncated_normal_margin,
-    "beta": beta_margin,
-    "truncated_kernel": truncated_kernel_margin,
-    "beta_kernel": beta_kernel_margin,
-}
-"""Margins of scores anywhere between 0 and 1."""
-
-DISCRETE: dict[str, Callable[[LongArray, FloatArray], Margin]] = {
-    "beta_binomial": beta_binomial_margin,
-    "discrete_kernel": discrete_kernel_margin,
-}
-"""Margins of scores that only take the values of a support."""
-
-FAMILIES = (*EFFECTS, *CONTINUOUS, *DISCRETE, "auto")
-
-_WIDER = (2.0, 5.0, 10.0)
-"""How many times wider kernels are tried as well when the best is asked for; as in simIReff."""
-
-
-def score_margin(x: FloatArray, family: str, support: FloatArray | None, system: str) -> Margin:
-    """Fit the margin of one system's scores.
-
-    Parameters
-    ----------
-    x : (n,) scores between 0 and 1
-    family : a continuous or discrete family; or ``"auto"``, of all that can be fitted that with
-        the smallest AIC: the discrete ones if there is a support, else the continuous ones
-    support : possible scores, for discrete families
-    system : its name, for messages
-
-    Raises
-    ------
-    DataError
-        If a score is not in the support, or all scores are the same.
-    PlanError
-        If a discrete family has no support, or a continuous one has one.
-    EstimationError
-        If no family can be fitted.
-    """
-    if float(np.ptp(x)) == 0.0:
-        raise DataError(
-            f"system {system!r} scores {x[0]:g} on every topic, so that its scores have no "
-            "distribution to draw from; leave it out, or use margins='kernel' or 'normal'"
-        )
-    if support is None:
-        if family in DISCRETE:
-            raise PlanError(f"margins={family!r} needs support=, the scores that are possible")
-        return _best(system, [f for name, f in CONTINUOUS.items() if family in (name, "auto")], x)
-    if family in CONTINUOUS:
-        raise PlanError(
-            f"margins={family!r} gives any score between 0 and 1, not only those of support=; "
-            "use 'beta_binomial', 'discrete_kernel' or 'auto'"
-        )
-    places = places_on(support, x)
-    if (places < 0).any():
-        raise DataError(
-            f"system {system!r} has the score {x[int((places < 0).argmax())]:g}, which support= "
-            "does not have"
-        )
-    if family != "auto":
-        return _best(system, [_on(DISCRETE[family], support)], places)
-    width = selected_width(places, support.size)
-    ways = [_on(beta_binomial_margin, support)]
-    ways += [_on_wider(support, wider, width) for wider in (1.0, *_WIDER)]
-    return _best(system, ways, places)
-
-
-def _on(fit: Callable[[LongArray, FloatArray], Margin], support: FloatArray) -> _Fit:
-    return lambda places: fit(places, support)
-
-
-def _on_wider(support: FloatArray, wider: float, width: float) -> _Fit:
-    return lambda places: discrete_kernel_margin(places, support, wider, width)
-
-
-_Fit = Callable[..., Margin]
-
-
-def _best(system: str, ways: list[_Fit], x: FloatArray | LongArray) -> Margin:
-    """Return the margin with the smallest AIC of those that can be fitted."""
-    fitted, reasons = [], []
-    for fit in ways:
-        try:
-            fitted.append(fit(x))
-        except EstimationError as error:
-            reasons.append(str(error))
-    if not fitted:
-        raise EstimationError(f"system {system!r}: {'; '.join(reasons)}")
-    return min(fitted, key=lambda margin: margin.aic)
 
 
 _CONSTANT = 1e-12
@@ -167,7 +72,7 @@ MeansOf: TypeAlias = Literal["observed", "fitted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FitOptions:
     """Options of :func:`vcomp.simulate.fit_collection`, under their names there."""
 
     margins: MarginFamily
@@ -178,42 +83,46 @@ class Asked:
     df: float | None
 
 
-def read(
-    scores: Any, systems: Sequence[str] | None, names: Mapping[str, str | None]
+def read_complete(
+    scores: ScoresLike,
+    systems: Sequence[str] | None,
+    drop_worst: float,
+    names: Mapping[str, str | None],
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return topics × systems as an array, and the names of the systems.
+    """Return topics × systems as an array without missing scores, and the names of the systems.
 
     Parameters
     ----------
-    scores : of any form that :func:`vcomp.data.score_forms.read_score_table` reads
-    systems : names instead of those that the scores have
+    scores : of any form that :func:`vcomp.ir.as_score_matrix` reads
+    systems : names that replace those of the scores
+    drop_worst : see :meth:`vcomp.ir.ScoreMatrix.drop_worst`
     names : columns of a long table by role
 
     Raises
     ------
     DataError
-        If there are no two of each, a score is missing or no number, or the names do not fit.
+        If there are fewer than two topics or systems, a score of the systems that are kept is
+        missing or not a number, or the names are not unique or not as many as systems.
     """
     table = read_score_table(scores, SYSTEMS, names)
-    # In rows whatever frame it came from: sums in another order differ in the last bit.
-    X = np.array(table.values, dtype=float, order="C")
-    n_topics, n_systems = X.shape
-    if n_topics < 2 or n_systems < 2:
+    if min(table.values.shape) < 2:
         raise DataError(
-            "a simulation starts from at least two topics (rows) and two systems (columns); "
-            f"there are {n_topics} × {n_systems}"
+            "a simulation needs at least two topics (rows) and two systems (columns); "
+            f"there are {table.values.shape[0]} × {table.values.shape[1]}"
         )
-    labels = _names(table.columns if systems is None else systems, n_systems)
-    wrong = np.argwhere(~np.isfinite(X))
+    labels = _names(table.columns if systems is None else systems, table.values.shape[1])
+    kept = ScoreMatrix(table.values, names_of(table.rows), labels).drop_worst(drop_worst)
+    wrong = np.argwhere(~np.isfinite(kept.scores))
     if wrong.size:
         topic, system = wrong[0]
-        what = "missing" if np.isnan(X[topic, system]) else "infinite"
+        what = "missing" if np.isnan(kept.scores[topic, system]) else "infinite"
         raise DataError(
-            f"{len(wrong):,} of {X.size:,} scores are missing or infinite: that of system "
-            f"{labels[system]!r} on topic number {topic + 1} is {what}; keep the topics that all "
-            "systems have"
+            f"{len(wrong):,} of {kept.scores.size:,} scores are missing or infinite: that of "
+            f"system {kept.systems[system]!r} on topic number {topic + 1} is {what}; keep the "
+            "topics that all systems have"
         )
-    return X, labels
+    # Always in row order: sums in another order differ in the last bit.
+    return np.array(check_matrix(kept).scores, order="C"), kept.systems
 
 
 def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
@@ -231,7 +140,7 @@ def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
     return names
 
 
-def check_options(asked: Asked, support: object) -> None:
+def check_options(options: FitOptions, support: object) -> None:
     """Refuse options that are unknown, or do not go together.
 
     Raises
@@ -239,47 +148,47 @@ def check_options(asked: Asked, support: object) -> None:
     PlanError
         Naming the option, and what it can be.
     """
-    _check_copula(asked)
-    if asked.margins not in FAMILIES:
+    _check_copula(options)
+    if options.margins not in FAMILIES:
         raise PlanError(
-            f"margins={asked.margins!r} is not known{did_you_mean(asked.margins, FAMILIES)}; "
+            f"margins={options.margins!r} is not known{did_you_mean(options.margins, FAMILIES)}; "
             f"margins are {', '.join(FAMILIES)}"
         )
     for name in ("homoscedastic", "uncorrelated", "random_sampling"):
-        value = getattr(asked, name)
+        value = getattr(options, name)
         if not isinstance(value, bool | np.bool_):
             raise PlanError(f"{name} is True or False, not {value!r}")
-    if asked.margins in EFFECTS and support is not None:
+    if options.margins in EFFECTS and support is not None:
         raise PlanError(
-            f"support= goes with margins of scores; margins={asked.margins!r} are those of "
+            f"support= goes with margins of scores; margins={options.margins!r} are those of "
             "residuals. Use 'beta_binomial', 'discrete_kernel' or 'auto'"
         )
-    if asked.margins not in EFFECTS and asked.homoscedastic:
+    if options.margins not in EFFECTS and options.homoscedastic:
         raise PlanError(
-            f"homoscedastic=True goes with margins of residuals; margins={asked.margins!r} are "
+            f"homoscedastic=True goes with margins of residuals; margins={options.margins!r} are "
             "those of scores. Use 'kernel' or 'normal'"
         )
 
 
-def _check_copula(asked: Asked) -> None:
-    if asked.copula not in COPULAS:
+def _check_copula(options: FitOptions) -> None:
+    if options.copula not in COPULAS:
         raise PlanError(
-            f"copula={asked.copula!r} is not known{did_you_mean(asked.copula, COPULAS)}; it is "
+            f"copula={options.copula!r} is not known{did_you_mean(options.copula, COPULAS)}; it is "
             "'gaussian' or 't'"
         )
-    if asked.copula == "t" and asked.uncorrelated:
+    if options.copula == "t" and options.uncorrelated:
         raise PlanError(
             "copula='t' ties extremes together even where nothing is correlated; "
             "uncorrelated=True goes with copula='gaussian'"
         )
-    if asked.df is None:
+    if options.df is None:
         return
-    if asked.copula != "t":
+    if options.copula != "t":
         raise PlanError("df= are the degrees of freedom of copula='t'; the Gaussian one has none")
-    number = isinstance(asked.df, int | float | np.number) and not isinstance(asked.df, bool)
-    if not number or not 1.0 <= asked.df < np.inf:
+    number = isinstance(options.df, int | float | np.number) and not isinstance(options.df, bool)
+    if not number or not 1.0 <= options.df < np.inf:
         raise PlanError(
-            f"df= is a finite number from 1 on, not {asked.df!r}; for infinitely many take "
+            f"df= is a finite number from 1 on, not {options.df!r}; for infinitely many take "
             "copula='gaussian'"
         )
 
@@ -364,12 +273,13 @@ def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> N
 
 
 def fit_collection(
-    scores: Any,
+    scores: ScoresLike,
     systems: Sequence[str] | None = None,
     *,
     system: str | None = None,
     topic: str | None = None,
     score: str | None = None,
+    drop_worst: float = 0.0,
     margins: MarginFamily = "kernel",
     homoscedastic: bool = False,
     uncorrelated: bool = False,
@@ -413,7 +323,7 @@ def fit_collection(
         hardest topic is that with the smallest sum of normals
     means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: what
         comes of the effects, or of the margins, as they are; or (n_systems,) numbers
-    support : possible scores, see :func:`vcomp.ir.simulate.discrete_margins.support_of`; for instance
+    support : possible scores, see :func:`vcomp.ir.simulate.margin_families.support_of`; for instance
         ``"P@20"`` or ``"RR@10"``
     copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together: a topic
         that is unusual for one system is so for more of them. Its correlations are the same
@@ -472,31 +382,34 @@ def fit_collection(
     <20 simulated collections of 100 topics × 3 systems>
     """
     columns = {"system": system, "topic": topic, "score": score}
-    X, names = read(scores, systems, columns)
-    asked = Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
-    check_options(asked, support)
+    X, names = read_complete(scores, systems, drop_worst, columns)
+    options = FitOptions(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
+    check_options(options, support)
     if margins != "normal":
         check_between_0_and_1(X, names, margins)
     true_means = wanted(means, X, names, bounded=margins != "normal")
     if margins in EFFECTS:
-        return _from_effects(X, names, asked, true_means)
+        return _from_effects(X, names, options, true_means)
     possible = None if support is None else support_of(support)
-    return _from_margins(X, names, asked, true_means, possible)
+    return _from_margins(X, names, options, true_means, possible)
 
 
 def _from_effects(
-    X: FloatArray, names: tuple[str, ...], asked: Asked, true_means: FloatArray | None
+    X: FloatArray,
+    names: tuple[str, ...],
+    options: FitOptions,
+    true_means: FloatArray | None,
 ) -> CollectionSimulator:
-    scale = Scale(logit=asked.margins == "kernel")
+    scale = Scale(logit=options.margins == "kernel")
     effects = decompose(scale.forward(X))
     check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
-    if asked.homoscedastic:
+    if options.homoscedastic:
         effects = effects.pooled()
     factor = correlation_factor(effects.covariance())
-    if asked.uncorrelated:
+    if options.uncorrelated:
         factor = np.eye(len(factor))
     columns = np.column_stack([effects.topics, effects.residuals])
-    copula = _copula(asked, columns, factor)
+    copula = _copula(options, columns, factor)
     # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
     inside = scale.logit or bool((X >= 0.0).all() and (X <= 1.0).all())
     reach = scale.reach if inside else np.inf
@@ -513,26 +426,28 @@ def _from_effects(
     return CollectionSimulator(
         X,
         names,
-        asked.margins,
+        options.margins,
         residuals,
         topic,
         scale,
         offsets,
         factor,
         copula,
-        asked.homoscedastic,
-        asked.uncorrelated,
-        asked.random_sampling,
+        options.homoscedastic,
+        options.uncorrelated,
+        options.random_sampling,
         means,
         np.stack([margin.quantiles for margin in residuals]),
     )
 
 
-def _copula(asked: Asked, columns: FloatArray, factor: FloatArray) -> Copula:
+def _copula(options: FitOptions, columns: FloatArray, factor: FloatArray) -> Copula:
     """Return the requested copula, its degrees of freedom fitted if none are given."""
-    if asked.copula == "gaussian":
+    if options.copula == "gaussian":
         return gaussian()
-    return student(fitted_df(columns, factor @ factor.T) if asked.df is None else float(asked.df))
+    return student(
+        fitted_df(columns, factor @ factor.T) if options.df is None else float(options.df)
+    )
 
 
 def _offsets(
@@ -554,32 +469,32 @@ def _offsets(
 def _from_margins(
     X: FloatArray,
     names: tuple[str, ...],
-    asked: Asked,
+    options: FitOptions,
     true_means: FloatArray | None,
     support: FloatArray | None,
 ) -> CollectionSimulator:
     fitted: list[Margin] = []
     for s, name in enumerate(names):
-        margin = score_margin(X[:, s], asked.margins, support, name)
+        margin = score_margin(X[:, s], options.margins, support, name)
         if true_means is not None:
             margin = _with_mean(margin, float(true_means[s]), name)
         fitted.append(margin)
     factor = np.eye(len(names))
-    if not asked.uncorrelated:
+    if not options.uncorrelated:
         factor = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
     return CollectionSimulator(
         X,
         names,
-        asked.margins,
+        options.margins,
         tuple(fitted),
         None,
         Scale(logit=False),
         np.zeros(len(names)),
         factor,
-        _copula(asked, X, factor),
+        _copula(options, X, factor),
         False,
-        asked.uncorrelated,
-        asked.random_sampling,
+        options.uncorrelated,
+        options.random_sampling,
         np.array([margin.mean for margin in fitted]),
         np.stack([m.limits if m.is_discrete else m.quantiles for m in fitted]),
     )

@@ -12,9 +12,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.simulate.copula import Copula
+from vcomp.ir.simulate.copula import Copula, Scale
 from vcomp.ir.simulate.margin import LOW, PER_UNIT, Margin
-from vcomp.ir.simulate.moments import Scale
 
 if TYPE_CHECKING:
     import pandas as pd

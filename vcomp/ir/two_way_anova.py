@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.base import complete
+from vcomp.ir.agreement import complete
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 __all__ = [
