@@ -304,8 +304,10 @@ def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
 
 def _read_long(truth: TruthLike, columns: Mapping[str, str | None]) -> TruthLike:
     """Return the matrix of a truth that is a long table with the columns of the scores."""
+    if not any(columns.values()):
+        return truth
     names = {name or role for role, name in columns.items()}
-    if not any(columns.values()) or not names <= set(getattr(truth, "columns", ())):
+    if not names <= set(getattr(truth, "columns", ())):
         return truth
     return as_score_matrix(truth, **columns)
 

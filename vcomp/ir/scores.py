@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -324,11 +325,21 @@ def as_score_matrix(
     names = {"system": system, "topic": topic, "score": score}
     if isinstance(scores, ScoreMatrix) and not any(names.values()):
         return check_matrix(scores)
+    if type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2:
+        if not any(names.values()):
+            n, k = scores.shape
+            return _check_values(ScoreMatrix(scores.copy(), _numbers(n), _numbers(k)))
     table = read_score_table(scores, SYSTEMS, names)
     for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
         if labels.nlevels == 1 and labels.hasnans:
             raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
     return check_matrix(ScoreMatrix(table.values, names_of(table.rows), names_of(table.columns)))
+
+
+@lru_cache(maxsize=8)
+def _numbers(n: int) -> tuple[str, ...]:
+    """Return the names of topics or systems that have none: their numbers from 0 on."""
+    return tuple(map(str, range(n)))
 
 
 def names_of(labels: Iterable[object]) -> tuple[str, ...]:
@@ -363,6 +374,15 @@ def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
         If the array does not go with the names, there are fewer than two topics or two systems,
         two of one name, or a score that is infinite or whose square would be.
     """
+    for names, what in ((matrix.systems, "systems"), (matrix.topics, "topics")):
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"there are several {what} called {twice!r}")
+    return _check_values(matrix)
+
+
+def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
+    """Refuse scores that measures cannot start from, whatever the names, and return the rest."""
     scores = matrix.scores
     shape = (matrix.n_topics, matrix.n_systems)
     if not isinstance(scores, np.ndarray) or scores.dtype != float or scores.shape != shape:
@@ -375,10 +395,6 @@ def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
             "scores need at least two topics (rows) and two systems (columns); "
             f"there are {shape[0]} × {shape[1]}"
         )
-    for names, what in ((matrix.systems, "systems"), (matrix.topics, "topics")):
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"there are several {what} called {twice!r}")
     beyond = np.argwhere(np.abs(scores) > _LARGEST)
     if beyond.size:
         topic, system = beyond[0]

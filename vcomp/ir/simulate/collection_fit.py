@@ -313,6 +313,8 @@ def fit_collection(
     systems : (n_systems,) names; if None those of the scores, numbers from 0 of an array
     system, topic, score : columns of a long table. If one of them is given, each other is the
         column of its own name
+    drop_worst : share of the systems to leave out, the worst by mean score; see
+        :meth:`vcomp.ir.ScoreMatrix.drop_worst`
     margins : see above; ``"normal"`` forces the assumption of normality
     homoscedastic : residuals of all systems have one variance, the mean of theirs. Of effects
         only. (A kernel estimate adds the variance of its kernel, which differs.)
