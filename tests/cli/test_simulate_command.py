@@ -169,7 +169,7 @@ SCORES_THAT_CANNOT_BE = {
     "the mean score is the same on every topic": [[0.1, 0.2], [0.2, 0.1], [0.2, 0.1]],
     "system 'a' differs from the mean of all systems by the same": [[0.1, 0.2], [0.2, 0.3]],
     "at least two topics": [[0.1, 0.2]],
-    "scores are missing or infinite: that of system 'b' on topic number 2 is missing": [
+    "1 of 6 are missing, that of system 'b' on topic '1'": [
         *[[0.1, 0.2], [0.3, None], [0.4, 0.1]],
     ],
 }

@@ -173,9 +173,9 @@ class _Indicators:
     """Measures collections as they are written; they need not be in memory together."""
 
     def __init__(self, simulator: Any) -> None:
-        from vcomp.ir import Original
+        from vcomp.ir import OriginalCollection
 
-        self.original = Original(simulator.scores)
+        self.original = OriginalCollection(simulator.scores)
         self.n_topics = len(simulator.scores)
         self.parts: list[Any] = []
 

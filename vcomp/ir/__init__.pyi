@@ -7,7 +7,7 @@ from .curve import AccuracyCurve as AccuracyCurve
 from .curve import Model as Model
 from .curve import fit_curve as fit_curve
 from .diagnosis import Diagnosis as Diagnosis
-from .diagnosis import Original as Original
+from .diagnosis import OriginalCollection as OriginalCollection
 from .diagnosis import diagnose as diagnose
 from .documents.assessors import AssessorLayout as AssessorLayout
 from .documents.assessors import AssessorLayouts as AssessorLayouts

@@ -1,4 +1,8 @@
-"""The accuracy of tests of any size, every measure by its best estimator."""
+"""The accuracy of tests of any size, every measure by its best estimator.
+
+:func:`accuracy` starts from scores, :func:`accuracy_of` from scores and D-studies that a fit has
+already.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,21 @@ from vcomp.formula import RESIDUAL, caller_environment, parse
 from vcomp.gtheory import DStudy, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
-from vcomp.ir.accuracy_result import PLANNED, Accuracy, ByHalves, ByPairs, Estimator, estimator_of
+from vcomp.ir.accuracy_result import (
+    PLANNED,
+    Accuracy,
+    ByDStudy,
+    ByHalves,
+    ByItself,
+    ByPairs,
+    ByPower,
+    Estimator,
+)
 from vcomp.ir.agreement import Measure, complete, named
 from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.curve import MODELS, Model, choice
 from vcomp.ir.measures import FTest, Tau, TauAP, several
-from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, check_one_of
+from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator, check_one_of
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
 from vcomp.ir.two_way_anova import mean_squares
@@ -58,7 +71,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     Raises
     ------
     DataError
-        If all scores are equal, or the components cannot be told apart with these cells.
+        If all scores are equal, or the components cannot be distinguished with these cells.
 
     Warns
     -----
@@ -76,7 +89,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     scores = matrix.scores[rows, columns]
     if scores.size == 0 or np.ptp(scores) == 0.0:
         what = "no system has a score" if scores.size == 0 else "all scores are equal"
-        raise DataError(f"{what}, so that there is no variance to share out")
+        raise DataError(f"{what}, so that there is no variance to divide into components")
     complete = scores.size == matrix.scores.size
     data = {"score": scores, SYSTEM: columns, TOPIC: rows}
     environment = caller_environment(0, 0)
@@ -90,7 +103,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
         estimate = estimator.estimate(stats, (SYSTEM, TOPIC, RESIDUAL))
     except (DesignError, EstimationError) as error:
         raise DataError(
-            f"variance components cannot be estimated from the scores that are there: {error}"
+            f"variance components cannot be estimated from the available scores: {error}"
         ) from error
     if not estimate.converged:
         warn(estimate.status)
@@ -113,7 +126,7 @@ def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]
 
 DEFAULT = ("tau", "tau_ap", "Erho2", "Phi", "rmse")
-"""Measures that have an estimator of their own, and so are quick; F depends on a difference."""
+"""Measures with an estimator of their own, which are fast; F needs a difference to detect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,17 +289,17 @@ def accuracy_of(
     workers: int,
     progress: bool | None,
 ) -> Accuracy:
-    """Return the accuracy of tests of any size, from scores and from D-studies of their components.
+    """Return the accuracy of tests of any size, from scores and from D-studies of a fit.
 
-    :func:`accuracy` for those who have components already; a fit has, for instance.
+    The second half of :func:`accuracy`, for callers that have estimated components already.
 
     Parameters
     ----------
     scores : matrix of scores; None if there is none, and measures that need it are refused
     study : makes the D-study of a size, or of several, of the facet that is sampled; called only
         if a measure needs it
-    measures, n_topics : as in :func:`accuracy`; without scores, `measures` is by default those of a
-        D-study
+    measures, n_topics : as in :func:`accuracy`; without scores, the default of `measures` is those
+        of a D-study
     sizes : number of levels of the facet that is ranked and of the facet that is sampled, by name
     estimator, alpha, negative, interval, model, trials, rng, workers, progress : as in
         :func:`accuracy`
@@ -309,7 +322,7 @@ def accuracy_of(
     own: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator != "split_half":
         own = {
-            name: estimator_of(measure, scores, planned, sampled, estimator, seed)
+            name: _estimator_of(measure, scores, planned, sampled, estimator, seed)
             for name, measure in by_name.items()
         }
     rest = {name: by_name[name] for name, found in own.items() if found is None}
@@ -326,6 +339,37 @@ def accuracy_of(
     notes = () if planned is None else planned.notes
     counts = (n_ranked, n_sampled)
     return Accuracy(by_name, estimators, at, values, alpha, (ranked, sampled), counts, notes)
+
+
+def _estimator_of(
+    measure: Measure,
+    matrix: ScoreMatrix | None,
+    study: DStudy | None,
+    sampled: str,
+    estimator: TauEstimator,
+    seed: int,
+) -> Estimator | None:
+    """Return the estimator of a measure; None if it has to be extrapolated from halves.
+
+    Parameters
+    ----------
+    measure : to estimate
+    matrix : scores; None where no requested measure needs them
+    study : a D-study; None where no requested measure needs one
+    sampled : the facet of the topics
+    estimator : of τ and τ_AP
+    seed : of what is drawn
+    """
+    quantity = PLANNED.get(type(measure))
+    if quantity is not None and study is not None:
+        return ByDStudy(study, sampled, quantity)
+    if matrix is None:
+        return None
+    if isinstance(measure, FTest) and study is not None:
+        return ByPower(study, sampled, measure, matrix.n_systems)
+    if isinstance(measure, Tau | TauAP):
+        return ByPairs(measure, matrix, estimator, seed)
+    return ByItself(measure, matrix) if measure.has_estimator else None
 
 
 def _needs_dstudy(
@@ -367,7 +411,7 @@ def _halves(
     splits: _Splits,
     estimator: AccuracyEstimator,
 ) -> dict[str, Estimator]:
-    """Return what extrapolates each of the measures from halves."""
+    """Return the estimators that extrapolate the measures from halves."""
     model = MODELS[-1] if splits.model is None else splits.model
     choice("model", model, MODELS)
     if not measures:

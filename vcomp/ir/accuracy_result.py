@@ -1,4 +1,4 @@
-"""How accurate tests of other sizes would be: a table of measures, each by its best estimator."""
+"""Measures of accuracy of tests of other sizes: their estimators, and the table of results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from vcomp.ir.measures import (
     DependabilityIndex,
     FTest,
     GeneralizabilityCoefficient,
-    Tau,
     TauAP,
 )
 from vcomp.ir.rank import TauEstimator, expected_correlation, paired_differences
@@ -40,7 +39,6 @@ __all__ = [
     "ByPower",
     "Estimated",
     "Estimator",
-    "estimator_of",
     "summary",
 ]
 
@@ -50,7 +48,7 @@ PLANNED: Mapping[type[Measure], PlannedName] = {
     DependabilityIndex: "Phi",
     RMSE: "abs_sem",
 }
-"""Measures that a D-study has, and what it calls them."""
+"""Measures that a D-study projects, with their names there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,11 +99,11 @@ class ByPairs:
         return self.estimator
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """Return those of new tests; see :func:`vcomp.ir.expected_tau`."""
+        """Return accuracies of new tests; see :func:`vcomp.ir.expected_tau`."""
         return self._of(n_topics, alpha)
 
     def at_hand(self, alpha: float) -> Estimated:
-        """Return that of the collection itself, whose scores are known."""
+        """Return the accuracy of the collection itself, whose scores are known."""
         return self._of(None, alpha)
 
     def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
@@ -122,7 +120,7 @@ class ByPairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByDStudy:
-    """What a D-study projects: Eρ², Φ, and ε as the standard error of measurement √σ²(Δ).
+    """Eρ², Φ, and ε = √σ²(Δ), the absolute standard error of measurement, by a D-study.
 
     Attributes
     ----------
@@ -138,7 +136,7 @@ class ByDStudy:
     label: ClassVar[str] = "D-study"
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """Plan so many topics, all else as in the study, and project."""
+        """Return the projections to n topics, all other sizes as in the study."""
         plan = self.study.plan
         sizes = np.repeat(plan.sizes[:1], n_topics.size, axis=0)
         sizes[:, plan.facets.index(self.sampled)] = n_topics
@@ -184,7 +182,7 @@ class ByPower:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByHalves:
-    """A curve through accuracies of halves of the topics, drawn out to larger tests.
+    """A curve fitted to accuracies of halves of the topics, extrapolated to larger tests.
 
     Attributes
     ----------
@@ -199,7 +197,7 @@ class ByHalves:
 
     @property
     def label(self) -> str:
-        """With the model of the curve."""
+        """``split_half`` and the model of the curve."""
         return f"split_half, {self.model}"
 
     @property
@@ -208,7 +206,7 @@ class ByHalves:
         return self.study.problems.get((self.name, self.model))
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """Return the curve, and where single tests lie about it."""
+        """Return the curve, with prediction intervals of single tests."""
         curve = self.study.curves.get((self.name, self.model))
         if curve is None:
             return Estimated(*np.full((3, n_topics.size), np.nan))
@@ -219,7 +217,7 @@ class ByHalves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByItself:
-    """The estimator that a measure brings along, without an interval.
+    """The estimator of the measure itself, without an interval.
 
     Attributes
     ----------
@@ -238,39 +236,8 @@ class ByItself:
         return Estimated(self.measure.estimate(self.matrix, n_topics), unknown, unknown)
 
 
-def estimator_of(
-    measure: Measure,
-    matrix: ScoreMatrix | None,
-    study: DStudy | None,
-    sampled: str,
-    estimator: TauEstimator,
-    seed: int,
-) -> Estimator | None:
-    """Return the estimator of a measure; None where halves have to do.
-
-    Parameters
-    ----------
-    measure : to estimate
-    matrix : scores; None where no requested measure needs them
-    study : a D-study; None where no requested measure needs one
-    sampled : the facet of the topics
-    estimator : of τ and τ_AP
-    seed : of what is drawn
-    """
-    quantity = PLANNED.get(type(measure))
-    if quantity is not None and study is not None:
-        return ByDStudy(study, sampled, quantity)
-    if matrix is None:
-        return None
-    if isinstance(measure, FTest) and study is not None:
-        return ByPower(study, sampled, measure, matrix.n_systems)
-    if isinstance(measure, Tau | TauAP):
-        return ByPairs(measure, matrix, estimator, seed)
-    return ByItself(measure, matrix) if measure.has_estimator else None
-
-
 _POINTS = 40
-"""Points of a curve: more cannot be seen."""
+"""Points of a line in a picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -279,14 +246,14 @@ class Accuracy:
 
     Attributes
     ----------
-    measures : what was estimated, by the name that tables have for it
+    measures : by their names in tables
     estimators : of each of them
-    asked : (m,) sizes of tests in :attr:`table`
-    values : of each measure at these sizes
+    requested : (m,) sizes of tests in :attr:`table`
+    values : estimates and intervals of each measure at these sizes
     alpha : intervals have confidence 1 − alpha
     facets : what is ranked and what is sampled, ``("system", "topic")``
     counts : how many of each there are
-    notes : what a reader should know of these numbers besides
+    notes : further remarks, printed by :meth:`summary`
 
     Examples
     --------
@@ -304,7 +271,7 @@ class Accuracy:
 
     measures: Mapping[str, Measure]
     estimators: Mapping[str, Estimator]
-    asked: FloatArray
+    requested: FloatArray
     values: Mapping[str, Estimated]
     alpha: float
     facets: tuple[str, str]
@@ -316,12 +283,11 @@ class Accuracy:
         """A row a measure and size of test.
 
         ``measure``; ``n`` topics; ``estimate``; ``low`` and ``high``, its interval, nan where
-        there is none; and ``estimator``, what it comes from: see :func:`vcomp.ir.accuracy` for
-        what each of them says.
+        there is none; and ``estimator``: see :func:`vcomp.ir.accuracy`.
         """
         import pandas as pd
 
-        return pd.concat([self._rows(n, self.asked) for n in self.measures], ignore_index=True)
+        return pd.concat([self._rows(n, self.requested) for n in self.measures], ignore_index=True)
 
     @property
     def dstudy(self) -> DStudy | None:
@@ -358,7 +324,7 @@ class Accuracy:
         return pd.concat([self._rows(m, n, level) for m in self.measures], ignore_index=True)
 
     def summary(self) -> Any:
-        """Return a printable summary: every measure at every size, and what it comes from.
+        """Return a printable summary: every measure at every size, with its estimator.
 
         Returns
         -------
@@ -371,8 +337,8 @@ class Accuracy:
     ) -> list[Any]:
         """Draw accuracy over the number of topics, with intervals as bands.
 
-        Measures share a panel that lie between the same bounds and improve in the same direction;
-        each that is in units of the scores has its own.
+        Measures that have the same limits and improve in the same direction share a panel; each
+        measure in units of the scores has its own.
 
         Parameters
         ----------
@@ -386,8 +352,8 @@ class Accuracy:
         Raises
         ------
         PlanError
-            If a measure is not there, nothing is left to draw, or there are not as many axes as
-            panels.
+            If a measure was not estimated, no measure has an estimate, or the number of axes is
+            not that of the panels.
         VcompError
             If matplotlib is not installed.
 
@@ -418,7 +384,7 @@ class Accuracy:
         )
 
     def symbol(self, name: str) -> str:
-        """Return how a measure is written: its symbol, its name and options where these differ.
+        """Return the symbol of a measure, or its name with options if several have that symbol.
 
         Parameters
         ----------
@@ -442,23 +408,23 @@ class Accuracy:
         return drawn
 
     def _curves(self, chosen: list[str]) -> pd.DataFrame:
-        """Return the measures at so many sizes that their lines are smooth."""
+        """Return the measures at enough sizes for smooth lines."""
         import pandas as pd
 
-        low, high = float(self.asked.min()), float(self.asked.max())
+        low, high = float(self.requested.min()), float(self.requested.max())
         if low == high:
             low, high = min(low, max(2.0, low / 4.0)), 2.0 * high
-        fine = np.union1d(np.geomspace(low, high, _POINTS), self.asked)
+        fine = np.union1d(np.geomspace(low, high, _POINTS), self.requested)
         parts = []
         for name in chosen:
             if self._is_slow(name):
-                parts.append(self._rows(name, np.sort(self.asked)))
+                parts.append(self._rows(name, np.sort(self.requested)))
             else:
                 parts.append(self._rows(name, fine))
         return pd.concat(parts, ignore_index=True)
 
     def _is_slow(self, name: str) -> bool:
-        """Whether intervals take a maximisation each: then there are none between the sizes."""
+        """Whether each interval needs a maximisation, too slow for all points of a line."""
         estimator = self.estimators[name]
         if not isinstance(estimator, ByDStudy | ByPower):
             return False
@@ -469,7 +435,7 @@ class Accuracy:
         import pandas as pd
 
         estimator = self.estimators[name]
-        made = alpha is None and np.array_equal(n, self.asked)
+        made = alpha is None and np.array_equal(n, self.requested)
         level = self.alpha if alpha is None else alpha
         found = self.values[name] if made else estimator.at(n, level)
         columns = {"estimate": found.estimate, "low": found.low, "high": found.high}
@@ -481,7 +447,7 @@ class Accuracy:
         return str(self.summary())
 
     def __repr__(self) -> str:
-        ends = [display.count(n) for n in np.unique([self.asked.min(), self.asked.max()])]
+        ends = [display.count(n) for n in np.unique([self.requested.min(), self.requested.max()])]
         ranked, sampled = self.facets
         return (
             f"<Accuracy: {', '.join(self.measures)} of {display.count(self.counts[0])} {ranked} "
@@ -493,7 +459,7 @@ class Accuracy:
 
 
 def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what is drawn together, by the label of the vertical axis."""
+    """Return the measures of each panel, by the label of its vertical axis."""
     panels: dict[str, list[str]] = {}
     for name, measure in measures.items():
         if np.isinf(measure.limits).any():
@@ -521,7 +487,7 @@ def summary(accuracy: Accuracy) -> Any:
     rows, stubs = [], []
     for name, found in accuracy.values.items():
         cells = _cells(found, bounded=bool(np.isfinite(accuracy.measures[name].limits).all()))
-        for place, (n, cell) in enumerate(zip(accuracy.asked, cells, strict=True)):
+        for place, (n, cell) in enumerate(zip(accuracy.requested, cells, strict=True)):
             first = place == 0
             stubs.append(accuracy.symbol(name) if first else "")
             label = accuracy.estimators[name].label if first else ""
@@ -550,7 +516,7 @@ def _cells(found: Estimated, *, bounded: bool) -> list[tuple[str, str]]:
 
 
 def _notes(accuracy: Accuracy) -> list[str]:
-    """Return what the estimators are, what their intervals hold, and what is missing."""
+    """Return notes on estimators, on their intervals, and on estimates that are missing."""
     notes, by_kind = [], _by_kind(accuracy)
     if ByPairs in by_kind:
         notes.append(f"{by_kind[ByPairs]}: {_of_pairs(accuracy)}")
@@ -593,7 +559,7 @@ def _of_halves(accuracy: Accuracy, symbols: str) -> str:
         f"{symbols}: accuracy of halves of {sizes[0]} to {sizes[-1]} {accuracy.facets[1]} against "
         f"other halves, by a curve; the intervals hold {display.level(accuracy.alpha)} of splits."
     )
-    if accuracy.asked.max() > sizes[-1]:
+    if accuracy.requested.max() > sizes[-1]:
         note += " Beyond, curves are extrapolated, which is known to be biased."
     return note
 

@@ -1,9 +1,10 @@
-"""What all measures of the accuracy of a test collection have in common.
+"""Base classes of measures of the accuracy of a test collection.
 
 The accuracy of a collection is how close its scores come to the truth (Urbano, 2016, sec. 2). A
 measure has two verbs: :meth:`Measure.actual` compares a collection with the truth, which one has
 in a simulation, or estimates from other topics; :meth:`Measure.estimate` gives the expected
-accuracy of collections of n topics, from one collection alone.
+accuracy of collections of n topics, from one collection alone. The measures themselves are in
+:mod:`vcomp.ir.measures`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def rounding(means: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class MeanRows:
-    """Means of collections and true means; what several measures need of them is found once.
+    """Means of collections and true means, with a cache of what several measures need of them.
 
     Attributes
     ----------
@@ -113,13 +114,13 @@ class Measure(ABC):
 
     Attributes
     ----------
-    name : what :func:`vcomp.ir.measures.get` knows it by
-    symbol : what papers call it
+    name : in :func:`vcomp.ir.measures.get`
+    symbol : in papers
     limits : smallest and largest value
     larger_is_better : whether larger values mean a more accurate collection
     of_means : whether the mean scores of systems suffice for :meth:`actual`
     has_estimator : whether :meth:`estimate` has a formula of its own; if not, it extrapolates
-        what halves of the topics say (:class:`vcomp.ir.measures.Extrapolated`)
+        accuracies of halves of the topics (:class:`vcomp.ir.measures.Extrapolated`)
     """
 
     __slots__ = ()
@@ -131,7 +132,7 @@ class Measure(ABC):
     of_means: ClassVar[bool]
     has_estimator: ClassVar[bool] = False
     undefined: ClassVar[str] = "it is not a number"
-    """Why the measure may be nan, to end the sentence of a warning."""
+    """Why the measure may be nan: the end of a warning."""
 
     def actual(
         self,
@@ -159,7 +160,7 @@ class Measure(ABC):
         Returns
         -------
         float
-            nan where the measure is not defined; a warning says why.
+            nan where the measure is not defined; a warning gives the reason.
 
         Raises
         ------
@@ -244,7 +245,7 @@ class MeanMeasure(Measure):
         """
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
-        """Return :meth:`actual_of_means` of each row; what other measures found there is used."""
+        """Return :meth:`actual_of_means` of each row, with what `rows` has cached."""
         return self.actual_of_means(rows.means, rows.truth)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
@@ -389,7 +390,7 @@ def _as_many(n_true: int, n_systems: int) -> None:
 
 
 def named(measures: Iterable[Measure]) -> dict[str, Measure]:
-    """Return measures by name; by name and options where one is there with several.
+    """Return measures by name; by name and options if several have the same name.
 
     Examples
     --------

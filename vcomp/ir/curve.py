@@ -1,4 +1,4 @@
-"""The expected accuracy of a test as a curve over its number of topics.
+"""The expected accuracy of a test as a curve over its number of topics, fitted to smaller tests.
 
 References
 ----------
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
-from vcomp.ir.agreement import Measure, sizes
+from vcomp.ir.agreement import sizes
 from vcomp.ir.kernels import fit_binomial_line
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ __all__ = [
     "choice",
     "fit_curve",
     "fit_curves",
-    "scale_of",
     "to_error",
     "whole",
 ]
@@ -54,14 +53,15 @@ COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
 """What is predicted of a test."""
 
 NO_ERROR = 1e-12
-"""An error below this is none but for rounding; its logarithm would outweigh all others."""
+"""Smaller errors are rounding errors of zero; their logarithms would outweigh all others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccuracyCurve:
     """The expected error of a test as a curve over its number of topics.
 
-    With e the error (see `scale`), g its link and x what stands for n topics, g(e) = a + b x:
+    With e the error (see `scale`), g its link and x a function of n topics, g(e) = a + b x
+    (eq. 15.11 of the mathematics):
 
     ``"exp1"``
         log e = a + b log n, so that e = exp(a) n^b (Urbano, 2016, eq. 23)
@@ -140,22 +140,22 @@ class AccuracyCurve:
         Notes
         -----
         Both intervals are those of the fitted regression, symmetric on its scale with Student's t,
-        and then taken back. Of a + b x the variance is x'Cx, C = `cov_params`; the prediction
+        and transformed back. Of a + b x the variance is x'Cx, C = `cov_params`; the prediction
         interval adds the variance of one observation there: the dispersion φ for ``"exp1"`` and
         ``"exp2"``, and for ``"logit"`` φ/(e(1 - e)), the delta method from the quasi-binomial
         variance φ e(1 - e).
 
-        **They say how well the curve fits, and no more.** Halves of one collection share topics
-        from split to split, so that observations are not independent; the model may not hold
-        beyond the sizes that were observed; and the truth that a half is compared with is another
-        half, itself uncertain. Urbano (2016, sec. 8) finds the extrapolations biased for these
+        **They reflect how well the curve fits, and no more.** Halves of one collection share
+        topics from split to split, so that observations are not independent; the model may not
+        hold beyond the sizes that were observed; and the truth that a half is compared with is
+        another half, itself uncertain. Urbano (2016, sec. 8) finds the extrapolations biased for these
         reasons. In 200 collections of 50 topics and 30 systems, with normal effects, τ of a new
-        test with the true ranking was 0.75 on average; the curves said 0.61 (exp1), 0.78 (exp2)
-        and 0.61 (logit), and their 95 % prediction intervals held τ of a new test in 14 %, 79 %
+        test with the true ranking was 0.75 on average; the curves gave 0.61 (exp1), 0.78 (exp2)
+        and 0.61 (logit), and their 95 % prediction intervals covered τ of a new test in 14 %, 79 %
         and 36 % of cases.
 
-        As published, an expected accuracy of ``"exp1"`` or ``"exp2"`` is taken back from the mean
-        logarithm, without a correction for that, and errors are cut at 1.
+        As published, an expected accuracy of ``"exp1"`` or ``"exp2"`` is transformed back from the
+        mean logarithm, without a correction for that, and errors are cut at 1.
 
         Examples
         --------
@@ -199,11 +199,11 @@ class AccuracyCurve:
         return dict(zip(COLUMNS, _accuracy(_error(self.model, lines), self.scale), strict=True))
 
     def needed(self, accuracy: float) -> float:
-        """Return the number of topics of the smallest test that is expected to be so accurate.
+        """Return the smallest number of topics with this expected accuracy.
 
         Parameters
         ----------
-        accuracy : τ = 0.9, say; for an ``"error"`` the largest that will do
+        accuracy : such as τ = 0.9; for an ``"error"`` the largest that is acceptable
 
         Returns
         -------
@@ -213,7 +213,7 @@ class AccuracyCurve:
         Raises
         ------
         PlanError
-            If the accuracy is not inside of its scale, where some test may have it.
+            If the accuracy is not within the limits of its scale.
 
         Examples
         --------
@@ -238,7 +238,7 @@ class AccuracyCurve:
 
 
 def axis(model: Model, n: FloatArray) -> FloatArray:
-    """Return what a model is linear in."""
+    """Return the regressor of a model: n, or log n."""
     return n if model == "exp2" else np.log(n)
 
 
@@ -288,12 +288,12 @@ def whole(n: FloatArray) -> FloatArray | LongArray:
 
 
 def choice(what: str, given: object, known: Iterable[str]) -> None:
-    """Refuse a word that is not one of the known ones.
+    """Refuse a value of an option that is not one of the known ones.
 
     Raises
     ------
     PlanError
-        Saying what is allowed.
+        Naming those that are allowed.
     """
     known = tuple(known)
     if given not in known:
@@ -333,8 +333,8 @@ def fit_curve(
         scale.
     EstimationError
         If observations are of fewer than two sizes or fewer than three in all, those without error
-        aside; for ``"logit"`` if none has an error, or all are wholly wrong; for the others if
-        some have none and the rest are wholly wrong, as successes and failures.
+        aside; or for ``"logit"`` if all errors are zero, all are one, or they are separated like
+        successes and failures.
     PlanError
         If `model` or `scale` is unknown.
 
@@ -364,7 +364,7 @@ def fit_curves(
 ) -> tuple[dict[Model, AccuracyCurve], dict[Model, EstimationError]]:
     """Fit curves of several models to as many observations of each size.
 
-    The curves of :func:`fit_curve`. What all need of the observations is found once.
+    The curves of :func:`fit_curve`, from one pass over the observations.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def fit_curves(
 
     Returns
     -------
-    curves, problems : by model; the curves, and why there is none
+    curves, problems : by model; the curves, and why one could not be fitted
 
     Raises
     ------
@@ -401,7 +401,7 @@ def fit_curves(
             f"accuracies have a row for each size; they have the shapes {rows.shape} and {n.shape}"
         )
     if not (np.diff(n) > 0).all():
-        raise DataError("sizes must rise from each row of accuracies to the next")
+        raise DataError("sizes must increase from each row of accuracies to the next")
     _columns(n, n)
     errors = _Errors.of(n, np.repeat(np.arange(n.size), rows.shape[1]), rows.ravel(), scale)
     curves: dict[Model, AccuracyCurve] = {}
@@ -433,7 +433,7 @@ def _columns(n_topics: ArrayLike, accuracy: ArrayLike) -> tuple[FloatArray, Floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Errors:
-    """Observed errors and what fits need of them.
+    """Observed errors, grouped by size for the fits.
 
     Attributes
     ----------
@@ -449,7 +449,7 @@ class _Errors:
 
     @classmethod
     def of(cls, sizes: FloatArray, place: LongArray, y: FloatArray, scale: Scale) -> _Errors:
-        """Return errors of accuracies, each of the size at its place among those that rise."""
+        """Return the errors of accuracies `y`, whose sizes are ``sizes[place]``; sizes rise."""
         missing = np.isnan(y)
         n_missing = int(missing.sum())
         if n_missing:
@@ -511,7 +511,7 @@ class _BySize:
 
     @classmethod
     def of(cls, sizes: FloatArray, place: LongArray, values: FloatArray) -> _BySize:
-        """Return values, each of the size at its place."""
+        """Return the moments of `values` by size; their sizes are ``sizes[place]``."""
         counts = np.bincount(place, minlength=sizes.size).astype(float)
         means = np.bincount(place, values, sizes.size) / np.maximum(counts, 1.0)
         off = np.square(values - means[place])
@@ -525,7 +525,7 @@ class _BySize:
         return int(self.counts.sum())
 
     def check(self, n_zero: int = 0) -> None:
-        """Refuse what no line can be drawn through."""
+        """Refuse observations that do not determine a line."""
         if self.sizes.size >= 2 and self.n >= 3:
             return
         left_out = f" ({n_zero} without any error left out)" if n_zero else ""
@@ -558,19 +558,19 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
 
     The likelihood depends on the observations of one size through their mean alone.
     """
-    for wrong, which in ((0.0, "none has any error"), (1.0, "all are wholly wrong")):
+    for wrong, which in ((0.0, "all have error zero"), (1.0, "all have error one")):
         if (e.means == wrong).all():
             raise EstimationError(f"logit has no finite fit: of {e.n} observations {which}")
     if _is_step(e.means) or _is_step(e.means[::-1]):
         raise EstimationError(
-            "logit has no finite fit: observations lie between no error and wholly wrong at one "
+            "logit has no finite fit: observations have errors between zero and one at one "
             "number of topics at most"
         )
     x = np.log(e.sizes)
     middle = float(e.counts @ x) / e.n
     level, slope, found = fit_binomial_line(x - middle, e.means, e.counts)
     if not found:
-        raise EstimationError("logit was not fitted: Newton's method did not settle")
+        raise EstimationError("logit was not fitted: Newton's method did not converge")
     line = level + slope * (x - middle)
     variance = 1.0 / (2.0 + 2.0 * np.cosh(line))  # μ (1 - μ)
     residual = e.means - 1.0 / (1.0 + np.exp(-line))
@@ -584,27 +584,6 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
 
 
 def _is_step(means: FloatArray) -> bool:
-    """Whether means go from 0 to 1 with one of them between at most: then b has no estimate."""
+    """Whether at most one mean is between 0 and 1, after zeros and before ones: b is infinite."""
     first = int(np.argmax(np.append(means > 0.0, True)))
     return bool((means[first + 1 :] == 1.0).all())
-
-
-def scale_of(measure: Measure) -> Scale:
-    """Return the scale on which curves of a measure are fitted.
-
-    Raises
-    ------
-    EstimationError
-        If its values are not between two bounds that curves know.
-    """
-    low, high = measure.limits
-    if (low, high) == (-1.0, 1.0) and measure.larger_is_better:
-        return "correlation"
-    if low == 0.0 and not measure.larger_is_better:
-        return "error"
-    if (low, high) == (0.0, 1.0):
-        return "share"
-    raise EstimationError(
-        f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
-        f"{display.number(low)} to {display.number(high)}"
-    )

@@ -1,4 +1,4 @@
-"""What Eρ² and Φ mean: curves to τ, power, sensitivity and other indicators of reliability.
+"""Curves from Eρ² and Φ to τ, power, sensitivity and other indicators of reliability.
 
 References
 ----------
@@ -43,12 +43,13 @@ _SYMBOLS: dict[Coefficient, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 class ReliabilityMap:
     """A curve from a coefficient x of a D-study to an indicator y between halves of a collection.
 
-    y = x^a for indicators that go to 1, and y = (1 - x)^a for those that go to 0.
+    y = x^a for indicators that go to 1, and y = (1 - x)^a for those that go to 0 (eq. 15.12 of the
+    mathematics).
 
     Attributes
     ----------
-    indicator : what the curve leads to, a name of :func:`vcomp.ir.measures.available`
-    coefficient : what it comes from, ``"Erho2"`` or ``"Phi"``
+    indicator : y, a name of :func:`vcomp.ir.measures.available`
+    coefficient : x, ``"Erho2"`` or ``"Phi"``
     exponent : a
     rises : whether y rises with x
     lowest : smallest value of the indicator: -1 or 0
@@ -125,14 +126,14 @@ class ReliabilityMap:
         DataError
             If a value is not a number between 0 and 1, or there are rows of them.
         PlanError
-            If `alpha` is not between 0 and 1, or the curve is a published one, which came without
-            the variances that intervals need.
+            If `alpha` is not between 0 and 1, or the curve is a published one, which has no
+            variances.
 
         Notes
         -----
         By the delta method: with g = dy/da, the curve has variance g² bse², a point resid_sd²
         more, and both intervals are cut where the indicator ends. **The variance about the curve
-        is taken to be the same everywhere**, which it is not: points come closer together as x
+        is assumed to be constant**, which it is not: points come closer together as x
         goes to 1, where the interval is too long, and lie further apart at smaller x.
         """
         import pandas as pd
@@ -141,8 +142,8 @@ class ReliabilityMap:
         check_alpha(alpha)
         if np.isnan(self.resid_sd):
             raise PlanError(
-                "the published curves came without the variances that intervals need; "
-                "fit_mapping() makes curves that have them"
+                "the published curves have no variances, which intervals need; fit_mapping() fits "
+                "curves that have them"
             )
         x = np.atleast_1d(_shares(coefficient, _SYMBOLS[self.coefficient]))
         if x.ndim > 1:
@@ -192,7 +193,7 @@ def map_reliability(
     Phi: ArrayLike | None = None,
     mapping: Mapping[str, ReliabilityMap] = PUBLISHED,
 ) -> Any:
-    """Say what a generalizability coefficient or index of dependability means in practice.
+    """Return indicators of reliability that correspond to values of Eρ² or Φ.
 
     Parameters
     ----------
@@ -249,7 +250,7 @@ def map_dstudy(
     *,
     mapping: Mapping[str, ReliabilityMap] = PUBLISHED,
 ) -> pd.DataFrame:
-    """Say what each plan of a D-study means in practice, as Table 2 of Urbano et al. (2013) does.
+    """Return indicators of reliability for each plan of a D-study (Urbano et al., 2013, Table 2).
 
     Parameters
     ----------
@@ -344,7 +345,7 @@ _LEVELS = (0.05, 0.1)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MappingStudy:
-    """Curves from Eρ² and Φ to other indicators, and what they were fitted to.
+    """Curves from Eρ² and Φ to other indicators, with the points that they were fitted to.
 
     Attributes
     ----------
@@ -390,7 +391,7 @@ class MappingStudy:
         )  # fmt: skip
 
     def summary(self) -> Any:
-        """Return a printable summary: exponents, and what the curves say at two coefficients.
+        """Return a printable summary: exponents, and values of the curves at two coefficients.
 
         Returns
         -------
@@ -402,7 +403,7 @@ class MappingStudy:
         table = display.simple_table(
             rows,
             ["points", "exponent", "std. err.", "single ones", f"at {at}"],
-            title=f"What Eρ² and Φ mean, from halves of {n} collection{'s' if n > 1 else ''}",
+            title=f"Curves from Eρ² and Φ to other indicators, from halves of {n} collection{'s' if n > 1 else ''}",
             stubs=list(self.maps),
         )
         return display.summary([table], _notes(self))
@@ -495,7 +496,7 @@ def _notes(study: MappingStudy) -> list[str]:
         )
     if n == 1:
         notes.append(
-            "From one collection standard errors take its halves as independent, which they are "
+            "Standard errors from one collection treat its halves as independent, which they are "
             "not: they are too small."
         )
     else:

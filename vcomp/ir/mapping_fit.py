@@ -40,7 +40,7 @@ _STEP = 10
 
 _FEWEST_POINTS = 3
 _ABSOLUTE = frozenset({"sens_rel", "rmse", "Phi"})
-"""Indicators of absolute scores, which come from Φ."""
+"""Indicators of absolute scores, which are functions of Φ."""
 
 _SMALLEST: dict[Coefficient, float] = {"Erho2": 0.8, "Phi": 0.5}
 """Points below these are not fitted: about 85 % of the paper's collections are above."""
@@ -159,7 +159,7 @@ def fit_mapping(
 
 
 def fit_exponent(base: FloatArray, y: FloatArray) -> float:
-    """Return a of y = base^a by least squares.
+    """Return a of y = base^a by least squares (eq. 15.12 of the mathematics).
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFra
 
 
 def _coefficients(X: FloatArray) -> tuple[float, float]:
-    """Return Eρ² and Φ of a test with as many topics as there are; nan without any variance."""
+    """Return Eρ² and Φ of a test with as many topics as there are; nan if all scores are equal."""
     n, k = X.shape
     ms_s, ms_t, ms_e = mean_squares(X)
     system, topic = max(0.0, (ms_s - ms_e) / n), max(0.0, (ms_t - ms_e) / k)
@@ -332,7 +332,7 @@ def _collections(
 def _jobs(
     matrices: Mapping[str, FloatArray], sizes: int | Iterable[int] | None, seed: int
 ) -> list[_Job]:
-    """Return what is drawn: each size of halves of each collection."""
+    """Return the sizes of halves to draw from each collection."""
     if sizes is not None:
         sizes = [sizes] if not isinstance(sizes, Iterable) else list(sizes)
         for n in sizes:
@@ -351,7 +351,7 @@ def _jobs(
             fewest = 2 * (_STEP if sizes is None else min(wanted))
             raise DataError(
                 f"collection {name!r} has {len(X)} topics, and the smallest halves need {fewest}; "
-                "sizes= takes smaller ones"
+                "sizes= allows smaller ones"
             )
         own = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)
         jobs += [_Job(name, X, n, int(own[0])) for n in usable]

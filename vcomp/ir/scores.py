@@ -1,4 +1,4 @@
-"""The topic × system matrix of scores that every measure in :mod:`vcomp.ir` starts from."""
+"""The topic × system matrix of scores that every measure in :mod:`vcomp.ir` uses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
-"""A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
+"""A mean this close to the quantile, relative to the largest, equals it up to rounding."""
 
 _LARGEST = 1e150
 """Squares of larger scores are infinite."""
@@ -325,10 +325,11 @@ def as_score_matrix(
     names = {"system": system, "topic": topic, "score": score}
     if isinstance(scores, ScoreMatrix) and not any(names.values()):
         return check_matrix(scores)
-    if type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2:
-        if not any(names.values()):
-            n, k = scores.shape
-            return _check_values(ScoreMatrix(scores.copy(), _numbers(n), _numbers(k)))
+    is_plain = type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2
+    if is_plain and not any(names.values()):
+        values: FloatArray = np.array(scores)
+        n, k = values.shape
+        return _check_values(ScoreMatrix(values, _numbers(n), _numbers(k)))
     table = read_score_table(scores, SYSTEMS, names)
     for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
         if labels.nlevels == 1 and labels.hasnans:
@@ -338,7 +339,7 @@ def as_score_matrix(
 
 @lru_cache(maxsize=8)
 def _numbers(n: int) -> tuple[str, ...]:
-    """Return the names of topics or systems that have none: their numbers from 0 on."""
+    """Return labels of topics or systems that have none: their numbers from 0."""
     return tuple(map(str, range(n)))
 
 
@@ -366,7 +367,7 @@ def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) 
 
 
 def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
-    """Refuse what measures cannot start from, and return the rest.
+    """Return the matrix if measures can be computed from it.
 
     Raises
     ------
@@ -382,7 +383,7 @@ def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
 
 
 def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
-    """Refuse scores that measures cannot start from, whatever the names, and return the rest."""
+    """Return the matrix if measures can be computed from its scores, whatever its labels."""
     scores = matrix.scores
     shape = (matrix.n_topics, matrix.n_systems)
     if not isinstance(scores, np.ndarray) or scores.dtype != float or scores.shape != shape:

@@ -1,4 +1,4 @@
-"""Paired t-tests between all systems of a collection at once, and how often they are wrong."""
+"""Paired t-tests between all systems of a collection at once, and empirical swap rates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PairedTests:
 
     Attributes
     ----------
-    differences : (n_pairs,) mean of X_i - X_j; exactly zero where it is but for rounding
+    differences : (n_pairs,) mean of X_i - X_j; exactly zero if smaller than the rounding error
     t : (n_pairs,) √n times the mean difference over its standard deviation; where the difference
         is the same on all topics, zero if it is zero and infinite if it is not
     df : degrees of freedom, one less than the number of topics
@@ -106,7 +106,7 @@ def _critical_t(alpha: float, df: int) -> float:
 def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
     """Return which differences, regardless of sign, are in a bin; those of zero are in none.
 
-    A difference that is on a bound but for rounding is on it: 0.3 - 0.2 is 0.1.
+    A difference within rounding error of a bound is on it: 0.3 - 0.2 is 0.1.
     """
     d = np.abs(differences)
     slack = 1e-12 * d.max(initial=0.0)
@@ -115,7 +115,7 @@ def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
 
 
 def check_bin(lower: float, upper: float) -> None:
-    """Refuse bins of differences that hold nothing.
+    """Refuse empty bins of differences.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def _set_size(n_topics: int | None, available: int) -> int:
         raise PlanError(f"each set needs at least 2 topics, a whole number, not {n!r}")
     if 2 * n > available:
         raise PlanError(
-            f"two sets of {n} topics cannot be had of {available}; {available // 2} at most"
+            f"two sets of {n} topics cannot be drawn from {available}; {available // 2} at most"
         )
     return int(n)
 

@@ -30,7 +30,6 @@ from vcomp.ir.curve import (
     Model,
     choice,
     fit_curves,
-    scale_of,
     whole,
 )
 from vcomp.ir.measures import several
@@ -43,6 +42,7 @@ from vcomp.ir.splits import (
     observed,
     published_sizes,
     published_trials,
+    scale_of,
 )
 from vcomp.numerics import check_count, run, seed_from
 
@@ -59,18 +59,18 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitHalfStudy:
-    """Accuracies of halves of a collection, and curves that draw them out to larger tests.
+    """Accuracies of halves of a collection, and curves that extrapolate them to larger tests.
 
     Attributes
     ----------
-    measures : what was measured, by the name that frames have for it
+    measures : by their names in tables
     halves : for each size the pairs of halves that were drawn
     values : (measures, sizes, trials) accuracies of halves; nan where a measure is not defined
     models : curves that were fitted
-    curves : of a measure and a model; those that could not be fitted are not there
-    problems : why they could not
+    curves : by measure and model, of those that could be fitted
+    problems : by measure and model, why the others could not be fitted
     n_topics, n_systems : of the collection
-    asked : (m,) sizes of tests in :attr:`table`
+    requested : (m,) sizes of tests in :attr:`table`
     alpha : intervals have confidence 1 − alpha
 
     Examples
@@ -90,7 +90,7 @@ class SplitHalfStudy:
     problems: Mapping[tuple[str, Model], str]
     n_topics: int
     n_systems: int
-    asked: FloatArray
+    requested: FloatArray
     alpha: float = 0.05
 
     @property
@@ -121,7 +121,7 @@ class SplitHalfStudy:
 
         Then their standard errors ``bse_a`` and ``bse_b``, the ``dispersion``, ``nobs``
         observations, ``n_missing`` that were not defined and ``n_zero`` without error that were
-        left out. Curves that could not be fitted are not there; :attr:`problems` says why.
+        left out. Curves that could not be fitted are left out; :attr:`problems` has the reasons.
         """
         import pandas as pd
 
@@ -139,8 +139,8 @@ class SplitHalfStudy:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """Expected accuracies of tests of the sizes that were asked for; see :meth:`predict`."""
-        return self.predict(self.asked)
+        """Expected accuracies of tests of the sizes that were requested; see :meth:`predict`."""
+        return self.predict(self.requested)
 
     def predict(
         self, n_topics: float | Iterable[float], *, alpha: float | None = None
@@ -158,7 +158,7 @@ class SplitHalfStudy:
             A row a measure, model and number of topics, with the columns ``measure``, ``model``,
             ``n``, ``estimate``, ``low`` and ``high``, ``obs_low`` and ``obs_high``: see
             :meth:`AccuracyCurve.predict` for what these intervals hold, and what they do not. nan
-            where there is no curve; :attr:`problems` says why.
+            where there is no curve; :attr:`problems` has the reason.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class SplitHalfStudy:
                 f"{name!r} was not measured{did_you_mean(name, self.measures)}; there are "
                 f"{', '.join(map(repr, self.measures))}"
             )
-        largest = max(float(self.asked.max()), float(self.sizes[-1]))
+        largest = max(float(self.requested.max()), float(self.sizes[-1]))
         grid = np.geomspace(self.sizes[0], largest, 200)
         curves = self.predict(grid)
         return plots.accuracy_curves(
@@ -263,7 +263,7 @@ def fitted(
     halves: tuple[Halves, ...],
     values: FloatArray,
     models: tuple[Model, ...],
-    asked: FloatArray,
+    requested: FloatArray,
     alpha: float,
 ) -> SplitHalfStudy:
     """Return the study with curves fitted to what was observed.
@@ -274,7 +274,7 @@ def fitted(
     measures, halves : what was measured, and of what
     values : (measures, sizes, trials) what it gave
     models : curves to fit
-    asked : (m,) sizes of tests
+    requested : (m,) sizes of tests
     alpha : intervals have confidence 1 − alpha
 
     Warns
@@ -299,7 +299,7 @@ def fitted(
         warn(f"{name} is not extrapolated by {', '.join(by_model)}: {_joined(by_model)}")
     return SplitHalfStudy(
         by_name, halves, values, models, curves, problems, matrix.n_topics, matrix.n_systems,
-        asked, alpha,
+        requested, alpha,
     )  # fmt: skip
 
 
@@ -321,7 +321,7 @@ def summary(study: SplitHalfStudy) -> Any:
     table = study.table
     rows, stubs = [], []
     for name in study.measures:
-        for place, n in enumerate(study.asked):
+        for place, n in enumerate(study.requested):
             stubs.append(_symbol(study, name) if place == 0 else "")
             row = [display.count(n)]
             for model in study.models:
@@ -361,7 +361,7 @@ def _about(study: SplitHalfStudy) -> list[str]:
         "The truth that a test is compared with is another test of its size, not the true means."
     )
     notes = [drawn, brackets]
-    if study.curves and study.asked.max() > sizes[-1]:
+    if study.curves and study.requested.max() > sizes[-1]:
         differ = "; the models need not agree" if len(study.models) > 1 else ""
         notes.append(
             f"Beyond {sizes[-1]} topics curves are extrapolated, which is known to be biased"
@@ -408,7 +408,7 @@ def _not_fitted(study: SplitHalfStudy) -> list[str]:
 
 
 _BLOCK = 50
-"""Splits of one size that are looked at together, alone or beside those of other sizes."""
+"""Splits of one size that are evaluated in one job."""
 
 
 def split_half(
@@ -430,10 +430,10 @@ def split_half(
 ) -> SplitHalfStudy:
     """Return the accuracy of tests of any size, extrapolated from halves of the topics.
 
-    Two disjoint sets of n topics are drawn at random. One is a test of n topics, and the
-    mean scores over the other serve as the truth. Their agreement, over many draws of several
-    sizes, is extrapolated to larger tests by curves: the generic estimator of Urbano (2016, sec.
-    4.1), which serves any measure of accuracy.
+    Two disjoint sets of n topics are drawn at random. One is a test of n topics, and the mean
+    scores over the other serve as the truth. Their agreement, over many draws of several sizes, is
+    extrapolated to larger tests by curves (eq. 15.11 of the mathematics): the generic estimator of
+    Urbano (2016, sec. 4.1), which serves any measure of accuracy.
 
     Parameters
     ----------
@@ -478,9 +478,9 @@ def split_half(
     Notes
     -----
     **Extrapolations are biased**, and the three models disagree (Urbano, 2016, sec. 6 to 8):
-    halves are compared with halves, whose means are not the true ones. Nor do the intervals hold
-    that: see :meth:`vcomp.ir.AccuracyCurve.predict` for what they hold in a simulation. For τ and
-    τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
+    halves are compared with halves, whose means are not the true ones. The intervals do not cover
+    this bias: see :meth:`vcomp.ir.AccuracyCurve.predict` for their coverage in a simulation. For τ
+    and τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
     better.
 
     References
@@ -505,16 +505,16 @@ def split_half(
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
     X = complete(matrix, "scores")
-    taken = several(measures)
+    chosen = several(measures)
     curves = _models(models)
-    asked = check_sizes(len(X) if n_topics is None else n_topics)
+    requested = check_sizes(len(X) if n_topics is None else n_topics)
     check_alpha(alpha)
     halves_of = _sizes(sizes, len(X))
     trials = published_trials(len(halves_of)) if trials is None else check_count(trials, "trials")
     seed, workers = seed_from(rng), check_count(workers, "workers")
     halves = tuple(draw_halves(len(X), n, trials, seed) for n in halves_of)
-    values = _accuracies(X, taken, halves, workers, progress)
-    return fitted(matrix, taken, halves, values, curves, asked, alpha)
+    values = _accuracies(X, chosen, halves, workers, progress)
+    return fitted(matrix, chosen, halves, values, curves, requested, alpha)
 
 
 def _accuracies(
@@ -537,7 +537,7 @@ def _accuracies(
 
 
 def _jobs(halves: Sequence[Halves], at_once: bool) -> list[list[Halves]]:
-    """Return blocks of halves, in order; `at_once` if looking at several takes less time."""
+    """Return blocks of halves, in order; with `at_once` several to a job, which is faster."""
     blocks = [
         Halves(one.collection[start : start + _BLOCK], one.truth[start : start + _BLOCK])
         for one in halves

@@ -1,4 +1,4 @@
-"""Score matrices from what retrieval evaluations leave behind: trec_eval output, or runs."""
+"""Read score matrices from files of retrieval evaluations: output of trec_eval, or runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Files: TypeAlias = "list[tuple[str | None, Path]]"
 
 
 def find_files(paths: PathsLike) -> Files:
-    """Find the files meant, those of a folder or pattern in the order of their names.
+    """Return the files of `paths`, those of a folder or pattern in the order of their names.
 
     Hidden files and folders within a folder are left out.
 
@@ -93,7 +93,7 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def wrong_line(path: Path, number: int, fields: list[str], wanted: str) -> NoReturn:
-    """Refuse a line, which the message quotes.
+    """Raise an error that quotes a line of a file.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
         relevance = _runs_number(given)
         if not relevance.is_integer():
             raise DataError(
-                f"the relevance of document {document!r} on topic {topic!r} is {given!r}, no "
+                f"the relevance of document {document!r} on topic {topic!r} is {given!r}, not a "
                 "whole number"
             )
         judged.append(ir_measures.Qrel(topic, document, int(relevance), str(iteration)))
@@ -190,13 +190,13 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
 
 
 def _documents(ir_measures: Any, run: Any, what: str) -> list[Any]:
-    """Return the documents of a run that is no file."""
+    """Return the documents of a run that is not a file."""
     documents, seen = [], set()
     for topic, document, given in _rows(run, ("score",), what):
         score = _runs_number(given)
         if not math.isfinite(score):
             raise DataError(
-                f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, no "
+                f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, not a "
                 "number"
             )
         if (topic, document) in seen:
@@ -291,14 +291,14 @@ def _read_qrels(ir_measures: Any, source: Any) -> list[Any]:
         try:
             judged.append(ir_measures.Qrel(topic, document, int(relevance), iteration))
         except ValueError:
-            wrong_line(path, number, fields, f"the relevance {relevance!r} is no whole number")
+            wrong_line(path, number, fields, f"the relevance {relevance!r} is not a whole number")
     if not judged:
         raise DataError(f"the judgements {str(path)!r} are empty")
     return judged
 
 
 _SUMMARY = "all"
-"""The topic of the lines that sum up a run."""
+"""The topic of the lines that summarise a run."""
 
 
 def read_trec_eval(
@@ -320,10 +320,10 @@ def read_trec_eval(
         are read in the order of their names
     measure : as trec_eval prints it
     name_by : where systems are not named by a dict, they are called by the ``runid`` line of the
-        file, or by its name without the suffix where there is none; ``"file"`` takes the full name
+        file, or by its name without the suffix where there is none; ``"file"`` uses the full name
         of the file, as for runs that share a runid
     fill : score of a topic that other runs have and a run has not. By default it is missing, as
-        trec_eval leaves topics out for which a run retrieved nothing, unless told ``-c``; TREC
+        trec_eval leaves topics out for which a run retrieved nothing, unless called with ``-c``; TREC
         scores them 0
 
     Returns
@@ -510,7 +510,7 @@ def _ir_measures() -> Any:
 
 @contextmanager
 def _explained(measure: object) -> Iterator[None]:
-    """Say that ir_measures, or a program behind it, could not compute a measure, and why."""
+    """Turn errors of ir_measures, or of a program that it calls, into a DataError."""
     try:
         yield
     except Exception as error:

@@ -22,7 +22,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 def mean_squares(X: FloatArray) -> tuple[float, float, float]:
     """Return the mean squares of systems, topics and their interaction.
 
-    Effects are taken out before anything is squared. Mean squares that are nothing but rounding
+    Effects are subtracted before anything is squared. Mean squares within rounding error of zero
     are zero.
 
     Parameters
@@ -69,7 +69,7 @@ class TwoWay:
         Raises
         ------
         DataError
-            If `scores` is no matrix of scores, or one is missing.
+            If `scores` cannot be read as a matrix, or a score is missing.
         """
         X = complete(as_score_matrix(scores), "scores")
         n, k = X.shape

@@ -29,16 +29,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessorLayout:
-    """One way to lay out the judgements as a G-study.
+    """A subset of the judgements with the design of its G-study.
 
     Attributes
     ----------
     name : of the layout
     design : in Brennan's notation, for :func:`vcomp.gstudy`; ``system`` is what is measured
     assignments : its rows of the assignment table: ``topic``, ``role`` and ``assessor``
-    measures : what the assessor facet stands for
-    confounds : what cannot be told apart from it
-    exact : whether a subset is the largest there is; False where it was looked for greedily
+    measures : what the assessor facet represents
+    confounds : effects that cannot be separated from it
+    exact : whether the subset is known to be the largest possible; False after a greedy search
     """
 
     name: str
@@ -56,7 +56,7 @@ class AssessorLayout:
         Parameters
         ----------
         scores : a row a score, such as :func:`vcomp.ir.set_measures` and
-            :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` takes
+            :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` reads
         topic, assessor : its columns; the assessor is an individual, or, where the table has a
             column ``role`` as well, an individual in a role
 
@@ -65,8 +65,8 @@ class AssessorLayout:
         pandas.DataFrame
             Its rows that belong to the layout, in their order, with the columns ``topic``,
             ``role`` and ``assessor`` of the assignments and all others: ready for
-            ``vcomp.gstudy(rows, layout.design, response)``. Of document scores take the design
-            with ``(document:topic)`` in the place of ``topic``
+            ``vcomp.gstudy(rows, layout.design, response)``. For document scores use
+            the design with ``(document:topic)`` in place of ``topic``
 
         Raises
         ------
@@ -154,8 +154,8 @@ def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str
 class AssessorLayouts:
     """The layouts that an assignment allows, by name, and why others are not possible.
 
-    ``layouts["roles"]`` is one of them, ``"roles" in layouts`` says whether it is possible, and
-    going through them yields their names.
+    ``layouts["roles"]`` is one of them, ``"roles" in layouts`` is whether it is possible, and
+    iteration yields the names.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Retrieved sets and relevance judgements → the universe of documents of each topic."""
+"""Read retrieved sets and judgements into a universe of documents; write its scores to a file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 _SHOWN = 5
-"""Names that a message lists."""
+"""Largest number of names in a message."""
 
 
 def document_universe(
@@ -64,13 +64,13 @@ def document_universe(
     judgements : a row a judgement, with the columns `assessor`, `topic`, `document` and
         `relevant`. Documents that an assessor did not judge are not relevant for this assessor,
         as in qrels. An assessor judged the topics of these rows: one who found nothing relevant
-        in a topic needs a row in it that says so
+        in a topic needs a row for that
     universe : whose relevant documents are added to the retrieved ones. ``"topic"``: those of any
         assessor, so that systems are scored on the same documents by the judgements of all, and
         the design is crossed. ``"assessor"``, as published: those of the assessor by whose
         judgements a system is scored, so that documents differ between assessors where one of
         them finds relevant what no system retrieved and nobody else finds relevant; the design
-        then has empty cells, and its components take longer to estimate. ``"all"``: every
+        then has empty cells, and estimation of its components is slower. ``"all"``: every
         document that was judged, too, as for classification, where nothing is retrieved
     systems : systems that may have retrieved nothing at all, and are in no row therefore
     relevant_from : the lowest grade that counts as relevant
@@ -160,7 +160,7 @@ def _read(what: str, data: Any, names: Sequence[str], grade: str | None = None) 
     every = [*names, *([grade] if grade is not None else [])]
     for name in every:
         if not isinstance(name, str):
-            raise DataError(f"columns are named by text, and {name!r} is none")
+            raise DataError(f"names of columns are text, not {name!r}")
     twice = next((name for name in every if every.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"the columns of {what} are different ones; {twice!r} is named twice")
@@ -191,7 +191,7 @@ def _relevant(grades: pd.Series, name: str, lowest: float) -> BoolArray:
     numeric = is_numeric_dtype(grades.dtype) and not is_complex_dtype(grades.dtype)
     if not numeric and not is_bool_dtype(grades.dtype):
         raise DataError(
-            f"judgements: column {name!r} holds {grades.dtype}; it has to hold grades, such as 0 "
+            f"judgements: column {name!r} holds {grades.dtype}; it must hold grades, such as 0 "
             "and 1, or True and False"
         )
     values = grades.to_numpy(dtype=float)
@@ -289,7 +289,7 @@ def _check_once(
     topics: pd.Index,
     names: pd.Index,
 ) -> None:
-    """Refuse a document of a topic that is there twice for one system or assessor."""
+    """Refuse duplicate rows of a document for one system or assessor."""
     pairs = np.sort(key * len(members) + member)
     twice = np.flatnonzero(pairs[1:] == pairs[:-1])
     if twice.size:
@@ -336,7 +336,7 @@ def write_per_document(
     ----------
     universe : of :func:`vcomp.ir.document_universe`
     path : of the file, which is replaced if it is there
-    scores : what the four cases are worth, see :func:`vcomp.ir.score_table`
+    scores : of the four cases, see :func:`vcomp.ir.score_table`
 
     Returns
     -------
@@ -346,7 +346,7 @@ def write_per_document(
     Raises
     ------
     DataError
-        If `universe` is none, `path` does not end in ``.parquet`` or its folder is not there, or
+        If `universe` is not a universe, `path` does not end in ``.parquet`` or its folder is not there, or
         `scores` are not of the four cases.
 
     Examples
@@ -396,7 +396,7 @@ def _parquet_path(path: str | os.PathLike[str]) -> Path:
 
 
 def _many(universe: DocumentUniverse, table: FloatArray) -> Iterator[list[dict[str, Any]]]:
-    """Yield the parts of as many topics as make a row group."""
+    """Yield the parts of the topics of one row group after the other."""
     gathered: list[dict[str, Any]] = []
     for block in universe.blocks():
         gathered += [part for part in score_rows(block, table) if part["score"].size]

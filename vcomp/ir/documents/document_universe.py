@@ -1,4 +1,6 @@
-"""The documents of each topic: what systems retrieved, and what assessors found relevant.
+"""The universe of documents of each topic, their scores, and measures of the retrieved sets.
+
+See section 15.6 of the mathematics.
 
 References
 ----------
@@ -148,7 +150,7 @@ class DocumentUniverse:
 
         Parameters
         ----------
-        scores : what the four cases are worth, see :func:`vcomp.ir.document_scores`
+        scores : of the four cases, see :func:`vcomp.ir.document_scores`
 
         Returns
         -------
@@ -225,12 +227,12 @@ class DocumentUniverse:
 
 
 def check_universe(universe: object, caller: str) -> None:
-    """Refuse what is no universe.
+    """Refuse an object that is not a universe of documents.
 
     Raises
     ------
     DataError
-        Saying what makes one.
+        Naming the function that makes one.
     """
     if not isinstance(universe, DocumentUniverse):
         raise DataError(
@@ -249,20 +251,20 @@ def _pairs(
 
 
 CASES = ("nonrelevant_left", "nonrelevant_retrieved", "relevant_missed", "relevant_retrieved")
-"""What can become of a document: its number is 2 if it is relevant, and 1 more if retrieved."""
+"""Cases of a document by number: 2 if it is relevant, plus 1 if it is retrieved."""
 
 SCORES: Mapping[str, Mapping[str, float]] = {
     "utility": dict(zip(CASES, (0.0, -1.0, -1.0, 1.0), strict=True)),
     "accuracy": dict(zip(CASES, (1.0, 0.0, 0.0, 1.0), strict=True)),
 }
-"""Bodoff's (2008, sec. 5.2) per-document measure, and right or wrong as in classification."""
+"""Bodoff's (2008, sec. 5.2) per-document measure, and accuracy of classification."""
 
 _BYTES_A_ROW = 32.0
-"""Of a frame with a score and four columns of codes, and of what makes it."""
+"""Memory of a row of the frame, a score and four codes, with temporaries."""
 
 
 def score_table(scores: Any) -> FloatArray:
-    """Return what the four :data:`CASES` are worth.
+    """Return the score of a document in each of the four :data:`CASES`.
 
     Parameters
     ----------
@@ -304,7 +306,7 @@ def score_table(scores: Any) -> FloatArray:
             )
     missing = [case for case in CASES if case not in scores]
     if missing:
-        raise DataError(f"scores= says nothing of {', '.join(missing)}")
+        raise DataError(f"scores= lacks {', '.join(missing)}")
     try:
         table = np.array([float(scores[case]) for case in CASES])
     except (TypeError, ValueError):
@@ -327,7 +329,7 @@ def document_scores(universe: DocumentUniverse, scores: Any = "utility") -> pd.D
     needed = _BYTES_A_ROW * n_rows
     if needed > available_bytes() / 2.0:
         raise DataError(
-            f"the scores have {n_rows:,} rows, which take {gib(needed)} with what makes them; "
+            f"the scores have {n_rows:,} rows, which need {gib(needed)} with temporaries; "
             "vcomp.ir.write_per_document(universe, path) writes them topic by topic"
         )
     values = np.empty(n_rows)
@@ -374,7 +376,7 @@ def label_columns(universe: DocumentUniverse) -> dict[str, pd.Index]:
 
 
 def _small(n_labels: int) -> type[np.signedinteger[Any]]:
-    """Return the type of codes that pandas would choose, so that it need not copy them."""
+    """Return the integer type that pandas uses for codes, to avoid a copy."""
     return np.int8 if n_labels < 128 else np.int16 if n_labels < 32_768 else np.int32
 
 
@@ -387,7 +389,7 @@ NORMALIZED = ("normalized_utility", "scaled_utility")
 """Those of them that are not defined where nothing is relevant."""
 
 _WORST = -0.5
-"""Normalised utilities below are as bad as this one: MinNU of TREC 2002."""
+"""Lower bound of normalised utilities: MinNU of TREC 2002."""
 
 
 def set_measures(
@@ -418,7 +420,7 @@ def set_measures(
             this over the utility of retrieving just what is relevant, 2 R (T11NU); nan where
             nothing is relevant
         ``scaled_utility``
-            the same, cut at -.5 from below and taken to 0 .. 1 (T11SU)
+            the same, cut at -.5 from below and scaled to [0, 1] (T11SU)
         ``mean_score``
             mean score of the documents, nan if there is none. Over `n_documents` it is the utility
             less a number that all systems share, so that systems have the same order by both
@@ -426,7 +428,7 @@ def set_measures(
     Raises
     ------
     DataError
-        If `universe` is none, `beta` is not positive, `scores` are not of the four cases, or
+        If `universe` is not a universe, `beta` is not positive, `scores` are not of the four cases, or
         retrieving what is relevant gains nothing by them.
 
     Warns
@@ -474,7 +476,7 @@ def measured_sets(
     if credit[3] <= credit[2]:
         raise DataError(
             "with these scores= a relevant document that is retrieved is worth no more than one "
-            "that is missed: utilities have no largest value to be compared with"
+            "that is missed: utilities cannot be normalised by their largest value"
         )
     parts = [_counts(block) for block in universe.blocks()]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -1,4 +1,4 @@
-"""A made-up track with assessors and documents: a stand-in for data that are not public."""
+"""Simulate a track with assessors and documents, in place of data that are not public."""
 
 from __future__ import annotations
 

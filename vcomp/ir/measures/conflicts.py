@@ -1,4 +1,4 @@
-"""Conflict ratios α₋ and α₊: significant differences that other topics do not bear out."""
+"""Conflict ratios α₋ and α₊: significant differences that are swapped on other topics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Conflicts(Extrapolated, TopicMeasure):
 class MinorConflicts(_Conflicts):
     """Share of significant differences that are swapped, but not significant, on other topics.
 
-    Minor conflicts are conclusions that other topics do not bear out.
+    Minor conflicts are conclusions that other topics do not confirm.
     The truth must be scores on topics, which can be tested; see Urbano et al. (2013, sec. 2.1).
 
     Parameters

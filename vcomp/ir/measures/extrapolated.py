@@ -1,4 +1,4 @@
-"""Measures without an estimator of their own: what halves of the topics say is extrapolated."""
+"""Base class of measures without an estimator of their own: extrapolation from split halves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.ir.agreement import Measure, complete, sizes
-from vcomp.ir.curve import MODELS, Model, choice, fit_curves, scale_of
+from vcomp.ir.curve import MODELS, Model, choice, fit_curves
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.ir.splits import FEWEST, draw_halves, evaluate_halves, published_sizes, published_trials
+from vcomp.ir.splits import (
+    FEWEST,
+    draw_halves,
+    evaluate_halves,
+    published_sizes,
+    published_trials,
+    scale_of,
+)
 from vcomp.numerics import check_count, seed_from
 
 __all__ = [

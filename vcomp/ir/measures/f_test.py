@@ -31,7 +31,7 @@ class FTest(TopicMeasure):
 
     The actual value is 1 if F = MS(s)/MS(st) is significant, with k - 1 and (k - 1)(n - 1) degrees
     of freedom, and the best and the worst system are at least `delta` apart; else it is 0. The
-    truth is not looked at. The estimate is the power of the test at n' topics if they are `delta`
+    truth is not used. The estimate is the power of the test at n' topics if they are `delta`
     apart.
 
     Parameters

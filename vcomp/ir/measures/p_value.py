@@ -24,7 +24,7 @@ class AveragePValue(Extrapolated, TopicMeasure):
 
     A swap rate that needs no second set of topics (Bodoff and Li, 2007, sec. 1; Bodoff, 2008,
     sec. 1.2): of the pairs whose mean scores differ by at least `lower` and less than `upper`, the
-    mean p-value. The truth is not looked at.
+    mean p-value. The truth is not used.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class AveragePValue(Extrapolated, TopicMeasure):
             raise PlanError(f"sides must be 1 or 2, not {self.sides!r}")
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
-        """Return the mean p-value in `X`, unchecked: for loops. `Y` is not looked at."""
+        """Return the mean p-value in `X`, unchecked: for loops. `Y` is not used."""
         tests = paired_tests(X)
         counted = between(tests.differences, self.lower, self.upper)
         if not counted.any():

@@ -20,9 +20,9 @@ __all__ = [
 class PowerRatio(Extrapolated, TopicMeasure):
     """Share of pairs of systems whose difference is significant (Urbano et al., 2013, sec. 2.1).
 
-    By two-sided paired t-tests. The truth is not looked at: what is significant is taken for
-    further evidence that the true difference has the same sign. How often that fails is what
-    :class:`MinorConflicts` and :class:`MajorConflicts` count.
+    By two-sided paired t-tests. The truth is not used: a significant difference counts as
+    evidence that the true difference has the same sign. :class:`MinorConflicts` and
+    :class:`MajorConflicts` count how often it has not.
 
     Parameters
     ----------
@@ -54,5 +54,5 @@ class PowerRatio(Extrapolated, TopicMeasure):
         check_alpha(self.alpha)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
-        """Return β of the collection `X`, unchecked: for loops. `Y` is not looked at."""
+        """Return β of the collection `X`, unchecked: for loops. `Y` is not used."""
         return float(paired_tests(X).significant(self.alpha).mean())

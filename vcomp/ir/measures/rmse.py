@@ -22,8 +22,8 @@ __all__ = [
 class RMSE(MeanMeasure):
     """Root mean squared difference of mean scores and true means (Urbano et al., 2013, sec. 2.1).
 
-    ε = √(Σ_s (X̄_s - μ_s)² / k), in the units of the scores. Unlike rank correlations it sees
-    errors that all systems share.
+    ε = √(Σ_s (X̄_s - μ_s)² / k), in the units of the scores. Unlike rank correlations it
+    includes errors that all systems share.
 
     Notes
     -----

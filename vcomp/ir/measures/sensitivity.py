@@ -76,7 +76,7 @@ class AbsoluteSensitivity(_Sensitivity):
     -----
     Pairs with equal means, in the collection or in truth, are neither swapped nor right and do
     not count. Equal differences are one threshold. Where even the largest differences are swapped
-    too often no δ will do, and the sensitivity is undefined (nan). It is in the units of the
+    too often there is no such δ, and the sensitivity is undefined (nan). It is in the units of the
     scores.
 
     Urbano's code cuts it at 1, which makes a difference for scores beyond [0, 1] only. It goes

@@ -1,4 +1,4 @@
-"""τ and τ_AP from probabilities of swaps, and from counts of swaps."""
+"""τ and τ_AP from probabilities of swaps (eqs. 15.2 to 15.5), and from counts of swaps."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swaps:
-    """Probabilities of the order of each pair in a test of n' topics, for any n'.
+    """Probabilities of the order of each pair in a test of n' topics (eq. 15.2).
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Swaps:
         threshold: float,
         at_hand: bool = False,
     ) -> Swaps:
-        """Return what is needed of the differences.
+        """Return estimates of the true differences with their standard deviations.
 
         Parameters
         ----------
@@ -189,8 +189,8 @@ class Swaps:
         if estimator == "urbano":
             return cls(pairs.differences, deviations, np.empty(0, dtype=np.int64), threshold)
         shrunken = np.sqrt(1.0 - error_share(pairs).mean) * pairs.differences
-        # With missing cells the order of means may contradict that on common topics. It is what
-        # the test at hand says, but new tests are held against the likelier order.
+        # With missing cells the order of means may contradict that on common topics. The test
+        # at hand has that order, but new tests are compared with the likelier one.
         differences = shrunken if at_hand else np.abs(shrunken)
         return cls(differences, deviations, pairs.n_common - 1, threshold)
 

@@ -1,4 +1,7 @@
-"""How well a test of n topics would rank the systems: Eτ and Eτ_AP (Urbano, 2016).
+"""Expected accuracy of the ranking by a test of n topics: Eτ and Eτ_AP (Urbano, 2016).
+
+:func:`expected_tau` and :func:`expected_tau_ap` start from scores, :func:`expected_correlation`
+from the differences between systems, which fits have too.
 
 References
 ----------
@@ -64,9 +67,10 @@ def expected_correlation(
 ) -> pd.DataFrame:
     """Return expected rank correlations Eτ or Eτ_AP of tests of `n_topics` with the true ranking.
 
-    All estimates of Eτ and Eτ_AP come from here. With systems sorted by mean, D̄ and s the mean and
-    standard deviation of the differences of systems i and j over the n topics, and w_ij the
-    probability that a test of n' topics swaps them (Urbano, 2016, eqs. 38 and 39)
+    All estimates of Eτ and Eτ_AP are computed here (eqs. 15.2 to 15.9 of the mathematics). With
+    systems sorted by mean, D̄ and s the mean and standard deviation of the differences of systems i
+    and j over the n topics, and w_ij the probability that a test of n' topics swaps them (Urbano,
+    2016, eqs. 38 and 39)
 
         Eτ = 4 Σ_{i<j} (1 - w_ij) / (k(k-1)) - 1,    Var = 16 Σ_{i<j} w_ij (1 - w_ij) / (k(k-1))².
 
@@ -282,13 +286,13 @@ def _table(
             "estimator": _repeated(options.estimator, len(n)).copy(),
         },
         index=pd.RangeIndex(len(n)),
-        copy=False,  # the arrays are in no other hands; copies would take half of the time
+        copy=False,  # the arrays are used nowhere else, and copying takes half of the time
     )
 
 
 @lru_cache(maxsize=16)
 def _repeated(text: str, n: int) -> Any:
-    """Return a column of one text: to make it takes longer than all numbers of a small table."""
+    """Return a column of one text; cached, as it takes longer than a small table's numbers."""
     import pandas as pd
 
     return pd.Series([text] * n).array

@@ -1,4 +1,4 @@
-"""From the scores of a collection to a simulator of collections like it."""
+"""Fit a simulator of collections to the scores of one (section 16 of the mathematics)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from vcomp._typing import FloatArray
 from vcomp.data import SYSTEMS, read_score_table
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
+from vcomp.ir.agreement import complete
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, names_of
 from vcomp.ir.simulate.copula import (
     COPULAS,
@@ -48,12 +49,12 @@ __all__ = [
     "check_options",
     "fit_collection",
     "read_complete",
-    "wanted",
+    "true_means_of",
 ]
 
 
 _CONSTANT = 1e-12
-"""Residuals smaller than this, relative to the largest value, are made by rounding alone."""
+"""Residuals smaller than this, relative to the largest value, are rounding errors."""
 
 
 MarginFamily: TypeAlias = Literal[
@@ -73,7 +74,7 @@ MeansOf: TypeAlias = Literal["observed", "fitted"]
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """Options of :func:`vcomp.simulate.fit_collection`, under their names there."""
+    """Options of :func:`fit_collection`, under their names there."""
 
     margins: MarginFamily
     homoscedastic: bool
@@ -111,18 +112,10 @@ def read_complete(
             f"there are {table.values.shape[0]} × {table.values.shape[1]}"
         )
     labels = _names(table.columns if systems is None else systems, table.values.shape[1])
-    kept = ScoreMatrix(table.values, names_of(table.rows), labels).drop_worst(drop_worst)
-    wrong = np.argwhere(~np.isfinite(kept.scores))
-    if wrong.size:
-        topic, system = wrong[0]
-        what = "missing" if np.isnan(kept.scores[topic, system]) else "infinite"
-        raise DataError(
-            f"{len(wrong):,} of {kept.scores.size:,} scores are missing or infinite: that of "
-            f"system {kept.systems[system]!r} on topic number {topic + 1} is {what}; keep the "
-            "topics that all systems have"
-        )
+    checked = check_matrix(ScoreMatrix(table.values, names_of(table.rows), labels))
+    kept = checked.drop_worst(drop_worst)
     # Always in row order: sums in another order differ in the last bit.
-    return np.array(check_matrix(kept).scores, order="C"), kept.systems
+    return np.array(complete(kept, "scores"), order="C"), kept.systems
 
 
 def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
@@ -141,12 +134,12 @@ def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
 
 
 def check_options(options: FitOptions, support: object) -> None:
-    """Refuse options that are unknown, or do not go together.
+    """Refuse options that are unknown, or cannot be combined.
 
     Raises
     ------
     PlanError
-        Naming the option, and what it can be.
+        Naming the option and its allowed values.
     """
     _check_copula(options)
     if options.margins not in FAMILIES:
@@ -160,12 +153,12 @@ def check_options(options: FitOptions, support: object) -> None:
             raise PlanError(f"{name} is True or False, not {value!r}")
     if options.margins in EFFECTS and support is not None:
         raise PlanError(
-            f"support= goes with margins of scores; margins={options.margins!r} are those of "
+            f"support= needs margins of scores; margins={options.margins!r} are those of "
             "residuals. Use 'beta_binomial', 'discrete_kernel' or 'auto'"
         )
     if options.margins not in EFFECTS and options.homoscedastic:
         raise PlanError(
-            f"homoscedastic=True goes with margins of residuals; margins={options.margins!r} are "
+            f"homoscedastic=True needs margins of residuals; margins={options.margins!r} are "
             "those of scores. Use 'kernel' or 'normal'"
         )
 
@@ -173,13 +166,13 @@ def check_options(options: FitOptions, support: object) -> None:
 def _check_copula(options: FitOptions) -> None:
     if options.copula not in COPULAS:
         raise PlanError(
-            f"copula={options.copula!r} is not known{did_you_mean(options.copula, COPULAS)}; it is "
-            "'gaussian' or 't'"
+            f"copula={options.copula!r} is not known{did_you_mean(options.copula, COPULAS)}; it "
+            "is 'gaussian' or 't'"
         )
     if options.copula == "t" and options.uncorrelated:
         raise PlanError(
-            "copula='t' ties extremes together even where nothing is correlated; "
-            "uncorrelated=True goes with copula='gaussian'"
+            "copula='t' makes extremes dependent even without correlation; use "
+            "copula='gaussian' with uncorrelated=True"
         )
     if options.df is None:
         return
@@ -188,18 +181,18 @@ def _check_copula(options: FitOptions) -> None:
     number = isinstance(options.df, int | float | np.number) and not isinstance(options.df, bool)
     if not number or not 1.0 <= options.df < np.inf:
         raise PlanError(
-            f"df= is a finite number from 1 on, not {options.df!r}; for infinitely many take "
+            f"df= is a finite number from 1 on, not {options.df!r}; for infinitely many use "
             "copula='gaussian'"
         )
 
 
 def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -> None:
-    """Refuse scores that have no logit.
+    """Refuse scores outside [0, 1], which have no logit.
 
     Raises
     ------
     DataError
-        Naming the first of them.
+        Naming the first score outside.
     """
     outside = np.argwhere((X < 0.0) | (X > 1.0))
     if outside.size:
@@ -211,7 +204,7 @@ def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -
         )
 
 
-def wanted(
+def true_means_of(
     means: str | ArrayLike, X: FloatArray, names: tuple[str, ...], bounded: bool
 ) -> FloatArray | None:
     """Return the requested true means; None for those that are fitted.
@@ -244,13 +237,13 @@ def wanted(
 
 
 def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> None:
-    """Refuse effects that nothing can be drawn from.
+    """Refuse effects without variance.
 
     Parameters
     ----------
     effects : of topics and systems
     names : of the systems
-    largest : absolute value that effects were taken from
+    largest : largest absolute score on the scale of the effects
 
     Raises
     ------
@@ -261,14 +254,14 @@ def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> N
     if float(np.ptp(effects.topics)) <= tolerance:
         raise DataError(
             "the mean score is the same on every topic, so that there are no topic effects to "
-            "draw from"
+            "simulate"
         )
     constant = np.ptp(effects.residuals, axis=0) <= tolerance
     if constant.any():
         name = names[int(constant.argmax())]
         raise DataError(
-            f"system {name!r} differs from the mean of all systems by the same on every topic, so "
-            "that it has no residuals to draw from; leave it out"
+            f"system {name!r} differs from the mean of all systems by the same amount on every "
+            "topic, so that it has no residuals to simulate; leave it out"
         )
 
 
@@ -293,7 +286,8 @@ def fit_collection(
 
     With ``margins="kernel"`` or ``"normal"`` it is Algorithm 1 of Urbano (2016): scores are
     decomposed into effects of systems and topics and residuals; topic effects and residuals are
-    drawn from their margins, joined by a copula; system effects stay as they are.
+    drawn from their margins, joined by a copula; system effects are kept (eqs. 16.1 and
+    16.2 of the mathematics).
 
     * ``"kernel"``: margins are kernel estimates, and effects add up as smoothed logits
       log((x + .05) / (1.05 - x)), so that scores stay between 0 and 1;
@@ -301,8 +295,8 @@ def fit_collection(
       add up as scores, which may lie outside 0 and 1.
 
     With any other margin it is the model of Urbano and Nagler (2018), without effects: scores of
-    each system follow a margin of their own, tied together by a copula with the correlations of
-    normal scores. Margins are ``"truncated_normal"``, ``"beta"``,
+    each system follow a margin of their own, joined by a copula with the correlations of normal
+    scores. Margins are ``"truncated_normal"``, ``"beta"``,
     ``"truncated_kernel"``, ``"beta_kernel"``; with `support` ``"beta_binomial"`` and
     ``"discrete_kernel"``; and ``"auto"``, for each system the one with the smallest AIC.
 
@@ -321,12 +315,12 @@ def fit_collection(
     uncorrelated : residuals of systems and topic effects are independent; without effects, the
         scores of different systems are
     random_sampling : topics are a random sample. If not, a collection has mostly hard, easy, or
-        middling topics: see :func:`vcomp.ir.simulate.simulator.choose_unevenly`. Without effects, the
-        hardest topic is that with the smallest sum of normals
-    means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: what
-        comes of the effects, or of the margins, as they are; or (n_systems,) numbers
-    support : possible scores, see :func:`vcomp.ir.simulate.margin_families.support_of`; for instance
-        ``"P@20"`` or ``"RR@10"``
+        middling topics (section 16.3 of the mathematics). Without effects, the hardest topic is
+        that with the smallest sum of normals
+    means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: those
+        that the effects or margins imply; or (n_systems,) numbers
+    support : possible scores, see :func:`vcomp.simulate.support_of`; for instance ``"P@20"`` or
+        ``"RR@10"``
     copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together: a topic
         that is unusual for one system is so for more of them. Its correlations are the same
     df : degrees of freedom of the t copula, from 1 on; the fewer, the more often extremes come
@@ -356,7 +350,7 @@ def fit_collection(
     being wider than the residuals they come from, simulated scores are on average .002 to .03
     above those of the collection for the four of the paper. ``means="fitted"`` is the algorithm as
     published; ``means="observed"`` moves system effects until expected scores are those observed,
-    which is what the paper asks for (sec. 5). ``true_means`` of the result is right either way.
+    which the paper requires (sec. 5). ``true_means`` of the result is right either way.
 
     Correlations are those of the covariance matrix of effects, made positive definite as in the
     paper's code. Kernel widths are by its rule too, that of ``ks::kcde``; the distribution is
@@ -389,7 +383,7 @@ def fit_collection(
     check_options(options, support)
     if margins != "normal":
         check_between_0_and_1(X, names, margins)
-    true_means = wanted(means, X, names, bounded=margins != "normal")
+    true_means = true_means_of(means, X, names, bounded=margins != "normal")
     if margins in EFFECTS:
         return _from_effects(X, names, options, true_means)
     possible = None if support is None else support_of(support)
@@ -455,7 +449,7 @@ def _copula(options: FitOptions, columns: FloatArray, factor: FloatArray) -> Cop
 def _offsets(
     fitted: FloatArray, spreads: list[Spread], scale: Scale, true_means: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return grand mean plus system effects, and the means that they lead to."""
+    """Return grand mean plus system effects, and the expected scores that they imply."""
     offsets = fitted
     if true_means is not None:
         offsets = np.array(

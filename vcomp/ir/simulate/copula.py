@@ -1,8 +1,10 @@
-"""Copulas that need no vines: the normal one, and Student's t, whose extremes come together.
+"""The dependence of effects or scores: decomposition, scale, copulas and expected scores.
+
+Copulas are the Gaussian one and Student's t.
 
 A t copula is a normal one whose vectors are each multiplied by a number of their own, √(ν / χ²_ν).
-What is large then is large in many systems at once, the more so the smaller ν is; the normal one
-is the limit of large ν. (Demarta and McNeil, 2005. *International Statistical Review*, 73,
+Large values then occur in many systems at once, the more so the smaller ν is; the normal one is
+the limit of large ν. (Demarta and McNeil, 2005. *International Statistical Review*, 73,
 111-129.)
 """
 
@@ -37,15 +39,15 @@ __all__ = [
 COPULAS = ("gaussian", "t")
 
 _FEWEST, _MOST = 1.0, 200.0
-"""Degrees of freedom that are fitted; with more than that there is no telling from the normal."""
+"""Degrees of freedom that are fitted; more cannot be distinguished from the Gaussian copula."""
 
 _TOO_CLOSE = 1e-6
-"""Two columns with 1 - r² below this are one, and say nothing of their extremes."""
+"""Pairs of columns with 1 - r² below this are left out: they are the same up to rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Copula:
-    """How the vectors of a topic's effects, or scores, are tied together beyond correlations.
+    """The dependence of the effects or scores of one topic (eq. 16.2 of the mathematics).
 
     Attributes
     ----------
@@ -69,13 +71,13 @@ class Copula:
         return f"<t copula with {display.number(self.df)} degrees of freedom>"
 
     def scales(self, n_topics: int, rng: np.random.Generator) -> FloatArray | None:
-        """Return what the normal vector of each topic is multiplied by; None for ones."""
+        """Return the factor of the normal vector of each topic, √(ν/χ²); None if all are one."""
         if self.name == "gaussian":
             return None
         return np.sqrt(self.df / rng.chisquare(self.df, n_topics))
 
     def normals(self, z: FloatArray, scales: FloatArray | None) -> FloatArray:
-        """Return vectors with normal margins that are tied together by the copula.
+        """Return vectors with normal margins that have the dependence of the copula.
 
         Parameters
         ----------
@@ -88,7 +90,7 @@ class Copula:
         return np.asarray(np.interp(scaled, self.quantiles, GRID))
 
     def conditional(self, correlation: float, z: FloatArray) -> FloatArray:
-        """Return normals of a second variable, given those of the first and of what is new in it.
+        """Return normals of a second variable, given the first and independent normals.
 
         Parameters
         ----------
@@ -194,7 +196,7 @@ _LEAST_EIGENVALUE = 1e-8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """X_st = μ + ν_s + ν_t + e_st (Urbano, 2016, eqs. 7, 43 and 44).
+    """X_st = μ + ν_s + ν_t + e_st (eq. 16.1; Urbano, 2016, eqs. 7, 43 and 44).
 
     Attributes
     ----------
@@ -274,11 +276,11 @@ SMOOTHING = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Scores as they are, or logits of scores between 0 and 1.
+    """The scale h on which effects add up: scores, or smoothed logits (eq. 16.1).
 
     Attributes
     ----------
-    logit : whether scores are taken to logits
+    logit : whether scores are transformed to smoothed logits
     """
 
     logit: bool
@@ -326,12 +328,12 @@ _EVERY = 4
 
 _STEPS = 50
 _CLOSE = 1e-8
-"""After a step of Newton's method this small, twice as many digits are right."""
+"""Newton's method ends after a step this small, as it converges quadratically."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """The sum of topic effect and residual of one system, over all topics there could be.
+    """The distribution of topic effect plus residual of one system over all possible topics.
 
     Attributes
     ----------
@@ -387,7 +389,7 @@ def spread_of(topic: Margin, residual: Margin, copula: Copula, correlation: floa
     Parameters
     ----------
     topic, residual : margins
-    copula : that ties them together
+    copula : that joins them
     correlation : of the two in it
     """
     z = GRID[::_EVERY]

@@ -1,4 +1,4 @@
-"""Continuous margins: normal and kernel for effects; on scores those of simIReff.
+"""Families of margins and their fits: normal and kernel for effects, those of simIReff for scores.
 
 References
 ----------
@@ -50,8 +50,8 @@ _BLOCK = 2**20
 def cdf_bandwidth(x: FloatArray) -> float:
     """Return the width of normal kernels for the distribution function of a sample.
 
-    The plug-in rule of Polansky and Baker (2000), in two stages from a normal reference: what
-    ``ks::kcde`` takes unless told otherwise, and with it Urbano (2016).
+    The plug-in rule of Polansky and Baker (2000), in two stages from a normal reference: the
+    default of ``ks::kcde``, and so of Urbano (2016); eq. 16.3 of the mathematics.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def density_bandwidth(x: FloatArray) -> float:
     """Return the width of normal kernels for the density of a sample.
 
     The direct plug-in rule of Sheather and Jones (1991) in two stages, as in Wand and Jones
-    (1995, p. 72): what ``ks::kde`` takes unless told otherwise, and with it simIReff.
+    (1995, p. 72): the default of ``ks::kde``, and so of simIReff.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _functional(x: FloatArray, g: float, order: int) -> float:
 
 
 _EDGE = 1e-6
-"""How close to 0 and 1 scores may come where a density may be infinite there; as in simIReff."""
+"""Scores are kept this far from 0 and 1, where a density may be infinite; as in simIReff."""
 
 _LEAST_SD = 0.05
 """Smallest σ of a truncated normal; as in simIReff."""
@@ -239,7 +239,7 @@ def truncated_normal_margin(x: FloatArray) -> Margin:
 
 
 def beta_kernel_margin(x: FloatArray) -> Margin:
-    """Return a kernel density of scores with Beta kernels, which do not leak beyond 0 and 1.
+    """Return a kernel density of scores with Beta kernels, whose support is [0, 1].
 
     The first estimator of Chen (1999), its width n^(-2/5) as in R's ``bde``, scaled to add up to
     one: what simIReff takes.
@@ -491,7 +491,7 @@ def selected_width(places: LongArray, size: int) -> float:
 
 
 def _apart(size: int, seen: LongArray) -> LongArray:
-    """Return how many places lie between each value of the support and each that was seen."""
+    """Return the distances in places between the values of the support and the observed ones."""
     return np.asarray(np.abs(np.subtract.outer(np.arange(size), seen)), dtype=np.int64)
 
 
@@ -509,18 +509,18 @@ CONTINUOUS: dict[str, Callable[[FloatArray], Margin]] = {
     "truncated_kernel": truncated_kernel_margin,
     "beta_kernel": beta_kernel_margin,
 }
-"""Margins of scores anywhere between 0 and 1."""
+"""Continuous margins of scores between 0 and 1."""
 
 DISCRETE: dict[str, Callable[[LongArray, FloatArray], Margin]] = {
     "beta_binomial": beta_binomial_margin,
     "discrete_kernel": discrete_kernel_margin,
 }
-"""Margins of scores that only take the values of a support."""
+"""Margins of scores with a finite support."""
 
 FAMILIES = (*EFFECTS, *CONTINUOUS, *DISCRETE, "auto")
 
 _WIDER = (2.0, 5.0, 10.0)
-"""How many times wider kernels are tried as well when the best is asked for; as in simIReff."""
+"""Factors of the kernel width that ``"auto"`` tries as well, as in simIReff."""
 
 
 def score_margin(x: FloatArray, family: str, support: FloatArray | None, system: str) -> Margin:
@@ -546,7 +546,7 @@ def score_margin(x: FloatArray, family: str, support: FloatArray | None, system:
     if float(np.ptp(x)) == 0.0:
         raise DataError(
             f"system {system!r} scores {x[0]:g} on every topic, so that its scores have no "
-            "distribution to draw from; leave it out, or use margins='kernel' or 'normal'"
+            "distribution to fit; leave it out, or use margins='kernel' or 'normal'"
         )
     if support is None:
         if family in DISCRETE:
