@@ -145,10 +145,10 @@ MISTAKES = {
     "copula='vine' is not known; it is 'gaussian' or 't'": ["--out", "OUT", "--copula", "vine"],
     "the Gaussian one has none": ["--out", "OUT", "--copula-df", "4"],
     "means='true' is not known": ["--out", "OUT", "--means", "true"],
-    "homoscedastic=True goes with margins of residuals": [
+    "homoscedastic=True needs margins of residuals": [
         *["--out", "OUT", "--margins", "beta", "--homoscedastic"],
     ],
-    "support= goes with margins of scores": ["--out", "OUT", "--support", "P@5"],
+    "support= needs margins of scores": ["--out", "OUT", "--support", "P@5"],
     "is no list of scores; write 0,0.5,1": ["--out", "OUT", "--support", "0,half,1"],
     "drop_worst must be at least 0": ["--out", "OUT", "--drop-worst", "-1"],
 }

@@ -167,7 +167,7 @@ def test_trec_collections_lie_near_the_published_curve(shared_data):
 def test_summary(study):
     text = str(study)
     for piece in (
-        "What Eρ² and Φ mean, from halves of 3 collections",
+        "Curves from Eρ² and Φ to other indicators, from halves of 3 collections",
         "x^exponent for tau, power_ratio; (1 − x)^exponent for rmse",
         "Points with Eρ² ≥ 0.8 and Φ ≥ 0.5.",
         "Single ones: smallest and largest exponent",

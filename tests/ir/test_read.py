@@ -254,7 +254,7 @@ FRAME = pd.DataFrame({"query_id": ["401"], "doc_id": ["d1"], "score": [1.0]})
         (NESTED, {}, "AP", "there are no judgements"),
         (NESTED, FRAME, "AP", "judgements: the frame has no column 'relevance'"),
         (NESTED, {"401": {"d1": 0.5}}, "AP", "of document 'd1' on topic '401' is 0.5, no whole"),
-        (NESTED, {"401": {"d1": "a"}}, "AP", "is 'a', no whole number"),
+        (NESTED, {"401": {"d1": "a"}}, "AP", "is 'a', not a whole number"),
         (NESTED, JUDGED, None, "a measure is its name, such as 'nDCG@10', .*, not None"),
         (NESTED, JUDGED, "SDCG@5", "ir_measures cannot compute SDCG@5: invalid param max_rel"),
         (NESTED, JUDGED, "alpha_nDCG@10", "ir_measures cannot compute alpha_nDCG@10: Unsupported"),

@@ -173,7 +173,7 @@ def test_constant_systems_are_explained():
 def test_tests_without_error_are_explained():
     """Systems that never swap: no logarithm of an error, and no finite logit."""
     clear = np.arange(20)[:, None] / 100 + np.arange(4.0)
-    with pytest.warns(VcompWarning, match="by exp1, exp2, logit: .*none has any error"):
+    with pytest.warns(VcompWarning, match="by exp1, exp2, logit: .*all have error zero"):
         study = split_half(clear, "tau")
     assert (study.frame["tau"] == 1.0).all()
     text = " ".join(str(study).split())

@@ -385,7 +385,9 @@ def _needs_dstudy(
     """
     check_one_of("estimator", estimator, ESTIMATORS)
     if estimator == "urbano" and not any(isinstance(m, Tau | TauAP) for m in measures):
-        raise PlanError("estimator='urbano' is of τ and τ_AP, and neither is among these measures")
+        raise PlanError(
+            "estimator='urbano' applies to τ and τ_AP, and neither is among these measures"
+        )
     needed = estimator != "split_half" and any(
         type(m) in PLANNED or isinstance(m, FTest) for m in measures
     )
@@ -393,8 +395,8 @@ def _needs_dstudy(
     if not needed and any(given.values()):
         option = next(name for name, is_given in given.items() if is_given)
         raise PlanError(
-            f"{option}= is of what comes from a D-study (Eρ², Φ, ε and F), and none of these "
-            "measures does"
+            f"{option}= applies to measures from a D-study (Eρ², Φ, ε and F), and none of these "
+            "measures is one"
         )
     return needed
 
@@ -418,8 +420,8 @@ def _halves(
         for option in ("model", "trials"):
             if getattr(splits, option) is not None:
                 raise PlanError(
-                    f"{option}= is of measures that are extrapolated from halves, and none of "
-                    "these is; estimator='split_half' extrapolates all"
+                    f"{option}= applies to measures that are extrapolated from halves, and none "
+                    "of these is; estimator='split_half' extrapolates all"
                 )
         return {}
     if matrix is None:

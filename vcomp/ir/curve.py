@@ -148,11 +148,11 @@ class AccuracyCurve:
         **They reflect how well the curve fits, and no more.** Halves of one collection share
         topics from split to split, so that observations are not independent; the model may not
         hold beyond the sizes that were observed; and the truth that a half is compared with is
-        another half, itself uncertain. Urbano (2016, sec. 8) finds the extrapolations biased for these
-        reasons. In 200 collections of 50 topics and 30 systems, with normal effects, τ of a new
-        test with the true ranking was 0.75 on average; the curves gave 0.61 (exp1), 0.78 (exp2)
-        and 0.61 (logit), and their 95 % prediction intervals covered τ of a new test in 14 %, 79 %
-        and 36 % of cases.
+        another half, itself uncertain. Urbano (2016, sec. 8) finds the extrapolations biased for
+        these reasons. In 200 collections of 50 topics and 30 systems, with normal effects, τ of a
+        new test with the true ranking was 0.75 on average; the curves gave 0.61 (exp1), 0.78
+        (exp2) and 0.61 (logit), and their 95 % prediction intervals covered τ of a new test in 14
+        %, 79 % and 36 % of cases.
 
         As published, an expected accuracy of ``"exp1"`` or ``"exp2"`` is transformed back from the
         mean logarithm, without a correction for that, and errors are cut at 1.
@@ -486,7 +486,7 @@ class _Errors:
         if self.n_zero and (self.logs.means == 0.0).all():
             raise EstimationError(
                 f"{model} fits logarithms of errors: of {self.shares.n} observations "
-                f"{self.n_zero} have none and are left out, and the others are wholly wrong; "
+                f"{self.n_zero} have error zero and are left out, and the others have error one; "
                 "'logit' fits both"
             )
         fit = _least_squares(axis(model, self.logs.sizes), self.logs)

@@ -403,7 +403,8 @@ class MappingStudy:
         table = display.simple_table(
             rows,
             ["points", "exponent", "std. err.", "single ones", f"at {at}"],
-            title=f"Curves from Eρ² and Φ to other indicators, from halves of {n} collection{'s' if n > 1 else ''}",
+            title="Curves from Eρ² and Φ to other indicators, from halves of "
+            f"{n} collection{'s' if n > 1 else ''}",
             stubs=list(self.maps),
         )
         return display.summary([table], _notes(self))

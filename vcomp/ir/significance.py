@@ -182,8 +182,8 @@ def swap_rates(
     DataError
         If `scores` cannot be read, a score is missing, or there are fewer than four topics.
     PlanError
-        If two sets of `n_topics` cannot be had, `bins` do not increase from zero or more, `alpha`
-        is not between 0 and 1.
+        If two sets of `n_topics` cannot be drawn, `bins` do not increase from zero or more,
+        or `alpha` is not between 0 and 1.
     EstimationError
         If `trials` or `workers` is not a whole number from 1 on, or `rng` is neither a seed nor a
         generator.

@@ -171,7 +171,7 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
     Raises
     ------
     DataError
-        If they cannot be read, there is none, or a relevance is no whole number.
+        If they cannot be read, there is none, or a relevance is not a whole number.
     """
     if _is_path(source):
         return _read_qrels(ir_measures, source)
@@ -196,8 +196,8 @@ def _documents(ir_measures: Any, run: Any, what: str) -> list[Any]:
         score = _runs_number(given)
         if not math.isfinite(score):
             raise DataError(
-                f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, not a "
-                "number"
+                f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, "
+                "not a number"
             )
         if (topic, document) in seen:
             raise DataError(f"{what}: document {document!r} is twice on topic {topic!r}")
@@ -323,8 +323,8 @@ def read_trec_eval(
         file, or by its name without the suffix where there is none; ``"file"`` uses the full name
         of the file, as for runs that share a runid
     fill : score of a topic that other runs have and a run has not. By default it is missing, as
-        trec_eval leaves topics out for which a run retrieved nothing, unless called with ``-c``; TREC
-        scores them 0
+        trec_eval leaves topics out for which a run retrieved nothing, unless called with ``-c``;
+        TREC scores them 0
 
     Returns
     -------

@@ -155,7 +155,7 @@ FOUR = {"relevant_retrieved": 1, "relevant_missed": 0, "nonrelevant_retrieved": 
         ({**FOUR, "relevant_mised": 1}, "did you mean 'relevant_missed'"),
         (
             {"relevant_retrieved": 1},
-            "says nothing of nonrelevant_left, nonrelevant_retrieved, rel",
+            "lacks nonrelevant_left, nonrelevant_retrieved, rel",
         ),
         ({**FOUR, "relevant_missed": "x"}, "are numbers"),
         ({**FOUR, "relevant_missed": np.nan}, "finite numbers"),

@@ -307,7 +307,7 @@ def test_other_options_are_refused_by_name(measure, options, message):
 def test_variants_are_a_or_b():
     with pytest.raises(PlanError, match="variant must be 'a' or 'b', not 'c'"):
         expected_correlation(PAIRS, 5, variant="c")
-    with pytest.raises(PlanError, match="variant='b' is of τ; the expectation of τ_AP"):
+    with pytest.raises(PlanError, match="variant='b' applies to τ; the expectation of τ_AP"):
         expected_tau_ap(PAIRS, 5, variant="b")
 
 

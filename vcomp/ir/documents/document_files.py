@@ -346,8 +346,8 @@ def write_per_document(
     Raises
     ------
     DataError
-        If `universe` is not a universe, `path` does not end in ``.parquet`` or its folder is not there, or
-        `scores` are not of the four cases.
+        If `universe` is not a universe, `path` does not end in ``.parquet`` or its folder does not
+        exist, or `scores` are not of the four cases.
 
     Examples
     --------

@@ -428,8 +428,8 @@ def set_measures(
     Raises
     ------
     DataError
-        If `universe` is not a universe, `beta` is not positive, `scores` are not of the four cases, or
-        retrieving what is relevant gains nothing by them.
+        If `universe` is not a universe, `beta` is not positive, `scores` are not of the four
+        cases, or a relevant document scores no more if it is retrieved.
 
     Warns
     -----

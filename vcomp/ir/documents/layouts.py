@@ -283,7 +283,7 @@ def _nested(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
         _numbered(rows),
         "opinions on a topic, none of which is followed to other topics",
         f"Individuals {what}are one effect with their interactions with topics; "
-        " plans with the same assessors for all topics cannot be studied",
+        "plans with the same assessors for all topics cannot be studied",
     )
 
 

@@ -80,7 +80,7 @@ def novelty_like_track(
     **A stand-in, and no data.** The runs and judgements that Bodoff (2008, sec. 5) analysed are
     not public. This has their form (60 systems, 50 topics, two assessors, about 1,000 sentences a
     topic that differ from topic to topic in number) and effects of a size that was made up: what
-    comes out of its G-studies says nothing of that track.
+    results of its G-studies do not apply to that track.
 
     Parameters
     ----------

@@ -198,7 +198,7 @@ def expected_correlation(
     """
     options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
     if ap and variant == "b":
-        raise PlanError("variant='b' is of τ; the expectation of τ_AP has variant='a' only")
+        raise PlanError("variant='b' applies to τ; the expectation of τ_AP has variant='a' only")
     return _table(pairs, n_topics, options, RankCorrelation(ap, variant))
 
 
