@@ -36,7 +36,7 @@ __all__ = [
 
 Coefficient = Literal["Erho2", "Phi"]
 
-_SYMBOLS: dict[Coefficient, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
+_SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,7 +338,6 @@ def _shares(values: ArrayLike, what: str) -> FloatArray:
     return x[()]
 
 
-_SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 _EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}
 _LEVELS = (0.05, 0.1)
 
