@@ -200,7 +200,7 @@ def accuracy(
     PlanError
         If a measure, model or estimator is unknown, a number is out of range, or an option is
         given that applies to none of the measures: `model` or `trials` where nothing is
-        extrapolated, `negative` or `interval` where nothing comes from a D-study,
+        extrapolated, `negative` or `interval` without a measure from a D-study,
         ``estimator="urbano"`` without τ and τ_AP.
 
     Warns
@@ -220,7 +220,7 @@ def accuracy(
       collections best, ``"logit"``; intervals are where single splits lie. They are compared with
       another half, not with the truth: see :func:`vcomp.ir.split_half` for what that means.
 
-    Indicators that come from Eρ² and Φ by the curves of 43 TREC collections are not in the table:
+    Indicators estimated from Eρ² and Φ by the curves of 43 TREC collections are not in the table:
     ``vcomp.ir.map_dstudy(accuracy.dstudy)`` has them.
 
     References
@@ -358,7 +358,7 @@ def _estimator_of(
     study : a D-study; None where no requested measure needs one
     sampled : the facet of the topics
     estimator : of τ and τ_AP
-    seed : of what is drawn
+    seed : of random numbers
     """
     quantity = PLANNED.get(type(measure))
     if quantity is not None and study is not None:

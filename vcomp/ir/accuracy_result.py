@@ -202,7 +202,7 @@ class ByHalves:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no curve; None where there is one."""
+        """Why no curve could be fitted; None if one was."""
         return self.study.problems.get((self.name, self.model))
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
@@ -251,7 +251,7 @@ class Accuracy:
     requested : (m,) sizes of tests in :attr:`table`
     values : estimates and intervals of each measure at these sizes
     alpha : intervals have confidence 1 − alpha
-    facets : what is ranked and what is sampled, ``("system", "topic")``
+    facets : the facet that is ranked and the facet that is sampled, ``("system", "topic")``
     counts : how many of each there are
     notes : further remarks, printed by :meth:`summary`
 

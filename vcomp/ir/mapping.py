@@ -198,9 +198,9 @@ def map_reliability(
     Parameters
     ----------
     indicator : ``"tau"``, ``"tau_ap"``, ``"power_ratio"``, ``"minor_conflicts"``,
-        ``"major_conflicts"`` and ``"sens_abs"`` come from Eρ²; ``"sens_rel"`` and ``"rmse"``
-        from Φ
-    Erho2, Phi : one or more values, of the one coefficient that the indicator comes from
+        ``"major_conflicts"`` and ``"sens_abs"`` are functions of Eρ², ``"sens_rel"`` and
+        ``"rmse"`` of Φ
+    Erho2, Phi : one or more values, of the coefficient that the indicator is a function of
     mapping : curves by indicator: those published, or those of :func:`fit_mapping`
 
     Returns

@@ -84,7 +84,7 @@ def fit_mapping(
         :class:`ScoreMatrix`, or topic × system matrices, **a row a topic and a column a system**;
         no score may be missing
     indicators : names of :func:`vcomp.ir.measures.available`, or measures with options of their
-        own. ``sens_rel`` and ``rmse`` come from Φ, all others from Eρ²
+        own. ``sens_rel`` and ``rmse`` are functions of Φ, all others of Eρ²
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     sizes : topics of the halves. If None as published: 10, 20, … up to half of the collection.
         Sizes above that are left out for this collection

@@ -372,8 +372,8 @@ def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
     Raises
     ------
     DataError
-        If the array does not go with the names, there are fewer than two topics or two systems,
-        two of one name, or a score that is infinite or whose square would be.
+        If the shape of the array is not that of the names, there are fewer than two topics or two
+        systems, two of one name, or a score that is infinite or whose square would be.
     """
     for names, what in ((matrix.systems, "systems"), (matrix.topics, "topics")):
         if len(set(names)) < len(names):

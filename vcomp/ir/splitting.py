@@ -157,7 +157,7 @@ class SplitHalfStudy:
         pandas.DataFrame
             A row a measure, model and number of topics, with the columns ``measure``, ``model``,
             ``n``, ``estimate``, ``low`` and ``high``, ``obs_low`` and ``obs_high``: see
-            :meth:`AccuracyCurve.predict` for what these intervals hold, and what they do not. nan
+            :meth:`AccuracyCurve.predict` for the coverage of these intervals. nan
             where there is no curve; :attr:`problems` has the reason.
 
         Raises
@@ -272,7 +272,7 @@ def fitted(
     ----------
     matrix : the collection
     measures, halves : what was measured, and of what
-    values : (measures, sizes, trials) what it gave
+    values : (measures, sizes, trials) accuracies of the halves
     models : curves to fit
     requested : (m,) sizes of tests
     alpha : intervals have confidence 1 − alpha

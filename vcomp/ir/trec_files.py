@@ -75,7 +75,7 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     Raises
     ------
     DataError
-        If the file cannot be read, or is no text.
+        If the file cannot be read, or is not text.
     """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
@@ -143,8 +143,8 @@ def named_runs(ir_measures: Any, runs: Any, name_by: str) -> Iterator[tuple[str,
     Raises
     ------
     DataError
-        If runs are not given as they may be, or one cannot be read, has a score that is no number
-        or a document twice on a topic.
+        If runs are not in one of these forms, or one cannot be read, has a score that is not a
+        number or a document twice on a topic.
     """
     if hasattr(runs, "columns"):
         raise DataError("runs are files, or a dict with a run for the name of each system")
@@ -376,8 +376,8 @@ def score_runs(
     """Score runs against relevance judgements, by the package ir_measures.
 
     ir_measures computes the scores and is to be installed as well: ``pip install vcomp[ir]``. A
-    topic that is judged and for which a run retrieved nothing scores what it says, 0 as a rule;
-    topics that are not judged have no score.
+    topic that is judged and for which a run retrieved nothing gets the score of
+    ir_measures, 0 as a rule; topics that are not judged have no score.
 
     Parameters
     ----------
@@ -401,7 +401,7 @@ def score_runs(
         If ir_measures is not installed.
     DataError
         If a file is missing, a line cannot be read (the message has its number), a run has a score
-        that is no number, a document twice on a topic, or no topic that is judged, ir_measures
+        that is not a number, a document twice on a topic, or no topic that is judged, ir_measures
         does not know `measure` or cannot compute it, two runs have one name, or there are fewer
         than two topics or two runs.
 

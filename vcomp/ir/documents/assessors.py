@@ -34,7 +34,7 @@ class AssessorLayout:
     Attributes
     ----------
     name : of the layout
-    design : in Brennan's notation, for :func:`vcomp.gstudy`; ``system`` is what is measured
+    design : in Brennan's notation, for :func:`vcomp.gstudy`; the object is ``system``
     assignments : its rows of the assignment table: ``topic``, ``role`` and ``assessor``
     measures : what the assessor facet represents
     confounds : effects that cannot be separated from it
@@ -188,7 +188,7 @@ class AssessorLayouts:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a layout: design, numbers of topics, assessors and judgements, what it means."""
+        """A row a layout: design, numbers of topics, assessors and judgements, and its meaning."""
         import pandas as pd
 
         rows = [
@@ -208,7 +208,7 @@ class AssessorLayouts:
         return pd.DataFrame(rows)
 
     def summary(self) -> Any:
-        """Return a printable summary: what is possible, what it confounds, and what is not.
+        """Return a printable summary of the possible and impossible layouts.
 
         Returns
         -------

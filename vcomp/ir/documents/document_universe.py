@@ -269,8 +269,8 @@ def score_table(scores: Any) -> FloatArray:
     Parameters
     ----------
     scores : ``"utility"``, which is +1 for a relevant document that is retrieved, -1 for one that
-        is missed or a nonrelevant one that is retrieved, and else 0; ``"accuracy"``, 1 for what is
-        right and 0 for what is wrong; or a mapping of all four cases to numbers
+        is missed or a nonrelevant one that is retrieved, and else 0; ``"accuracy"``, 1 for a
+        correct decision and 0 for a wrong one; or a mapping of all four cases to numbers
 
     Returns
     -------
@@ -417,8 +417,8 @@ def set_measures(
             differs by from that of the same document when it is not. With the published scores
             2 R₊ - N₊, R₊ relevant and N₊ nonrelevant ones (T11U)
         ``normalized_utility``
-            this over the utility of retrieving just what is relevant, 2 R (T11NU); nan where
-            nothing is relevant
+            this over the utility of retrieving exactly the relevant documents, 2 R (T11NU); nan
+            where nothing is relevant
         ``scaled_utility``
             the same, cut at -.5 from below and scaled to [0, 1] (T11SU)
         ``mean_score``

@@ -49,7 +49,7 @@ def largest_crossed(
     least_columns: int = 2,
     most_sets: int = _MOST_SETS,
 ) -> CrossedSubset | None:
-    """Return the complete sub-table with most cells; None if there is none that large.
+    """Return the complete sub-table with most cells; None if all are smaller than the minimum.
 
     The columns of a largest one are an intersection of some rows (a closed set, in formal concept
     analysis), so that only these are examined; there are few if rows have few columns. If
@@ -244,7 +244,7 @@ def _read(assignments: Any, columns: tuple[str, str, str]) -> pd.DataFrame:
     return frame.astype(object)
 
 
-# Layouts, each of which is one or the reason why there is none ----------------------------------
+# Each function returns a layout, or the reason why it is impossible -----------------------------
 
 
 def _roles(frame: pd.DataFrame) -> AssessorLayout | str:

@@ -99,7 +99,7 @@ def novelty_like_track(
         If a number is not a whole one or less than 1 (2 documents), or an effect is unknown,
         negative (but for the two means) or not finite.
     EstimationError
-        If `rng` is no seed or generator.
+        If `rng` is neither a seed nor a generator.
 
     Examples
     --------

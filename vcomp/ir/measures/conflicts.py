@@ -67,7 +67,7 @@ class MinorConflicts(_Conflicts):
     Notes
     -----
     Undefined (nan) where no difference is significant in the collection. A difference of exactly
-    zero on the other topics is no swap.
+    zero on the other topics is not a swap.
 
     References
     ----------

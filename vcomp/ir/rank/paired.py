@@ -1,7 +1,7 @@
 """The differences between every two systems, from which rank accuracy is estimated.
 
 :class:`PairedDifferences` holds how much every two systems differ, and how much their difference
-varies from topic to topic; of the scores it keeps what is left when the means of systems and
+varies from topic to topic; of the scores it keeps the residuals after the means of systems and
 topics are subtracted.
 """
 

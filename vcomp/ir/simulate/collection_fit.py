@@ -321,7 +321,7 @@ def fit_collection(
         that the effects or margins imply; or (n_systems,) numbers
     support : possible scores, see :func:`vcomp.simulate.support_of`; for instance ``"P@20"`` or
         ``"RR@10"``
-    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together: a topic
+    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes occur together: a topic
         that is unusual for one system is so for more of them. Its correlations are the same
     df : degrees of freedom of the t copula, from 1 on; the fewer, the more often extremes come
         together. If None, those between 1 and 200 with the largest likelihood of the ranks of all
@@ -340,7 +340,7 @@ def fit_collection(
         distribution of the requested kind; if names are not as many as systems, or not
         different.
     PlanError
-        If an option is not one of those above, or does not go with the margins.
+        If an option does not have an allowed value, or cannot be combined with the margins.
     EstimationError
         If a margin cannot be fitted, or cannot have the requested mean.
 
@@ -356,7 +356,7 @@ def fit_collection(
     paper's code. Kernel widths are by its rule too, that of ``ks::kcde``; the distribution is
     evaluated exactly instead of on a grid of 401 points.
 
-    Without effects, what is kept are margins and the correlations of normal scores. Those of
+    Without effects, margins and the correlations of normal scores are kept. Those of
     scores, and with them the share of the topics, come out lower where a few topics are much
     easier than the rest.
 

@@ -131,7 +131,7 @@ def student_quantiles(df: float, z: FloatArray) -> FloatArray:
 def fitted_df(columns: FloatArray, correlations: FloatArray) -> float:
     """Return the degrees of freedom with the largest likelihood of all pairs of columns.
 
-    Each column is known by its ranks, and correlations stay as they are. The likelihood is that of
+    Columns enter by their ranks, and correlations are fixed. The likelihood is that of
     pairs, added up (a composite one): that of whole vectors is not defined where residuals add up
     to zero, or there are no more topics than systems.
 

@@ -235,7 +235,7 @@ def simulate_effects(
     PlanError
         If the design is not one that the components support, a size is missing or not a whole
         number from 1 on, the scores would not fit into memory, `source` has no components, `mean`
-        is no finite number, or `response` is no name or that of a facet.
+        is not finite, or `response` is not a name or is that of a facet.
 
     Warns
     -----
