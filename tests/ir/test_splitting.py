@@ -179,7 +179,10 @@ def test_tests_without_error_are_explained():
     text = " ".join(str(study).split())
     assert "τ has no curve by exp1, exp2: a curve needs three" in text
     assert "there are 0 at 0 (900 without any error left out)" in text
-    assert "τ has no curve by logit: logit has no finite fit: of 900 observations none" in text
+    assert (
+        "τ has no curve by logit: logit has no finite fit: of 900 observations all have error zero"
+        in text
+    )
 
 
 def test_some_without_error_are_counted():

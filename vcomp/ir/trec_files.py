@@ -213,7 +213,7 @@ def _rows(source: Any, values: tuple[str, ...], what: str) -> Iterator[tuple[Any
         for topic, documents in source.items():
             if not isinstance(documents, Mapping):
                 raise DataError(
-                    f"{what}: topic {topic!r} has a {type(documents).__name__}, no dict"
+                    f"{what}: topic {topic!r} has a {type(documents).__name__}, not a dict"
                 )
             for document, value in documents.items():
                 yield (str(topic), str(document), value, "0")[: len(values) + 2]
