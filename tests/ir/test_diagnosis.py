@@ -263,7 +263,7 @@ def test_frames_are_read():
     tau = stats.kendalltau(made[0].mean(axis=0), made.means).statistic
     assert found == pytest.approx(tau, abs=1e-12)
     frame.loc[3, "b"] = np.nan
-    with pytest.raises(DataError, match="system 'b' on topic number 4 is missing"):
+    with pytest.raises(DataError, match="1 of 150 are missing, that of system 'b' on topic '3'"):
         vcomp.ir.fit_collection(frame)
 
 

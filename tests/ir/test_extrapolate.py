@@ -201,7 +201,12 @@ def test_a_prediction_interval_holds_the_confidence_interval(model):
         ([5, 9, 9], [0.5, 1, 1], "exp1", r"there are 1 at 1 \(2 without any error left out\)"),
         ([5, 9, 9], [1, 1, 1], "logit", "of 3 observations all have error zero"),
         ([5, 9, 9], [-1, -1, -1], "logit", "all have error one"),
-        ([5, 9, 9], [0.5, 1, 1], "logit", "no finite fit: observations lie between"),
+        (
+            [5, 9, 9],
+            [0.5, 1, 1],
+            "logit",
+            "no finite fit: observations have errors between zero and one",
+        ),
         ([], [], "exp2", "there are 0 at 0"),
         ([5, 9], [np.nan, np.nan], "exp2", "there are 0 at 0"),
     ],
@@ -291,7 +296,7 @@ def test_successes_and_failures_have_no_logarithm(model):
     """Of successes and failures only failures would be left, and the curve never rise."""
     n, success = [5, 5, 5, 20, 20, 20], [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
     with pytest.raises(
-        EstimationError, match=f"{model} fits .* of 6 observations 3 have none and"
+        EstimationError, match=f"{model} fits .* of 6 observations 3 have error zero and"
     ):
         fit_curve(n, success, model, scale="share")
     curve = fit_curve(n, success, "logit", scale="share")

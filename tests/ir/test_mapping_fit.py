@@ -252,5 +252,5 @@ def test_bad_collections(collections):
     named = pd.DataFrame(holes, index=[f"q{k}" for k in range(len(holes))]).add_prefix("s")
     with pytest.raises(DataError, match="that of system 's4' on topic 'q3' among them"):
         fit_mapping({"b": named}, drop_worst=0.25)
-    with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= takes smaller"):
+    with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= allows smaller"):
         fit_mapping({"a": collections["first"][:10]})

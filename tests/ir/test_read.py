@@ -187,7 +187,10 @@ def test_what_is_wrong_with_runs_is_said(track):
     with pytest.raises(DataError, match="is 2 files; a run is one"):
         score_runs({"one": str(runs)}, qrels)
     for text, message in [
-        ("401 0 d1 1\n401 0 d2 yes\n", "line 2: '401 0 d2 yes'; the relevance 'yes' is no whole"),
+        (
+            "401 0 d1 1\n401 0 d2 yes\n",
+            "line 2: '401 0 d2 yes'; the relevance 'yes' is not a whole",
+        ),
         ("401 d1 1\n", "line 1: '401 d1 1'; judgements have topic, iteration, document"),
         ("", "the judgements '.*qrels.txt' are empty"),
     ]:

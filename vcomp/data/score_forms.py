@@ -125,7 +125,9 @@ def read_score_table(
     if any(name is not None for name in names.values()):
         if is_matrix:
             given = ", ".join(f"{role}=" for role, name in names.items() if name is not None)
-            raise DataError(f"{given} applies to long tables; a ScoreMatrix has its own labels")
+            raise DataError(
+                f"{given} names columns of long tables; a ScoreMatrix has its own labels"
+            )
         return _from_long(scores, orientation, names)
     if is_matrix:
         return _from_score_matrix(scores, orientation)
