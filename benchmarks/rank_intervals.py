@@ -24,7 +24,7 @@ from vcomp.ir.kernels.drawn_ranks import student_cdf
 from vcomp.ir.measures import Tau, TauAP
 from vcomp.ir.rank.correlation import TAU_ESTIMATORS, TauEstimator
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau
+from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_correlation
 from vcomp.ir.rank.rank_draws import ErrorShare, error_share
 from vcomp.numerics.memory import limited_blas
 from vcomp.simulate import CollectionSimulator
@@ -255,7 +255,11 @@ def _intervals(
             expected = np.array([truth[n] for n in _INTERVALS_OF])
             for m in (0, 1):
                 ask = partial(
-                    expected_tau, pairs, ap=m == 1, draws=arguments.draws, rng=arguments.seed
+                    expected_correlation,
+                    pairs,
+                    ap=m == 1,
+                    draws=arguments.draws,
+                    rng=arguments.seed,
                 )
                 tables = {
                     ("τ of the collection itself", "published"): (

@@ -1,4 +1,7 @@
-"""Simulation: new topics for the systems of a collection, and scores of any design."""
+"""Simulate new topics for the systems of a collection, and scores of any design.
+
+The code is in :mod:`vcomp.ir.simulate`; section 16 of the mathematics has the equations.
+"""
 
 from vcomp.ir.simulate import (
     CollectionSimulator,

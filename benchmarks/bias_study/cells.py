@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vcomp.ir.simulate.simulation import fit_collection
+from vcomp.ir.simulate.collection_fit import fit_collection
 from vcomp.simulate import CollectionSimulator
 
 COLLECTIONS = ("enterprise2006", "genomics2004", "robust2003", "web2004")

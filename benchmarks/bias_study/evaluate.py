@@ -11,13 +11,12 @@ import numpy as np
 from benchmarks.bias_study.cells import REALISTIC, SIZES, Cell, Part, simulator
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.ir.curve import MODELS, Scale
-from vcomp.ir.diagnosis import INDICATORS, Original
-from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.curve import MODELS, Scale, fit_curve
+from vcomp.ir.diagnosis import INDICATORS, OriginalCollection
 from vcomp.ir.measures import MeanMeasure, get
-from vcomp.ir.measures.two_way_anova import mean_squares
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.splits import draw_halves, observer, published_sizes, published_trials
+from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics.randomness import stream
 from vcomp.simulate import CollectionSimulator
 
@@ -132,16 +131,16 @@ def _one(cell: Cell, trial: int, seed: int, sensitivities: bool) -> Evaluation:
 
 
 @cache
-def _prepared(part: Part) -> tuple[CollectionSimulator, Original, FloatArray]:
+def _prepared(part: Part) -> tuple[CollectionSimulator, OriginalCollection, FloatArray]:
     source = simulator(part)
     truths = np.stack([source.scores.mean(axis=0), source.means])
     return source, _original(part.collection), truths
 
 
 @cache
-def _original(collection: int) -> Original:
+def _original(collection: int) -> OriginalCollection:
     """Return what indicators need of an original, which is the same under all assumptions."""
-    return Original(simulator(Part(collection, REALISTIC)).scores)
+    return OriginalCollection(simulator(Part(collection, REALISTIC)).scores)
 
 
 @cache

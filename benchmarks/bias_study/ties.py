@@ -30,11 +30,10 @@ from benchmarks.bias_study.store import Settings, load, stacked
 from benchmarks.bias_study.variance import components_of
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.ir.curve import MODELS, Model
-from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.agreement import MeanRows
+from vcomp.ir.curve import MODELS, Model, fit_curve
 from vcomp.ir.kernels.topic_sets import means_of_sets
 from vcomp.ir.measures import MeanMeasure, get
-from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.splits import draw_halves
 from vcomp.numerics.memory import limited_blas
 from vcomp.numerics.randomness import stream

@@ -135,7 +135,7 @@ MISTAKES = {
         "--estimator",
         "own",
     ],
-    "estimator='urbano' is of τ and τ_AP": [
+    "estimator='urbano' applies to τ and τ_AP": [
         "accuracy",
         "WIDE",
         "--estimator",
@@ -143,7 +143,7 @@ MISTAKES = {
         "--measures",
         "Phi",
     ],
-    "trials= is of measures that are extrapolated": ["accuracy", "WIDE", "--trials", "5"],
+    "trials= applies to measures that are extrapolated": ["accuracy", "WIDE", "--trials", "5"],
     "alpha must be between 0 and 1": ["accuracy", "WIDE", "--alpha", "2"],
     "cannot draw 'a.doc'": ["accuracy", "WIDE", "--plot", "a.doc"],
     "column 'word' does not hold the scores of a system: the first": ["tau", "TEXT"],

@@ -145,10 +145,10 @@ MISTAKES = {
     "copula='vine' is not known; it is 'gaussian' or 't'": ["--out", "OUT", "--copula", "vine"],
     "the Gaussian one has none": ["--out", "OUT", "--copula-df", "4"],
     "means='true' is not known": ["--out", "OUT", "--means", "true"],
-    "homoscedastic=True goes with margins of residuals": [
+    "homoscedastic=True needs margins of residuals": [
         *["--out", "OUT", "--margins", "beta", "--homoscedastic"],
     ],
-    "support= goes with margins of scores": ["--out", "OUT", "--support", "P@5"],
+    "support= needs margins of scores": ["--out", "OUT", "--support", "P@5"],
     "is no list of scores; write 0,0.5,1": ["--out", "OUT", "--support", "0,half,1"],
     "drop_worst must be at least 0": ["--out", "OUT", "--drop-worst", "-1"],
 }
@@ -169,7 +169,7 @@ SCORES_THAT_CANNOT_BE = {
     "the mean score is the same on every topic": [[0.1, 0.2], [0.2, 0.1], [0.2, 0.1]],
     "system 'a' differs from the mean of all systems by the same": [[0.1, 0.2], [0.2, 0.3]],
     "at least two topics": [[0.1, 0.2]],
-    "scores are missing or infinite: that of system 'b' on topic number 2 is missing": [
+    "1 of 6 are missing, that of system 'b' on topic '1'": [
         *[[0.1, 0.2], [0.3, None], [0.4, 0.1]],
     ],
 }

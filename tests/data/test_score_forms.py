@@ -177,8 +177,9 @@ def test_transposed_tables_are_refused():
 
 
 def test_a_score_matrix_has_its_own_labels():
+    words = "names columns of long tables; a ScoreMatrix has its own labels"
     for call, columns in ((ir.expected_tau, IR), (ctt.cronbach_alpha, CTT)):
-        with pytest.raises(DataError, match="of long tables; a ScoreMatrix has its own labels"):
+        with pytest.raises(DataError, match=words):
             call(MATRIX, **columns)
     wrong = ir.ScoreMatrix(SCORES, tuple(TOPICS), tuple(SYSTEMS[:3]))
     with pytest.raises(DataError, match=r"12 topics and a column for each of its 3 systems"):

@@ -107,7 +107,7 @@ def test_the_published_estimator_of_rank_correlations():
     assert "estimator shrunken" in str(accuracy(SCORES, "tau"))
     other = accuracy(SCORES, "Phi", [5, 80], alpha=0.2).table
     pd.testing.assert_frame_equal(made.table[4:].reset_index(drop=True), other)
-    with pytest.raises(PlanError, match="estimator='urbano' is of τ and τ_AP, and neither"):
+    with pytest.raises(PlanError, match="estimator='urbano' applies to τ and τ_AP, and neither"):
         accuracy(SCORES, ["Phi", "sens_abs"], estimator="urbano")
     with pytest.raises(PlanError, match="not 'split_half'; vcomp"):
         get("tau").estimate(SCORES, 5, estimator="split_half")
@@ -350,7 +350,7 @@ MISTAKES = {
     "systems '0' and '1' have fewer than two topics in common": lambda: accuracy(
         [[1.0, np.nan, 2.0], [2.0, np.nan, 1.0], [np.nan, 1.0, 3.0], [np.nan, 2.0, 2.0]], "tau"
     ),
-    "scores that are there: ": lambda: accuracy([[1, np.nan], [np.nan, 2]], "Phi"),
+    "the available scores: ": lambda: accuracy([[1, np.nan], [np.nan, 2]], "Phi"),
     "no measure 'taus' (did you mean 'tau'?); there are tau, tau_ap": lambda: accuracy(
         SCORES, "taus"
     ),
@@ -361,10 +361,12 @@ MISTAKES = {
     "model is 'exp1', 'exp2', 'logit', not 'logits' (did you mean 'logit'?)": lambda: accuracy(
         SCORES, "sens_abs", model="logits"
     ),
-    "trials= is of measures that are extrapolated from halves": lambda: accuracy(
+    "trials= applies to measures that are extrapolated from halves": lambda: accuracy(
         SCORES, "tau", trials=50
     ),
-    "model= is of measures that are extrapolated": lambda: accuracy(SCORES, "tau", model="exp1"),
+    "model= applies to measures that are extrapolated": lambda: accuracy(
+        SCORES, "tau", model="exp1"
+    ),
     "trials must be a whole number of at least 1, not 0": lambda: accuracy(
         SCORES, "sens_abs", trials=0
     ),
@@ -373,10 +375,10 @@ MISTAKES = {
     "the number of topics must be positive, not True": lambda: accuracy(SCORES, "tau", True),
     "the F test needs more than one topic, not 1": lambda: accuracy(SCORES, "F", [1, 5]),
     "at least 0 and less than 1, not 1": lambda: accuracy(SCORES, drop_worst=1),
-    "interval= is of what comes from a D-study (Eρ², Φ, ε and F)": lambda: accuracy(
+    "interval= applies to measures from a D-study (Eρ², Φ, ε and F)": lambda: accuracy(
         SCORES, "tau", interval="wald"
     ),
-    "negative= is of what comes from a D-study": lambda: accuracy(
+    "negative= applies to measures from a D-study": lambda: accuracy(
         SCORES, "Phi", estimator="split_half", negative="keep"
     ),
     "is not known": lambda: accuracy(SCORES, "Phi", interval="nonsense"),

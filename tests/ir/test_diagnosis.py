@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
-from vcomp.ir.diagnosis import INDICATORS, Original
-from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
+from vcomp.ir.diagnosis import INDICATORS, OriginalCollection
+from vcomp.ir.simulate.margin_families import cdf_bandwidth
 
 
 def collection(n_topics, n_systems, seed):
@@ -77,7 +77,7 @@ def one_by_one(X, Y):
 def test_indicators_loop_by_loop(n_topics):
     X = collection(30, 6, seed=1)
     Y = np.stack([collection(n_topics, 6, seed) for seed in (2, 3, 4)])
-    found = Original(X).indicators(Y)
+    found = OriginalCollection(X).indicators(Y)
     expected = np.array([one_by_one(X, one) for one in Y])
     exact = [0, 1, 4, 5, 6, 7, 8]
     np.testing.assert_allclose(found[:, exact], expected[:, exact], rtol=1e-9, atol=1e-12)
@@ -152,7 +152,7 @@ def test_assumptions_matter_as_published(reference, shared_data):
     published = published_shares(reference("urbano2016_tables")["values"]["table2"])
     scores = pd.read_csv(shared_data("genomics2004.csv"))
     X = vcomp.ir.as_score_matrix(scores).drop_worst(0.25).scores
-    original, sizes, trials = Original(X), (15, 50, 200), 8
+    original, sizes, trials = OriginalCollection(X), (15, 50, 200), 8
     values = np.empty((2, 2, 2, 2, len(sizes), trials, len(INDICATORS)))
     for switches in np.ndindex(2, 2, 2, 2):
         simulator = vcomp.ir.fit_collection(
@@ -263,7 +263,7 @@ def test_frames_are_read():
     tau = stats.kendalltau(made[0].mean(axis=0), made.means).statistic
     assert found == pytest.approx(tau, abs=1e-12)
     frame.loc[3, "b"] = np.nan
-    with pytest.raises(DataError, match="system 'b' on topic number 4 is missing"):
+    with pytest.raises(DataError, match="1 of 150 are missing, that of system 'b' on topic '3'"):
         vcomp.ir.fit_collection(frame)
 
 

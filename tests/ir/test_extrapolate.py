@@ -14,8 +14,7 @@ from scipy.special import expit
 
 from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.curve import MODELS
-from vcomp.ir.extrapolate import fit_curve, fit_curves
+from vcomp.ir.curve import MODELS, fit_curve, fit_curves
 from vcomp.ir.kernels.binomial import fit_binomial_line
 
 SCALES = {
@@ -192,9 +191,14 @@ def test_a_prediction_interval_holds_the_confidence_interval(model):
         ),
         ([5, 10], [0.5, 0.6], "exp1", "three observations or more.* there are 2 at 2"),
         ([5, 9, 9], [0.5, 1, 1], "exp1", r"there are 1 at 1 \(2 without any error left out\)"),
-        ([5, 9, 9], [1, 1, 1], "logit", "of 3 observations none has any error"),
-        ([5, 9, 9], [-1, -1, -1], "logit", "all are wholly wrong"),
-        ([5, 9, 9], [0.5, 1, 1], "logit", "no finite fit: observations lie between"),
+        ([5, 9, 9], [1, 1, 1], "logit", "of 3 observations all have error zero"),
+        ([5, 9, 9], [-1, -1, -1], "logit", "all have error one"),
+        (
+            [5, 9, 9],
+            [0.5, 1, 1],
+            "logit",
+            "no finite fit: observations have errors between zero and one",
+        ),
         ([], [], "exp2", "there are 0 at 0"),
         ([5, 9], [np.nan, np.nan], "exp2", "there are 0 at 0"),
     ],
@@ -284,7 +288,7 @@ def test_successes_and_failures_have_no_logarithm(model):
     """Of successes and failures only failures would be left, and the curve never rise."""
     n, success = [5, 5, 5, 20, 20, 20], [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
     with pytest.raises(
-        EstimationError, match=f"{model} fits .* of 6 observations 3 have none and"
+        EstimationError, match=f"{model} fits .* of 6 observations 3 have error zero and"
     ):
         fit_curve(n, success, model, scale="share")
     curve = fit_curve(n, success, "logit", scale="share")
@@ -339,8 +343,8 @@ def test_a_line_of_logits_at_its_maximum():
     [
         ([5, 9], [[0.5], [0.6], [0.7]], {}, DataError, r"shapes \(3, 1\) and \(2,\)"),
         ([5, 9], [0.5, 0.6], {}, DataError, "a row for each size"),
-        ([9, 5], [[0.5], [0.6]], {}, DataError, "sizes must rise"),
-        ([5, 5], [[0.5], [0.6]], {}, DataError, "sizes must rise"),
+        ([9, 5], [[0.5], [0.6]], {}, DataError, "sizes must increase"),
+        ([5, 5], [[0.5], [0.6]], {}, DataError, "sizes must increase"),
         ([0, 5], [[0.5], [0.6]], {}, DataError, "must be positive, not 0"),
         ([5, 9], [[0.5], [1.6]], {}, DataError, "is 1.6, outside of"),
         ([5, 9], [[0.5], [0.6]], {"models": ["exp3"]}, PlanError, "did you mean 'exp"),

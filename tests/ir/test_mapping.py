@@ -195,7 +195,9 @@ def test_bad_input(arguments, error, message):
 
 
 def test_other_bad_input(crossed_study):
-    with pytest.raises(PlanError, match="the published curves came without the variances"):
+    with pytest.raises(
+        PlanError, match="the published curves have no variances, which intervals need"
+    ):
         PUBLISHED["tau"].predict(0.9)
     with pytest.raises(PlanError, match="alpha"):
         PUBLISHED["tau"].predict(0.9, alpha=2)

@@ -167,7 +167,7 @@ def test_trec_collections_lie_near_the_published_curve(shared_data):
 def test_summary(study):
     text = str(study)
     for piece in (
-        "What Eρ² and Φ mean, from halves of 3 collections",
+        "Curves from Eρ² and Φ to other indicators, from halves of 3 collections",
         "x^exponent for tau, power_ratio; (1 − x)^exponent for rmse",
         "Points with Eρ² ≥ 0.8 and Φ ≥ 0.5.",
         "Single ones: smallest and largest exponent",
@@ -252,5 +252,5 @@ def test_bad_collections(collections):
     named = pd.DataFrame(holes, index=[f"q{k}" for k in range(len(holes))]).add_prefix("s")
     with pytest.raises(DataError, match="that of system 's4' on topic 'q3' among them"):
         fit_mapping({"b": named}, drop_worst=0.25)
-    with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= takes smaller"):
+    with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= allows smaller"):
         fit_mapping({"a": collections["first"][:10]})

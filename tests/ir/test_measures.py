@@ -290,7 +290,7 @@ def test_no_variance_to_share(name):
     with pytest.warns(VcompWarning, match="is undefined here: all true means are the same"):
         assert np.isnan(get(name).actual([[1, 1], [1, 1]], [1, 1]))
     assert get(name).actual([[1, 1], [3, 3]], [2, 1]) < 1
-    with pytest.raises(ValueError, match="no variance to share out"):
+    with pytest.raises(ValueError, match="the scores have no variance: systems"):
         get(name).estimate([[0.1, 0.1, 0.1], [0.1, 0.1, 0.1]], 10)
 
 

@@ -187,7 +187,10 @@ def test_what_is_wrong_with_runs_is_said(track):
     with pytest.raises(DataError, match="is 2 files; a run is one"):
         score_runs({"one": str(runs)}, qrels)
     for text, message in [
-        ("401 0 d1 1\n401 0 d2 yes\n", "line 2: '401 0 d2 yes'; the relevance 'yes' is no whole"),
+        (
+            "401 0 d1 1\n401 0 d2 yes\n",
+            "line 2: '401 0 d2 yes'; the relevance 'yes' is not a whole",
+        ),
         ("401 d1 1\n", "line 1: '401 d1 1'; judgements have topic, iteration, document"),
         ("", "the judgements '.*qrels.txt' are empty"),
     ]:
@@ -234,9 +237,14 @@ FRAME = pd.DataFrame({"query_id": ["401"], "doc_id": ["d1"], "score": [1.0]})
         (None, JUDGED, "AP", "a path is text, not None"),
         ({"one": None}, JUDGED, "AP", "run 'one' must be a file, nested dicts .* not None"),
         ({"one": [3]}, JUDGED, "AP", "run 'one' must be a file, nested dicts .* not 3"),
-        ({"one": {"401": 3}}, JUDGED, "AP", "run 'one': topic '401' has a int, no dict"),
-        ({"one": {"401": {"d1": "x"}}}, JUDGED, "AP", "'d1' on topic '401' is 'x', no number"),
-        ({"one": {"401": {"d1": np.nan}}}, JUDGED, "AP", "'d1' on topic '401' is nan, no number"),
+        ({"one": {"401": 3}}, JUDGED, "AP", "run 'one': topic '401' has a int, not a dict"),
+        ({"one": {"401": {"d1": "x"}}}, JUDGED, "AP", "'d1' on topic '401' is 'x', not a number"),
+        (
+            {"one": {"401": {"d1": np.nan}}},
+            JUDGED,
+            "AP",
+            "'d1' on topic '401' is nan, not a number",
+        ),
         ({"one": pd.concat([FRAME, FRAME])}, JUDGED, "AP", "'one': document 'd1' is twice on top"),
         (
             {"one": FRAME.rename(columns={"score": "scores"})},
@@ -253,8 +261,13 @@ FRAME = pd.DataFrame({"query_id": ["401"], "doc_id": ["d1"], "score": [1.0]})
         (NESTED, None, "AP", "judgements must be a file, nested dicts"),
         (NESTED, {}, "AP", "there are no judgements"),
         (NESTED, FRAME, "AP", "judgements: the frame has no column 'relevance'"),
-        (NESTED, {"401": {"d1": 0.5}}, "AP", "of document 'd1' on topic '401' is 0.5, no whole"),
-        (NESTED, {"401": {"d1": "a"}}, "AP", "is 'a', no whole number"),
+        (
+            NESTED,
+            {"401": {"d1": 0.5}},
+            "AP",
+            "of document 'd1' on topic '401' is 0.5, not a whole",
+        ),
+        (NESTED, {"401": {"d1": "a"}}, "AP", "is 'a', not a whole number"),
         (NESTED, JUDGED, None, "a measure is its name, such as 'nDCG@10', .*, not None"),
         (NESTED, JUDGED, "SDCG@5", "ir_measures cannot compute SDCG@5: invalid param max_rel"),
         (NESTED, JUDGED, "alpha_nDCG@10", "ir_measures cannot compute alpha_nDCG@10: Unsupported"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vcomp.exceptions import DataError
-from vcomp.ir.extrapolate import fit_curve
+from vcomp.ir.curve import fit_curve
 from vcomp.ir.measures import MeanMeasure, TopicMeasure, get
 from vcomp.ir.scores import as_score_matrix
 from vcomp.ir.splits import (

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.swaps import swap_rates
+from vcomp.ir.significance import swap_rates
 
 RNG = np.random.default_rng(1)
 SCORES = (RNG.normal(size=(21, 5)) + np.linspace(0, 1, 5)).round(2)
@@ -61,7 +61,7 @@ def test_a_difference_on_a_bound_is_in_the_upper_bin():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_topics": 11}, PlanError, "two sets of 11 topics cannot be had of 21; 10 at most"),
+        ({"n_topics": 11}, PlanError, "two sets of 11 topics cannot be drawn from 21; 10 at most"),
         ({"n_topics": 1}, PlanError, "at least 2 topics, a whole number, not 1"),
         ({"n_topics": 5.5}, PlanError, "a whole number, not 5.5"),
         ({"bins": [0.1]}, PlanError, "two or more bounds"),

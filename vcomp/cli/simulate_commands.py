@@ -170,9 +170,9 @@ class _Indicators:
     """Computes indicators of collections as they are written, one at a time."""
 
     def __init__(self, simulator: Any) -> None:
-        from vcomp.ir import Original
+        from vcomp.ir import OriginalCollection
 
-        self.original = Original(simulator.scores)
+        self.original = OriginalCollection(simulator.scores)
         self.n_topics = len(simulator.scores)
         self.parts: list[Any] = []
 

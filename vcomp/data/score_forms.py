@@ -2,7 +2,7 @@
 
 :mod:`vcomp.ir` and :mod:`vcomp.ctt` read scores by :func:`read_score_table`. A bare matrix has the
 orientation of its field; a wide table whose labels contradict it, and a long table whose columns
-are not named, are refused with what to pass instead.
+are not named, are refused with an error that shows what to pass instead.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _SCORE = ("score", "response", "rating", "value")
 
 @dataclass(frozen=True, slots=True)
 class Orientation:
-    """What the rows and columns of a matrix are in a field.
+    """The facets of the rows and columns of a matrix, by the convention of a field.
 
     Attributes
     ----------
-    row, column : what they are called, which is the name of the parameter for long tables, too
+    row, column : their names, which are those of the parameters for long tables, too
     row_names, column_names : names of columns and axes that identify them, in lower case
-    first : the one of `row` and `column` that is measured, and comes first in signatures
+    first : whether `row` or `column` is measured; its parameter is the first in signatures
     index_names : columns of a wide table that hold the labels of its rows
     as_text : whether labels are text
     from_files : whether wide tables may be files or mappings of columns
@@ -76,13 +76,13 @@ SYSTEMS = Orientation(
     "topic", "system", _TOPIC, _SYSTEM, "system", frozenset({"topic", "topics", "query", "qid"}),
     as_text=True, from_files=False,
 )  # fmt: skip
-"""Of :mod:`vcomp.ir`: a row a topic and a column a system."""
+"""The convention of :mod:`vcomp.ir`: a row a topic and a column a system."""
 
 ITEMS = Orientation("object", "item", _PERSON | _SYSTEM, _ITEM | _TOPIC, "object")
-"""Of :mod:`vcomp.ctt`: a row an object of measurement and a column an item."""
+"""The convention of :mod:`vcomp.ctt`: a row an object of measurement and a column an item."""
 
 RATINGS = Orientation("object", "rater", _PERSON | _SYSTEM | _TOPIC | _ITEM, _RATER, "object")
-"""Of intraclass correlations: a row an object of measurement and a column a rater."""
+"""The convention of intraclass correlations: a row an object and a column a rater."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ def read_score_table(
     scores : a matrix (2-D array, nested lists), a wide table (pandas, or another that exports
         Arrow), a :class:`vcomp.ir.ScoreMatrix`, or a long table, a row a score, in any container
         that :func:`vcomp.fit` reads
-    orientation : what rows and columns are
+    orientation : the facets of rows and columns
     names : the columns of a long table by the roles of the orientation. If one is given, each
         other role has the column of its own name
 
@@ -118,13 +118,16 @@ def read_score_table(
     ------
     DataError
         If `scores` has none of these forms, looks transposed by its labels, is a long table whose
-        columns are not named, contains what is not a number, or has several scores in a cell.
+        columns are not named, contains values that are not numbers, or has several scores in a
+        cell.
     """
     is_matrix = _is_score_matrix(scores)
     if any(name is not None for name in names.values()):
         if is_matrix:
             given = ", ".join(f"{role}=" for role, name in names.items() if name is not None)
-            raise DataError(f"{given} is of long tables; a ScoreMatrix has its own labels")
+            raise DataError(
+                f"{given} names columns of long tables; a ScoreMatrix has its own labels"
+            )
         return _from_long(scores, orientation, names)
     if is_matrix:
         return _from_score_matrix(scores, orientation)
@@ -183,7 +186,7 @@ def _from_wide(scores: Any, orientation: Orientation) -> ScoreTable:
 
 
 def _name_columns(orientation: Orientation, found: Mapping[str, str] | None = None) -> str:
-    """Return what to pass for a long table."""
+    """Return the end of a message: how to name the columns of a long table."""
     shown = {role: repr(name) for role, name in (found or {}).items()}
     pairs = ", ".join(f"{role}={shown.get(role, '...')}" for role in orientation.roles)
     return f"Of a long table, a row a score, name the columns: {pairs}"
@@ -343,7 +346,7 @@ def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | No
 def _columns_of(
     source: Any, orientation: Orientation, names: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return the column of each role; one that is not named is that of the role's name."""
+    """Return the column of each role; without a name it is the column named like the role."""
     chosen: dict[str, Any] = {}
     for role in orientation.roles:
         name = names.get(role)
@@ -363,7 +366,7 @@ def _columns_of(
 
 
 def _levels(column: pd.Series, as_text: bool) -> tuple[Any, Any]:
-    """Return the place of each row's label, and the labels in the order in which they come."""
+    """Return the code of the label of each row, and the labels in order of appearance."""
     import pandas as pd
 
     values: Any = column.astype(str) if as_text else column

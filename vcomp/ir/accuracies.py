@@ -1,10 +1,14 @@
-"""The accuracy of tests of any size, every measure by its best estimator."""
+"""The accuracy of tests of any size, every measure by its best estimator.
+
+:func:`accuracy` starts from scores, :func:`accuracy_of` from scores and D-studies that a fit has
+already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,27 +17,33 @@ from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError,
 from vcomp.gtheory import DStudy, crossed_components, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
-from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, ByPairs, Estimator, estimator_of
-from vcomp.ir.accuracy_result import Accuracy
+from vcomp.ir.accuracy_result import (
+    PLANNED,
+    Accuracy,
+    ByDStudy,
+    ByHalves,
+    ByItself,
+    ByPairs,
+    ByPower,
+    Estimator,
+)
+from vcomp.ir.agreement import Measure, complete, named
+from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import FTest, Measure, Tau, TauAP, complete, mean_squares, named, several
-from vcomp.ir.measures import sizes as check_sizes
-from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, check_one_of
+from vcomp.ir.measures import FTest, Tau, TauAP, several
+from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator, check_one_of
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
+from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import seed_from
 
 __all__ = [
     "DEFAULT",
-    "PLANNED",
     "SYSTEM",
     "TOPIC",
     "Measures",
-    "Splits",
     "accuracy",
     "accuracy_of",
-    "needs_dstudy",
-    "read_measures",
     "two_way_components",
 ]
 
@@ -56,7 +66,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     Raises
     ------
     DataError
-        If all scores are equal, or the components cannot be told apart with these cells.
+        If all scores are equal, or the components cannot be distinguished with these cells.
 
     Warns
     -----
@@ -74,7 +84,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     scores = matrix.scores[rows, columns]
     if scores.size == 0 or np.ptp(scores) == 0.0:
         what = "no system has a score" if scores.size == 0 else "all scores are equal"
-        raise DataError(f"{what}, so that there is no variance to share out")
+        raise DataError(f"{what}, so that there is no variance to divide into components")
     complete = scores.size == matrix.scores.size
     try:
         components = crossed_components(
@@ -82,7 +92,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
         )
     except (DesignError, EstimationError) as error:
         raise DataError(
-            f"variance components cannot be estimated from the scores that are there: {error}"
+            f"variance components cannot be estimated from the available scores: {error}"
         ) from error
     return replace(
         components,
@@ -99,25 +109,18 @@ def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]
 
 DEFAULT = ("tau", "tau_ap", "Erho2", "Phi", "rmse")
-"""Measures that have an estimator of their own, and so are quick; F depends on a difference."""
+"""Measures with an estimator of their own, which are fast; F needs a difference to detect."""
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
-    """How accuracies are extrapolated from halves; see :func:`vcomp.ir.split_half`.
+class _Splits:
+    """Options of :func:`vcomp.ir.split_half`, under their names there; `rng` is a seed."""
 
-    Attributes
-    ----------
-    model, trials : as published if None
-    rng : of these and of all other draws
-    workers, progress : of the draws
-    """
-
-    model: Model | None = None
-    trials: int | None = None
-    rng: int | np.random.Generator | None = None
-    workers: int = 1
-    progress: bool | None = None
+    model: Model | None
+    trials: int | None
+    rng: int
+    workers: int
+    progress: bool | None
 
 
 def accuracy(
@@ -180,7 +183,7 @@ def accuracy(
     PlanError
         If a measure, model or estimator is unknown, a number is out of range, or an option is
         given that applies to none of the measures: `model` or `trials` where nothing is
-        extrapolated, `negative` or `interval` where nothing comes from a D-study,
+        extrapolated, `negative` or `interval` without a measure from a D-study,
         ``estimator="urbano"`` without τ and τ_AP.
 
     Warns
@@ -200,7 +203,7 @@ def accuracy(
       collections best, ``"logit"``; intervals are where single splits lie. They are compared with
       another half, not with the truth: see :func:`vcomp.ir.split_half` for what that means.
 
-    Indicators that come from Eρ² and Φ by the curves of 43 TREC collections are not in the table:
+    Indicators estimated from Eρ² and Φ by the curves of 43 TREC collections are not in the table:
     ``vcomp.ir.map_dstudy(accuracy.dstudy)`` has them.
 
     References
@@ -222,126 +225,152 @@ def accuracy(
     """
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
-    n = None if n_topics is None else check_sizes(n_topics)
-    taken = read_measures(measures)
-    study = None
-    if needs_dstudy(taken, estimator, negative, interval):
-        study = dstudy(
-            two_way_components(matrix),
+
+    def study(n: float | list[float]) -> DStudy:
+        components = two_way_components(matrix)
+        return dstudy(
+            components,
             object=SYSTEM,
-            sizes={TOPIC: matrix.n_topics if n is None else n.tolist()},
+            sizes={TOPIC: n},
             alpha=alpha,
             negative=negative,
             interval=interval,
         )
-    splits = Splits(model, trials, rng, workers, progress)
-    counts = (matrix.n_systems, matrix.n_topics)
+
     return accuracy_of(
         matrix,
         study,
-        taken,
-        n,
-        (SYSTEM, TOPIC),
-        counts,
+        measures,
+        n_topics,
+        {SYSTEM: matrix.n_systems, TOPIC: matrix.n_topics},
         estimator=estimator,
         alpha=alpha,
-        splits=splits,
+        negative=negative,
+        interval=interval,
+        model=model,
+        trials=trials,
+        rng=rng,
+        workers=workers,
+        progress=progress,
     )
 
 
 def accuracy_of(
-    matrix: ScoreMatrix | None,
-    study: DStudy | None,
-    measures: Sequence[Measure],
-    n_topics: FloatArray | None,
-    facets: tuple[str, str],
-    counts: tuple[int, int],
+    scores: ScoreMatrix | None,
+    study: Callable[[Any], DStudy],
+    measures: Measures | None,
+    n_topics: float | Iterable[float] | None,
+    sizes: Mapping[str, int],
     *,
     estimator: AccuracyEstimator,
     alpha: float,
-    splits: Splits,
+    negative: Literal["zero", "keep"],
+    interval: object,
+    model: Model | None,
+    trials: int | None,
+    rng: int | np.random.Generator | None,
+    workers: int,
+    progress: bool | None,
 ) -> Accuracy:
-    """Estimate measures from scores and from a D-study of them; see :func:`accuracy`.
+    """Return the accuracy of tests of any size, from scores and from D-studies of a fit.
+
+    The second half of :func:`accuracy`, for callers that have estimated components already.
 
     Parameters
     ----------
-    matrix : scores; None where there are none, and measures that need them are refused
-    study : a D-study of one plan or more; None if no measure needs one, see :func:`needs_dstudy`
-    measures : of :func:`read_measures`
-    n_topics : (m,) sizes of new tests; None for the collection itself
-    facets : what is ranked and what is sampled
-    counts : how many of each there are
-    estimator : ``"shrunken"``, ``"urbano"`` or ``"split_half"``
-    alpha : intervals have confidence 1 − alpha
-    splits : of what is extrapolated from halves
+    scores : matrix of scores; None if there is none, and measures that need it are refused
+    study : makes the D-study of a size, or of several, of the facet that is sampled; called only
+        if a measure needs it
+    measures, n_topics : as in :func:`accuracy`; without scores, the default of `measures` is those
+        of a D-study
+    sizes : number of levels of the facet that is ranked and of the facet that is sampled, by name
+    estimator, alpha, negative, interval, model, trials, rng, workers, progress : as in
+        :func:`accuracy`
 
     Raises
     ------
     DataError, PlanError
         As :func:`accuracy`.
     """
+    if measures is None and scores is None:
+        measures = tuple(kind.name for kind in PLANNED)
+    chosen = several(DEFAULT if measures is None else measures)
+    n = None if n_topics is None else check_sizes(n_topics)
+    (ranked, n_ranked), (sampled, n_sampled) = sizes.items()
+    planned = None
+    if _needs_dstudy(chosen, estimator, negative, interval):
+        planned = study(n_sampled if n is None else n.tolist())
     check_alpha(alpha)
-    by_name, seed = named(measures), seed_from(splits.rng)
+    by_name, seed = named(chosen), seed_from(rng)
     own: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator != "split_half":
         own = {
-            name: estimator_of(measure, matrix, study, facets[1], estimator, seed)
+            name: _estimator_of(measure, scores, planned, sampled, estimator, seed)
             for name, measure in by_name.items()
         }
     rest = {name: by_name[name] for name, found in own.items() if found is None}
-    asked = np.array([float(counts[1])]) if n_topics is None else n_topics
-    halves = _halves(matrix, rest, asked, alpha, replace(splits, rng=seed), estimator)
+    at = np.array([float(n_sampled)]) if n is None else n
+    splits = _Splits(model, trials, seed, workers, progress)
+    halves = _halves(scores, rest, at, alpha, splits, estimator)
     estimators = {name: found or halves[name] for name, found in own.items()}
     values = {
         name: found.at_hand(alpha)
-        if n_topics is None and isinstance(found, ByPairs)
-        else found.at(asked, alpha)
+        if n is None and isinstance(found, ByPairs)
+        else found.at(at, alpha)
         for name, found in estimators.items()
     }
-    notes = study.notes if study is not None else ()
-    return Accuracy(by_name, estimators, asked, values, alpha, facets, counts, notes)
+    notes = () if planned is None else planned.notes
+    counts = (n_ranked, n_sampled)
+    return Accuracy(by_name, estimators, at, values, alpha, (ranked, sampled), counts, notes)
 
 
-def read_measures(measures: Measures | None) -> tuple[Measure, ...]:
-    """Return the requested measures, each once.
+def _estimator_of(
+    measure: Measure,
+    matrix: ScoreMatrix | None,
+    study: DStudy | None,
+    sampled: str,
+    estimator: TauEstimator,
+    seed: int,
+) -> Estimator | None:
+    """Return the estimator of a measure; None if it has to be extrapolated from halves.
 
     Parameters
     ----------
-    measures : names or measures, one or several; :data:`DEFAULT` if None
-
-    Raises
-    ------
-    PlanError
-        If there is none, or one is unknown.
-
-    Examples
-    --------
-    >>> read_measures("tau")
-    (Tau(variant='b'),)
+    measure : to estimate
+    matrix : scores; None where no requested measure needs them
+    study : a D-study; None where no requested measure needs one
+    sampled : the facet of the topics
+    estimator : of τ and τ_AP
+    seed : of random numbers
     """
-    return several(DEFAULT if measures is None else measures)
+    quantity = PLANNED.get(type(measure))
+    if quantity is not None and study is not None:
+        return ByDStudy(study, sampled, quantity)
+    if matrix is None:
+        return None
+    if isinstance(measure, FTest) and study is not None:
+        return ByPower(study, sampled, measure, matrix.n_systems)
+    if isinstance(measure, Tau | TauAP):
+        return ByPairs(measure, matrix, estimator, seed)
+    return ByItself(measure, matrix) if measure.has_estimator else None
 
 
-def needs_dstudy(
+def _needs_dstudy(
     measures: Sequence[Measure], estimator: AccuracyEstimator, negative: str, interval: object
 ) -> bool:
     """Return whether one of the measures comes from a D-study.
 
-    Parameters
-    ----------
-    measures : of :func:`read_measures`
-    estimator : ``"shrunken"``, ``"urbano"`` or ``"split_half"``
-    negative, interval : of the D-study, which may be given for nothing else
-
     Raises
     ------
     PlanError
-        If the estimator is unknown or applies to none of the measures, or an option of D-studies
-        is given and there is none.
+        If the estimator is unknown or applies to none of the measures, or `negative` or
+        `interval`, which are options of D-studies, is given and no measure comes from one.
     """
     check_one_of("estimator", estimator, ESTIMATORS)
     if estimator == "urbano" and not any(isinstance(m, Tau | TauAP) for m in measures):
-        raise PlanError("estimator='urbano' is of τ and τ_AP, and neither is among these measures")
+        raise PlanError(
+            "estimator='urbano' applies to τ and τ_AP, and neither is among these measures"
+        )
     needed = estimator != "split_half" and any(
         type(m) in PLANNED or isinstance(m, FTest) for m in measures
     )
@@ -349,8 +378,8 @@ def needs_dstudy(
     if not needed and any(given.values()):
         option = next(name for name, is_given in given.items() if is_given)
         raise PlanError(
-            f"{option}= is of what comes from a D-study (Eρ², Φ, ε and F), and none of these "
-            "measures does"
+            f"{option}= applies to measures from a D-study (Eρ², Φ, ε and F), and none of these "
+            "measures is one"
         )
     return needed
 
@@ -364,18 +393,18 @@ def _halves(
     measures: Mapping[str, Measure],
     n_topics: FloatArray,
     alpha: float,
-    splits: Splits,
+    splits: _Splits,
     estimator: AccuracyEstimator,
 ) -> dict[str, Estimator]:
-    """Return what extrapolates each of the measures from halves."""
+    """Return the estimators that extrapolate the measures from halves."""
     model = MODELS[-1] if splits.model is None else splits.model
     choice("model", model, MODELS)
     if not measures:
         for option in ("model", "trials"):
             if getattr(splits, option) is not None:
                 raise PlanError(
-                    f"{option}= is of measures that are extrapolated from halves, and none of "
-                    "these is; estimator='split_half' extrapolates all"
+                    f"{option}= applies to measures that are extrapolated from halves, and none "
+                    "of these is; estimator='split_half' extrapolates all"
                 )
         return {}
     if matrix is None:

@@ -1,36 +1,243 @@
-"""How accurate tests of other sizes would be: a table of measures, each by its best estimator."""
+"""Measures of accuracy of tests of other sizes: their estimators, and the table of results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.gtheory import DStudy
-from vcomp.ir.accuracy_estimators import (
-    ByDStudy,
-    ByHalves,
-    ByItself,
-    ByPairs,
-    ByPower,
-    Estimated,
-    Estimator,
+from vcomp.gtheory import DStudy, PlannedName
+from vcomp.ir.agreement import Measure
+from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.curve import Model, whole
+from vcomp.ir.measures import (
+    RMSE,
+    DependabilityIndex,
+    FTest,
+    GeneralizabilityCoefficient,
+    TauAP,
 )
-from vcomp.ir.curve import whole
-from vcomp.ir.measures import Measure
-from vcomp.ir.measures import sizes as check_sizes
-from vcomp.ir.split_half_result import SplitHalfStudy
+from vcomp.ir.rank import TauEstimator, expected_correlation, paired_differences
+from vcomp.ir.scores import ScoreMatrix
+from vcomp.ir.splitting import SplitHalfStudy
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "PLANNED",
+    "Accuracy",
+    "ByDStudy",
+    "ByHalves",
+    "ByItself",
+    "ByPairs",
+    "ByPower",
+    "Estimated",
+    "Estimator",
+    "summary",
+]
+
+
+PLANNED: Mapping[type[Measure], PlannedName] = {
+    GeneralizabilityCoefficient: "Erho2",
+    DependabilityIndex: "Phi",
+    RMSE: "abs_sem",
+}
+"""Measures that a D-study projects, with their names there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimated:
+    """Accuracies of tests of several sizes, with the ends of their intervals.
+
+    Attributes
+    ----------
+    estimate, low, high : (m,) nan where there is none
+    """
+
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+class Estimator(Protocol):
+    """Estimates one measure."""
+
+    @property
+    def label(self) -> str:
+        """What it is called in tables."""
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """Return the accuracy of tests of n topics, (m,), with intervals of level 1 − alpha."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByPairs:
+    """Eτ or Eτ_AP, from the differences between every two systems.
+
+    Attributes
+    ----------
+    measure : τ or τ_AP
+    matrix : scores
+    estimator : ``"shrunken"`` or ``"urbano"``
+    seed : of the draws behind intervals
+    """
+
+    measure: Measure
+    matrix: ScoreMatrix
+    estimator: TauEstimator
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """The estimator's name."""
+        return self.estimator
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """Return accuracies of new tests; see :func:`vcomp.ir.expected_tau`."""
+        return self._of(n_topics, alpha)
+
+    def at_hand(self, alpha: float) -> Estimated:
+        """Return the accuracy of the collection itself, whose scores are known."""
+        return self._of(None, alpha)
+
+    def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
+        table = expected_correlation(
+            paired_differences(self.matrix),
+            n_topics,
+            ap=isinstance(self.measure, TauAP),
+            estimator=self.estimator,
+            alpha=alpha,
+            rng=self.seed,
+        )
+        return Estimated(*(table[c].to_numpy(dtype=float) for c in ("estimate", "low", "high")))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByDStudy:
+    """Eρ², Φ, and ε = √σ²(Δ), the absolute standard error of measurement, by a D-study.
+
+    Attributes
+    ----------
+    study : a D-study of the components, of one plan or more
+    sampled : the facet of the topics
+    quantity : of :meth:`DStudy.quantity`
+    """
+
+    study: DStudy
+    sampled: str
+    quantity: PlannedName
+
+    label: ClassVar[str] = "D-study"
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """Return the projections to n topics, all other sizes as in the study."""
+        plan = self.study.plan
+        sizes = np.repeat(plan.sizes[:1], n_topics.size, axis=0)
+        sizes[:, plan.facets.index(self.sampled)] = n_topics
+        planned = replace(self.study, plan=replace(plan, sizes=sizes), alpha=alpha)
+        table = planned.quantity(self.quantity)
+        return Estimated(*(table[c].to_numpy(dtype=float) for c in ("estimate", "low", "high")))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByPower:
+    """Power of the F test, from the relative error variance of a single topic.
+
+    The power falls with this variance, so that its interval is that of the variance.
+
+    Attributes
+    ----------
+    study, sampled : see :class:`ByDStudy`
+    measure : the F test
+    n_systems : that are compared
+    """
+
+    study: DStudy
+    sampled: str
+    measure: FTest
+    n_systems: int
+
+    label: ClassVar[str] = "power, D-study"
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """Return the power at the variance, and at the ends of its interval."""
+        if (n_topics <= 1).any():
+            few = n_topics[n_topics <= 1][0]
+            raise PlanError(f"the F test needs more than one topic, not {few:g}")
+        of_one = ByDStudy(self.study, self.sampled, "rel_err_var").at(np.ones(1), alpha)
+
+        def power(variance: FloatArray) -> FloatArray:
+            if np.isnan(variance[0]):
+                return np.full(n_topics.size, np.nan)
+            return self.measure.power(float(variance[0]), self.n_systems, n_topics)
+
+        return Estimated(power(of_one.estimate), power(of_one.high), power(of_one.low))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByHalves:
+    """A curve fitted to accuracies of halves of the topics, extrapolated to larger tests.
+
+    Attributes
+    ----------
+    study : of :func:`vcomp.ir.split_half`
+    name : of the measure in the study
+    model : of the curve
+    """
+
+    study: SplitHalfStudy
+    name: str
+    model: Model
+
+    @property
+    def label(self) -> str:
+        """``split_half`` and the model of the curve."""
+        return f"split_half, {self.model}"
+
+    @property
+    def problem(self) -> str | None:
+        """Why no curve could be fitted; None if one was."""
+        return self.study.problems.get((self.name, self.model))
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """Return the curve, with prediction intervals of single tests."""
+        curve = self.study.curves.get((self.name, self.model))
+        if curve is None:
+            return Estimated(*np.full((3, n_topics.size), np.nan))
+        table = curve.predict(n_topics, alpha=alpha)
+        columns = ("estimate", "obs_low", "obs_high")
+        return Estimated(*(table[c].to_numpy(dtype=float) for c in columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByItself:
+    """The estimator of the measure itself, without an interval.
+
+    Attributes
+    ----------
+    measure : any with an estimator
+    matrix : scores
+    """
+
+    measure: Measure
+    matrix: ScoreMatrix
+
+    label: ClassVar[str] = "its own"
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """See :meth:`Measure.estimate`."""
+        unknown = np.full(n_topics.size, np.nan)
+        return Estimated(self.measure.estimate(self.matrix, n_topics), unknown, unknown)
+
+
 _POINTS = 40
-"""Points of a curve: more cannot be seen."""
+"""Points of a line in a picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -39,14 +246,14 @@ class Accuracy(display.Printed):
 
     Attributes
     ----------
-    measures : what was estimated, by the name that tables have for it
+    measures : by their names in tables
     estimators : of each of them
-    asked : (m,) sizes of tests in :attr:`table`
-    values : of each measure at these sizes
+    requested : (m,) sizes of tests in :attr:`table`
+    values : estimates and intervals of each measure at these sizes
     alpha : intervals have confidence 1 − alpha
-    facets : what is ranked and what is sampled, ``("system", "topic")``
+    facets : the facet that is ranked and the facet that is sampled, ``("system", "topic")``
     counts : how many of each there are
-    notes : what a reader should know of these numbers besides
+    notes : further remarks, printed by :meth:`summary`
 
     Examples
     --------
@@ -64,7 +271,7 @@ class Accuracy(display.Printed):
 
     measures: Mapping[str, Measure]
     estimators: Mapping[str, Estimator]
-    asked: FloatArray
+    requested: FloatArray
     values: Mapping[str, Estimated]
     alpha: float
     facets: tuple[str, str]
@@ -76,12 +283,11 @@ class Accuracy(display.Printed):
         """A row a measure and size of test.
 
         ``measure``; ``n`` topics; ``estimate``; ``low`` and ``high``, its interval, nan where
-        there is none; and ``estimator``, what it comes from: see :func:`vcomp.ir.accuracy` for
-        what each of them says.
+        there is none; and ``estimator``: see :func:`vcomp.ir.accuracy`.
         """
         import pandas as pd
 
-        return pd.concat([self._rows(n, self.asked) for n in self.measures], ignore_index=True)
+        return pd.concat([self._rows(n, self.requested) for n in self.measures], ignore_index=True)
 
     @property
     def dstudy(self) -> DStudy | None:
@@ -118,7 +324,7 @@ class Accuracy(display.Printed):
         return pd.concat([self._rows(m, n, level) for m in self.measures], ignore_index=True)
 
     def summary(self) -> Any:
-        """Return a printable summary: every measure at every size, and what it comes from.
+        """Return a printable summary: every measure at every size, with its estimator.
 
         Returns
         -------
@@ -131,8 +337,8 @@ class Accuracy(display.Printed):
     ) -> list[Any]:
         """Draw accuracy over the number of topics, with intervals as bands.
 
-        Measures share a panel that lie between the same bounds and improve in the same direction;
-        each that is in units of the scores has its own.
+        Measures that have the same limits and improve in the same direction share a panel; each
+        measure in units of the scores has its own.
 
         Parameters
         ----------
@@ -146,8 +352,8 @@ class Accuracy(display.Printed):
         Raises
         ------
         PlanError
-            If a measure is not there, nothing is left to draw, or there are not as many axes as
-            panels.
+            If a measure was not estimated, no measure has an estimate, or the number of axes is
+            not that of the panels.
         VcompError
             If matplotlib is not installed.
 
@@ -178,7 +384,7 @@ class Accuracy(display.Printed):
         )
 
     def symbol(self, name: str) -> str:
-        """Return how a measure is written: its symbol, its name and options where these differ.
+        """Return the symbol of a measure, or its name with options if several have that symbol.
 
         Parameters
         ----------
@@ -202,23 +408,23 @@ class Accuracy(display.Printed):
         return drawn
 
     def _curves(self, chosen: list[str]) -> pd.DataFrame:
-        """Return the measures at so many sizes that their lines are smooth."""
+        """Return the measures at enough sizes for smooth lines."""
         import pandas as pd
 
-        low, high = float(self.asked.min()), float(self.asked.max())
+        low, high = float(self.requested.min()), float(self.requested.max())
         if low == high:
             low, high = min(low, max(2.0, low / 4.0)), 2.0 * high
-        fine = np.union1d(np.geomspace(low, high, _POINTS), self.asked)
+        fine = np.union1d(np.geomspace(low, high, _POINTS), self.requested)
         parts = []
         for name in chosen:
             if self._is_slow(name):
-                parts.append(self._rows(name, np.sort(self.asked)))
+                parts.append(self._rows(name, np.sort(self.requested)))
             else:
                 parts.append(self._rows(name, fine))
         return pd.concat(parts, ignore_index=True)
 
     def _is_slow(self, name: str) -> bool:
-        """Whether intervals take a maximisation each: then there are none between the sizes."""
+        """Whether each interval needs a maximisation, too slow for all points of a line."""
         estimator = self.estimators[name]
         if not isinstance(estimator, ByDStudy | ByPower):
             return False
@@ -229,7 +435,7 @@ class Accuracy(display.Printed):
         import pandas as pd
 
         estimator = self.estimators[name]
-        made = alpha is None and np.array_equal(n, self.asked)
+        made = alpha is None and np.array_equal(n, self.requested)
         level = self.alpha if alpha is None else alpha
         found = self.values[name] if made else estimator.at(n, level)
         columns = {"estimate": found.estimate, "low": found.low, "high": found.high}
@@ -238,7 +444,7 @@ class Accuracy(display.Printed):
         )
 
     def __repr__(self) -> str:
-        ends = [display.count(n) for n in np.unique([self.asked.min(), self.asked.max()])]
+        ends = [display.count(n) for n in np.unique([self.requested.min(), self.requested.max()])]
         ranked, sampled = self.facets
         return (
             f"<Accuracy: {', '.join(self.measures)} of {display.count(self.counts[0])} {ranked} "
@@ -247,7 +453,7 @@ class Accuracy(display.Printed):
 
 
 def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what is drawn together, by the label of the vertical axis."""
+    """Return the measures of each panel, by the label of its vertical axis."""
     panels: dict[str, list[str]] = {}
     for name, measure in measures.items():
         if np.isinf(measure.limits).any():
@@ -275,7 +481,7 @@ def summary(accuracy: Accuracy) -> Any:
     rows, stubs = [], []
     for name, found in accuracy.values.items():
         cells = _cells(found, bounded=bool(np.isfinite(accuracy.measures[name].limits).all()))
-        for place, (n, cell) in enumerate(zip(accuracy.asked, cells, strict=True)):
+        for place, (n, cell) in enumerate(zip(accuracy.requested, cells, strict=True)):
             first = place == 0
             stubs.append(accuracy.symbol(name) if first else "")
             label = accuracy.estimators[name].label if first else ""
@@ -304,7 +510,7 @@ def _cells(found: Estimated, *, bounded: bool) -> list[tuple[str, str]]:
 
 
 def _notes(accuracy: Accuracy) -> list[str]:
-    """Return what the estimators are, what their intervals hold, and what is missing."""
+    """Return notes on estimators, on their intervals, and on estimates that are missing."""
     notes, by_kind = [], _by_kind(accuracy)
     if ByPairs in by_kind:
         notes.append(f"{by_kind[ByPairs]}: {_of_pairs(accuracy)}")
@@ -347,7 +553,7 @@ def _of_halves(accuracy: Accuracy, symbols: str) -> str:
         f"{symbols}: accuracy of halves of {sizes[0]} to {sizes[-1]} {accuracy.facets[1]} against "
         f"other halves, by a curve; the intervals hold {display.level(accuracy.alpha)} of splits."
     )
-    if accuracy.asked.max() > sizes[-1]:
+    if accuracy.requested.max() > sizes[-1]:
         note += " Beyond, curves are extrapolated, which is known to be biased."
     return note
 

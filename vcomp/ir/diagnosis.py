@@ -1,4 +1,4 @@
-"""How like the original are simulated collections? Nine indicators (Urbano, 2016, sec. 5.4).
+"""Nine indicators of how similar simulated collections are to the original (Urbano, 2016, 5.4).
 
 References
 ----------
@@ -24,6 +24,14 @@ from vcomp.numerics import slices
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "INDICATORS",
+    "Diagnosis",
+    "OriginalCollection",
+    "diagnose",
+]
+
+
 INDICATORS = {
     "mu_s": "mean of simulated less mean of original scores",
     "tau_ap": "τ_AP of the ranking of systems with the original one",
@@ -35,7 +43,7 @@ INDICATORS = {
     "sd_var": "s.d. over systems of residual variances, less that of the original",
     "cor": "correlation between residual correlations and those of the original",
 }
-"""The indicators, by the names that the paper's code has for them."""
+"""The indicators, by their names in the code of the paper."""
 
 _CONSTANT = 1e-12
 """Scores that differ by less than this share of the largest differ by rounding alone."""
@@ -52,7 +60,7 @@ class Diagnosis(display.Printed):
     ----------
     values : (size, 9) indicators of each collection, in the order of :data:`INDICATORS`
     n_topics : topics of each collection
-    n_topics_original : topics of the collection that was simulated from
+    n_topics_original : topics of the original collection
     """
 
     values: FloatArray
@@ -71,7 +79,7 @@ class Diagnosis(display.Printed):
         return pd.DataFrame(self.values, index=index, columns=list(INDICATORS))
 
     def summary(self) -> Any:
-        """Return the mean of each indicator, its standard error, and where nine in ten lie."""
+        """Return the mean, its standard error, and 5 % and 95 % quantiles of each indicator."""
         size = len(self.values)
         rows = []
         for column in self.values.T:
@@ -100,7 +108,7 @@ def diagnose(
     topic: str | None = None,
     score: str | None = None,
 ) -> Diagnosis:
-    """Return indicators of how like its original a simulated collection is.
+    """Return indicators of how similar simulated collections are to the original.
 
     Parameters
     ----------
@@ -143,7 +151,7 @@ def diagnose(
     -----
     Effects are those of the scores, not of their logits, as in the paper's code. ``cor`` is not
     defined with two systems, or where a system has no residuals, and shares are not where all
-    scores are the same; a warning says so.
+    scores are the same; there is a warning.
 
     References
     ----------
@@ -169,7 +177,7 @@ def diagnose(
         )
     if np.ptp(X) == 0.0:
         raise DataError(f"all scores of the original are {X[0, 0]:g}: there is nothing to keep")
-    values = Original(X).indicators(Y)
+    values = OriginalCollection(X).indicators(Y)
     _warn_of_undefined(values)
     return Diagnosis(values, Y.shape[1], X.shape[0])
 
@@ -190,8 +198,8 @@ def _warn_of_undefined(values: FloatArray) -> None:
         )
 
 
-class Original:
-    """What indicators need to know of the original, computed once for any number of collections.
+class OriginalCollection:
+    """Properties of the original collection, computed once for any number of simulated ones.
 
     Parameters
     ----------

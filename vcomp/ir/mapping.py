@@ -1,4 +1,4 @@
-"""What Eρ² and Φ mean: curves to τ, power, sensitivity and other indicators of reliability.
+"""Curves from Eρ² and Φ to τ, power, sensitivity and other indicators of reliability.
 
 References
 ----------
@@ -15,29 +15,41 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vcomp import display
+from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import DStudy
+from vcomp.ir.agreement import Measure
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "PUBLISHED",
+    "Coefficient",
+    "MappingStudy",
+    "ReliabilityMap",
+    "map_dstudy",
+    "map_reliability",
+]
+
+
 Coefficient = Literal["Erho2", "Phi"]
 
-_SYMBOLS: dict[Coefficient, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
+_SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityMap:
     """A curve from a coefficient x of a D-study to an indicator y between halves of a collection.
 
-    y = x^a for indicators that go to 1, and y = (1 - x)^a for those that go to 0.
+    y = x^a for indicators that go to 1, and y = (1 - x)^a for those that go to 0 (eq. 15.12 of the
+    mathematics).
 
     Attributes
     ----------
-    indicator : what the curve leads to, a name of :func:`vcomp.ir.measures.available`
-    coefficient : what it comes from, ``"Erho2"`` or ``"Phi"``
+    indicator : y, a name of :func:`vcomp.ir.measures.available`
+    coefficient : x, ``"Erho2"`` or ``"Phi"``
     exponent : a
     rises : whether y rises with x
     lowest : smallest value of the indicator: -1 or 0
@@ -114,14 +126,14 @@ class ReliabilityMap:
         DataError
             If a value is not a number between 0 and 1, or there are rows of them.
         PlanError
-            If `alpha` is not between 0 and 1, or the curve is a published one, which came without
-            the variances that intervals need.
+            If `alpha` is not between 0 and 1, or the curve is a published one, which has no
+            variances.
 
         Notes
         -----
         By the delta method: with g = dy/da, the curve has variance g² bse², a point resid_sd²
         more, and both intervals are cut where the indicator ends. **The variance about the curve
-        is taken to be the same everywhere**, which it is not: points come closer together as x
+        is assumed to be constant**, which it is not: points come closer together as x
         goes to 1, where the interval is too long, and lie further apart at smaller x.
         """
         import pandas as pd
@@ -130,8 +142,8 @@ class ReliabilityMap:
         check_alpha(alpha)
         if np.isnan(self.resid_sd):
             raise PlanError(
-                "the published curves came without the variances that intervals need; "
-                "fit_mapping() makes curves that have them"
+                "the published curves have no variances, which intervals need; fit_mapping() fits "
+                "curves that have them"
             )
         x = np.atleast_1d(_shares(coefficient, _SYMBOLS[self.coefficient]))
         if x.ndim > 1:
@@ -181,14 +193,14 @@ def map_reliability(
     Phi: ArrayLike | None = None,
     mapping: Mapping[str, ReliabilityMap] = PUBLISHED,
 ) -> Any:
-    """Say what a generalizability coefficient or index of dependability means in practice.
+    """Return indicators of reliability that correspond to values of Eρ² or Φ.
 
     Parameters
     ----------
     indicator : ``"tau"``, ``"tau_ap"``, ``"power_ratio"``, ``"minor_conflicts"``,
-        ``"major_conflicts"`` and ``"sens_abs"`` come from Eρ²; ``"sens_rel"`` and ``"rmse"``
-        from Φ
-    Erho2, Phi : one or more values, of the one coefficient that the indicator comes from
+        ``"major_conflicts"`` and ``"sens_abs"`` are functions of Eρ², ``"sens_rel"`` and
+        ``"rmse"`` of Φ
+    Erho2, Phi : one or more values, of the coefficient that the indicator is a function of
     mapping : curves by indicator: those published, or those of :func:`fit_mapping`
 
     Returns
@@ -238,7 +250,7 @@ def map_dstudy(
     *,
     mapping: Mapping[str, ReliabilityMap] = PUBLISHED,
 ) -> pd.DataFrame:
-    """Say what each plan of a D-study means in practice, as Table 2 of Urbano et al. (2013) does.
+    """Return indicators of reliability for each plan of a D-study (Urbano et al., 2013, Table 2).
 
     Parameters
     ----------
@@ -324,3 +336,163 @@ def _shares(values: ArrayLike, what: str) -> FloatArray:
             f"{what} lies between 0 and 1, not at {display.number(x[outside].flat[0])}"
         )
     return x[()]
+
+
+_EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}
+_LEVELS = (0.05, 0.1)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MappingStudy(display.Printed):
+    """Curves from Eρ² and Φ to other indicators, with the points that they were fitted to.
+
+    Attributes
+    ----------
+    maps : curves by indicator
+    measures : the indicators
+    points : a row a half: ``collection``, ``n`` topics, ``trial``, its ``Erho2`` and ``Phi``, and
+        every indicator of it against the other half; nan where one is not defined
+    smallest : coefficients that points needed to be fitted
+
+    Examples
+    --------
+    >>> from vcomp.ir import fit_mapping
+    >>> rng = np.random.default_rng(1)
+    >>> collections = [rng.normal(size=(40, 20)) + np.linspace(0, 2, 20) for _ in range(2)]
+    >>> fit_mapping(collections, ["tau", "rmse"], drop_worst=0.0).table["coefficient"].tolist()
+    ['Erho2', 'Phi']
+    """
+
+    maps: Mapping[str, ReliabilityMap]
+    measures: Mapping[str, Measure]
+    points: pd.DataFrame
+    smallest: Mapping[Coefficient, float]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a curve: ``indicator``, ``coefficient``, ``exponent``, ``bse``, ``resid_sd``.
+
+        Then ``nobs`` points; ``lowest`` and ``highest`` exponent of a single collection; and
+        ``published``, the exponent of Urbano et al. (2013), nan where there is none.
+        """
+        import pandas as pd
+
+        rows = []
+        for name, curve in self.maps.items():
+            single = list(curve.by_collection.values()) or [np.nan]
+            known = PUBLISHED[name].exponent if name in PUBLISHED else np.nan
+            rows.append((name, curve.coefficient, curve.exponent, curve.bse, curve.resid_sd,
+                         curve.nobs, min(single), max(single), known))  # fmt: skip
+        return pd.DataFrame(
+            rows,
+            columns=["indicator", "coefficient", "exponent", "bse", "resid_sd", "nobs", "lowest",
+                     "highest", "published"],
+        )  # fmt: skip
+
+    def summary(self) -> Any:
+        """Return a printable summary: exponents, and values of the curves at two coefficients.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        rows = [_row(curve) for curve in self.maps.values()]
+        n = self.points["collection"].nunique()
+        at = " or ".join(f"{_SYMBOLS[c]} = {display.number(x)}" for c, x in _EXAMPLES.items())
+        table = display.simple_table(
+            rows,
+            ["points", "exponent", "std. err.", "single ones", f"at {at}"],
+            title="Curves from Eρ² and Φ to other indicators, from halves of "
+            f"{n} collection{'s' if n > 1 else ''}",
+            stubs=list(self.maps),
+        )
+        return display.summary([table], _notes(self))
+
+    def plot(self, indicator: str | None = None, *, ax: Any | None = None) -> Any:
+        """Draw the points of an indicator, its curve, and the 90 % and 95 % prediction intervals.
+
+        Parameters
+        ----------
+        indicator : one of :attr:`maps`; the first if None
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            If there is no such curve.
+        VcompError
+            If matplotlib is not installed.
+        """
+        name = next(iter(self.maps)) if indicator is None else indicator
+        if name not in self.maps:
+            raise PlanError(
+                f"there is no curve for {name!r}{did_you_mean(name, self.maps)}; there are "
+                f"{', '.join(map(repr, self.maps))}"
+            )
+        curve = self.maps[name]
+        x = curve.coefficient
+        used = self.points[self.points[x] >= self.smallest[x]].dropna(subset=[name])
+        grid = np.linspace(self.smallest[x], 1.0, 200)
+        return plots.reliability_map(
+            used.rename(columns={x: "x", name: "y"})[["x", "y"]],
+            {a: curve.predict(grid, alpha=a).rename(columns={x: "x"}) for a in _LEVELS},
+            labels=(_SYMBOLS[x], self.measures[name].symbol),
+            ax=ax,
+        )
+
+    def __repr__(self) -> str:
+        n = self.points["collection"].nunique()
+        return (
+            f"<MappingStudy: {', '.join(self.maps)} from {len(self.points):,} points of {n} "
+            f"collection{'s' if n > 1 else ''}>"
+        )
+
+
+def _row(curve: ReliabilityMap) -> list[str]:
+    """Return the cells of a curve: its exponent, and an example."""
+    at = curve.predict(_EXAMPLES[curve.coefficient]).iloc[0]
+    single = list(curve.by_collection.values())
+    value = display.coefficient(at["estimate"])
+    interval = display.coefficient_interval(at["obs_low"], at["obs_high"])
+    return [
+        display.count(curve.nobs),
+        display.number(curve.exponent),
+        display.number(curve.bse, 2),
+        display.short_interval(min(single), max(single)) if single else display.MISSING,
+        f"{value} {interval}",
+    ]
+
+
+def _notes(study: MappingStudy) -> list[str]:
+    rising = [name for name, curve in study.maps.items() if curve.rises]
+    falling = [name for name, curve in study.maps.items() if not curve.rises]
+    words = []
+    if rising:
+        words.append(f"x^exponent for {', '.join(rising)}")
+    if falling:
+        words.append(f"(1 − x)^exponent for {', '.join(falling)}")
+    least = " and ".join(f"{_SYMBOLS[c]} ≥ {display.number(v)}" for c, v in study.smallest.items())
+    notes = [
+        f"Curves: {'; '.join(words)}. Points with {least}.",
+        "In brackets: where 95 % of pairs of halves of these collections lie.",
+    ]
+    n = study.points["collection"].nunique()
+    fewer = [name for name, curve in study.maps.items() if curve.n_collections < n]
+    if fewer:
+        notes.append(
+            "Not every collection has such points: there are "
+            + ", ".join(f"{study.maps[name].n_collections} for {name}" for name in fewer)
+            + "."
+        )
+    if n == 1:
+        notes.append(
+            "Standard errors from one collection treat its halves as independent, which they are "
+            "not: they are too small."
+        )
+    else:
+        notes.append("Single ones: smallest and largest exponent of a collection by itself.")
+    return notes

@@ -18,11 +18,12 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
-from vcomp.ir.mapping import PUBLISHED, Coefficient, ReliabilityMap
-from vcomp.ir.mapping_study import MappingStudy
-from vcomp.ir.measures import Measure, complete, mean_squares, several
+from vcomp.ir.agreement import Measure, complete
+from vcomp.ir.mapping import PUBLISHED, Coefficient, MappingStudy, ReliabilityMap
+from vcomp.ir.measures import several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
+from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _STEP = 10
 
 _FEWEST_POINTS = 3
 _ABSOLUTE = frozenset({"sens_rel", "rmse", "Phi"})
-"""Indicators of absolute scores, which come from Φ."""
+"""Indicators of absolute scores, which are functions of Φ."""
 
 _SMALLEST: dict[Coefficient, float] = {"Erho2": 0.8, "Phi": 0.5}
 """Points below these are not fitted: about 85 % of the paper's collections are above."""
@@ -77,7 +78,7 @@ def fit_mapping(
         :class:`ScoreMatrix`, or topic × system matrices, **a row a topic and a column a system**;
         no score may be missing
     indicators : names of :func:`vcomp.ir.measures.available`, or measures with options of their
-        own. ``sens_rel`` and ``rmse`` come from Φ, all others from Eρ²
+        own. ``sens_rel`` and ``rmse`` are functions of Φ, all others of Eρ²
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     sizes : topics of the halves. If None as published: 10, 20, … up to half of the collection.
         Sizes above that are left out for this collection
@@ -152,7 +153,7 @@ def fit_mapping(
 
 
 def fit_exponent(base: FloatArray, y: FloatArray) -> float:
-    """Return a of y = base^a by least squares.
+    """Return a of y = base^a by least squares (eq. 15.12 of the mathematics).
 
     Parameters
     ----------
@@ -254,7 +255,7 @@ def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFra
 
 
 def _coefficients(X: FloatArray) -> tuple[float, float]:
-    """Return Eρ² and Φ of a test with as many topics as there are; nan without any variance."""
+    """Return Eρ² and Φ of a test with as many topics as there are; nan if all scores are equal."""
     n, k = X.shape
     ms_s, ms_t, ms_e = mean_squares(X)
     system, topic = max(0.0, (ms_s - ms_e) / n), max(0.0, (ms_t - ms_e) / k)
@@ -325,7 +326,7 @@ def _collections(
 def _jobs(
     matrices: Mapping[str, FloatArray], sizes: int | Iterable[int] | None, seed: int
 ) -> list[_Job]:
-    """Return what is drawn: each size of halves of each collection."""
+    """Return the sizes of halves to draw from each collection."""
     if sizes is not None:
         sizes = [sizes] if not isinstance(sizes, Iterable) else list(sizes)
         for n in sizes:
@@ -344,7 +345,7 @@ def _jobs(
             fewest = 2 * (_STEP if sizes is None else min(wanted))
             raise DataError(
                 f"collection {name!r} has {len(X)} topics, and the smallest halves need {fewest}; "
-                "sizes= takes smaller ones"
+                "sizes= allows smaller ones"
             )
         own = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)
         jobs += [_Job(name, X, n, int(own[0])) for n in usable]

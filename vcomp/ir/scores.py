@@ -1,10 +1,11 @@
-"""The topic × system matrix of scores that every measure in :mod:`vcomp.ir` starts from."""
+"""The topic × system matrix of scores that every measure in :mod:`vcomp.ir` uses."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
-"""A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
+"""A mean this close to the quantile, relative to the largest, equals it up to rounding."""
 
 _LARGEST = 1e150
 """Squares of larger scores are infinite."""
@@ -315,11 +316,22 @@ def as_score_matrix(
     names = {"system": system, "topic": topic, "score": score}
     if isinstance(scores, ScoreMatrix) and not any(names.values()):
         return check_matrix(scores)
+    is_plain = type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2
+    if is_plain and not any(names.values()):
+        values: FloatArray = np.array(scores)
+        n, k = values.shape
+        return _check_values(ScoreMatrix(values, _numbers(n), _numbers(k)))
     table = read_score_table(scores, SYSTEMS, names)
     for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
         if labels.nlevels == 1 and labels.hasnans:
             raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
     return check_matrix(ScoreMatrix(table.values, names_of(table.rows), names_of(table.columns)))
+
+
+@lru_cache(maxsize=8)
+def _numbers(n: int) -> tuple[str, ...]:
+    """Return labels of topics or systems that have none: their numbers from 0."""
+    return tuple(map(str, range(n)))
 
 
 def names_of(labels: Iterable[object]) -> tuple[str, ...]:
@@ -346,14 +358,23 @@ def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) 
 
 
 def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
-    """Refuse what measures cannot start from, and return the rest.
+    """Return the matrix if measures can be computed from it.
 
     Raises
     ------
     DataError
-        If the array does not go with the names, there are fewer than two topics or two systems,
-        two of one name, or a score that is infinite or whose square would be.
+        If the shape of the array is not that of the names, there are fewer than two topics or two
+        systems, two of one name, or a score that is infinite or whose square would be.
     """
+    for names, what in ((matrix.systems, "systems"), (matrix.topics, "topics")):
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"there are several {what} called {twice!r}")
+    return _check_values(matrix)
+
+
+def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
+    """Return the matrix if measures can be computed from its scores, whatever its labels."""
     scores = matrix.scores
     shape = (matrix.n_topics, matrix.n_systems)
     if not isinstance(scores, np.ndarray) or scores.dtype != float or scores.shape != shape:
@@ -366,10 +387,6 @@ def check_matrix(matrix: ScoreMatrix) -> ScoreMatrix:
             "scores need at least two topics (rows) and two systems (columns); "
             f"there are {shape[0]} × {shape[1]}"
         )
-    for names, what in ((matrix.systems, "systems"), (matrix.topics, "topics")):
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"there are several {what} called {twice!r}")
     beyond = np.argwhere(np.abs(scores) > _LARGEST)
     if beyond.size:
         topic, system = beyond[0]

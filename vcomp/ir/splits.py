@@ -1,4 +1,4 @@
-"""Pairs of disjoint random halves of the topics, and what measures say of them.
+"""Pairs of disjoint random halves of the topics, and their agreement by any measure.
 
 References
 ----------
@@ -14,16 +14,30 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.ir.agreement import MeanMeasure, MeanRows, Measure
+from vcomp.ir.curve import Scale
 from vcomp.ir.kernels import disjoint_sets, means_of_sets
-from vcomp.ir.measures import MeanMeasure, MeanRows, Measure
+
+__all__ = [
+    "Halves",
+    "draw_halves",
+    "evaluate_halves",
+    "observed",
+    "observer",
+    "published_sizes",
+    "published_trials",
+    "scale_of",
+]
+
 
 FEWEST = 2
 """Topics of the smallest halves, in the paper and here."""
 
 TOGETHER = 200
-"""Pairs of halves that are best looked at together: their means stay near the processor."""
+"""Pairs of halves evaluated at once: their means fit into the cache of the processor."""
 
 _MOST_SIZES = 20
 _MOST_TRIALS = 100
@@ -37,7 +51,7 @@ class Halves:
     Attributes
     ----------
     collection : (m, n) places of the topics that stand for the collection
-    truth : (m, n) places of those whose means are taken for the truth
+    truth : (m, n) places of those whose means serve as the truth
 
     Examples
     --------
@@ -141,12 +155,12 @@ def draw_halves(n_topics: int, size: int, trials: int, seed: int) -> Halves:
 
 
 def observer(X: FloatArray, measures: Sequence[Measure]) -> Callable[[Halves], FloatArray]:
-    """Return what gives the accuracy of halves against the other halves, (measures, m).
+    """Return a function from pairs of halves to their accuracies, (measures, m).
 
     Parameters
     ----------
     X : (n_topics, n_systems) scores, none of them missing
-    measures : to take
+    measures : to compute
     """
 
     def observe(halves: Halves) -> FloatArray:
@@ -160,19 +174,19 @@ def evaluate_halves(
 ) -> FloatArray:
     """Return the accuracy of halves against the other halves, (measures, sizes, trials).
 
-    Measures of means look at many pairs of halves at once, and share what they find.
+    Measures of means are computed for many pairs of halves at once and share intermediate results.
     The numbers are the same for any number of threads.
 
     Parameters
     ----------
     X : (n_topics, n_systems) scores, none of them missing
-    measures : to take
+    measures : to compute
     halves : as many pairs of each size
 
     Raises
     ------
     DataError
-        If there are more pairs of one size than of another, or a topic that `X` has not.
+        If there are more pairs of one size than of another, or `X` lacks a topic.
 
     Examples
     --------
@@ -200,7 +214,7 @@ def observed(X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves
     Parameters
     ----------
     X : (n_topics, n_systems) scores, none of them missing, in order of rows
-    measures : to take
+    measures : to compute
     halves : any number of pairs of each size, :data:`TOGETHER` or so in all for measures of means;
         their places are not checked
     """
@@ -224,10 +238,31 @@ def observed(X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves
 
 
 def _check_places(halves: Halves, n_topics: int) -> None:
-    """Refuse places of topics that are not there."""
+    """Refuse places of topics out of range."""
     for places in (halves.collection, halves.truth):
         if places.size and not 0 <= places.min() <= places.max() < n_topics:
             raise DataError(
                 f"halves have places of topics from {places.min()} to {places.max()}; there are "
                 f"{n_topics} topics, from 0 to {n_topics - 1}"
             )
+
+
+def scale_of(measure: Measure) -> Scale:
+    """Return the scale on which curves of a measure are fitted.
+
+    Raises
+    ------
+    EstimationError
+        If its limits are neither those of a correlation, a share nor an error.
+    """
+    low, high = measure.limits
+    if (low, high) == (-1.0, 1.0) and measure.larger_is_better:
+        return "correlation"
+    if low == 0.0 and not measure.larger_is_better:
+        return "error"
+    if (low, high) == (0.0, 1.0):
+        return "share"
+    raise EstimationError(
+        f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
+        f"{display.number(low)} to {display.number(high)}"
+    )

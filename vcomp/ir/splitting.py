@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha
-from vcomp.ir.curve import MODELS, Model, choice
-from vcomp.ir.measures import MeanMeasure, Measure, complete, several
-from vcomp.ir.measures import sizes as check_sizes
-from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.ir.split_half_result import SplitHalfStudy, fitted
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    VcompError,
+    check_alpha,
+    did_you_mean,
+    warn,
+)
+from vcomp.ir.agreement import MeanMeasure, Measure, complete, named
+from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.curve import (
+    COLUMNS,
+    MODELS,
+    AccuracyCurve,
+    Model,
+    choice,
+    fit_curves,
+    whole,
+)
+from vcomp.ir.measures import several
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import (
     FEWEST,
     TOGETHER,
@@ -22,11 +42,367 @@ from vcomp.ir.splits import (
     observed,
     published_sizes,
     published_trials,
+    scale_of,
 )
 from vcomp.numerics import check_count, run, seed_from
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "SplitHalfStudy",
+    "fitted",
+    "split_half",
+    "summary",
+]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitHalfStudy(display.Printed):
+    """Accuracies of halves of a collection, and curves that extrapolate them to larger tests.
+
+    Attributes
+    ----------
+    measures : by their names in tables
+    halves : for each size the pairs of halves that were drawn
+    values : (measures, sizes, trials) accuracies of halves; nan where a measure is not defined
+    models : curves that were fitted
+    curves : by measure and model, of those that could be fitted
+    problems : by measure and model, why the others could not be fitted
+    n_topics, n_systems : of the collection
+    requested : (m,) sizes of tests in :attr:`table`
+    alpha : intervals have confidence 1 − alpha
+
+    Examples
+    --------
+    >>> from vcomp.ir import split_half
+    >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+    >>> study = split_half(scores, "tau", [30, 60], rng=1)
+    >>> study.curves["tau", "exp1"].params.round(2)
+    array([-0.91, -0.47])
+    """
+
+    measures: Mapping[str, Measure]
+    halves: tuple[Halves, ...]
+    values: FloatArray
+    models: tuple[Model, ...]
+    curves: Mapping[tuple[str, Model], AccuracyCurve]
+    problems: Mapping[tuple[str, Model], str]
+    n_topics: int
+    n_systems: int
+    requested: FloatArray
+    alpha: float = 0.05
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of topics of the halves."""
+        return tuple(half.n_topics for half in self.halves)
+
+    @property
+    def trials(self) -> int:
+        """Pairs of halves of each size."""
+        return len(self.halves[0])
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The observations: a row a pair of halves, with ``n``, ``trial`` and every measure."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {
+            "n": np.repeat(self.sizes, self.trials),
+            "trial": np.tile(np.arange(self.trials), len(self.sizes)),
+        }
+        flat = self.values.reshape(len(self.measures), -1)
+        return pd.DataFrame(columns | dict(zip(self.measures, flat, strict=True)))
+
+    @cached_property
+    def fits(self) -> pd.DataFrame:
+        """A row a curve: ``measure``, ``model``, ``scale``, its parameters ``a`` and ``b``.
+
+        Then their standard errors ``bse_a`` and ``bse_b``, the ``dispersion``, ``nobs``
+        observations, ``n_missing`` that were not defined and ``n_zero`` without error that were
+        left out. Curves that could not be fitted are left out; :attr:`problems` has the reasons.
+        """
+        import pandas as pd
+
+        rows = []
+        for (measure, model), curve in self.curves.items():
+            a, b = curve.params
+            bse_a, bse_b = np.sqrt(np.diag(curve.cov_params))
+            rows.append((measure, model, curve.scale, a, b, bse_a, bse_b, curve.dispersion,
+                         curve.nobs, curve.n_missing, curve.n_zero))  # fmt: skip
+        return pd.DataFrame(
+            rows,
+            columns=["measure", "model", "scale", "a", "b", "bse_a", "bse_b", "dispersion", "nobs",
+                     "n_missing", "n_zero"],
+        )  # fmt: skip
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Expected accuracies of tests of the sizes that were requested; see :meth:`predict`."""
+        return self.predict(self.requested)
+
+    def predict(
+        self, n_topics: float | Iterable[float], *, alpha: float | None = None
+    ) -> pd.DataFrame:
+        """Return the expected accuracies of tests of other sizes.
+
+        Parameters
+        ----------
+        n_topics : one or more numbers of topics
+        alpha : intervals have confidence 1 − alpha; as it was given if None
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a measure, model and number of topics, with the columns ``measure``, ``model``,
+            ``n``, ``estimate``, ``low`` and ``high``, ``obs_low`` and ``obs_high``: see
+            :meth:`AccuracyCurve.predict` for the coverage of these intervals. nan
+            where there is no curve; :attr:`problems` has the reason.
+
+        Raises
+        ------
+        PlanError
+            If `n_topics` is not positive, or `alpha` not between 0 and 1.
+        """
+        import pandas as pd
+
+        n = check_sizes(n_topics)
+        level = self.alpha if alpha is None else alpha
+        check_alpha(level)
+        pairs = [(measure, model) for measure in self.measures for model in self.models]
+        unknown = dict.fromkeys(COLUMNS, np.full(n.size, np.nan))
+        limits = [
+            self.curves[pair].limits(n, level) if pair in self.curves else unknown
+            for pair in pairs
+        ]
+        columns: dict[str, Any] = {
+            "measure": np.repeat([measure for measure, _ in pairs], n.size),
+            "model": np.repeat([model for _, model in pairs], n.size),
+            "n": np.tile(whole(n), len(pairs)),
+        }
+        for name in COLUMNS:
+            columns[name] = np.concatenate([by_name[name] for by_name in limits])
+        return pd.DataFrame(columns)
+
+    def summary(self) -> Any:
+        """Return a printable summary: expected accuracies by each model, and how far they go.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        return summary(self)
+
+    def plot(self, measure: str | None = None, *, ax: Any | None = None) -> Any:
+        """Draw the accuracies of halves and the curves through them, out to the largest test.
+
+        Parameters
+        ----------
+        measure : one of :attr:`measures`; the first if None
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            If there is no such measure.
+        VcompError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from vcomp.ir import split_half
+        >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+        >>> ax = split_half(scores, "tau").plot(ax=Figure().subplots())
+        >>> [line.get_label() for line in ax.get_legend().get_lines()]
+        ['exp1', 'exp2', 'logit']
+        """
+        from vcomp import plots
+
+        name = next(iter(self.measures)) if measure is None else measure
+        if name not in self.measures:
+            raise PlanError(
+                f"{name!r} was not measured{did_you_mean(name, self.measures)}; there are "
+                f"{', '.join(map(repr, self.measures))}"
+            )
+        largest = max(float(self.requested.max()), float(self.sizes[-1]))
+        grid = np.geomspace(self.sizes[0], largest, 200)
+        curves = self.predict(grid)
+        return plots.accuracy_curves(
+            self.frame[["n", name]].rename(columns={name: "accuracy"}),
+            curves[curves["measure"] == name].dropna(subset=["estimate"]),
+            label=self.measures[name].symbol,
+            alpha=self.alpha,
+            ax=ax,
+        )
+
+    def __repr__(self) -> str:
+        n = self.sizes
+        sizes = (
+            f"{n[0]} topics"
+            if len(n) == 1
+            else f"each of {len(n)} sizes, from {n[0]} to {n[-1]} topics"
+        )
+        return f"<SplitHalfStudy: {', '.join(self.measures)} of {self.trials:,} splits of {sizes}>"
+
+
+def fitted(
+    matrix: ScoreMatrix,
+    measures: Sequence[Measure],
+    halves: tuple[Halves, ...],
+    values: FloatArray,
+    models: tuple[Model, ...],
+    requested: FloatArray,
+    alpha: float,
+) -> SplitHalfStudy:
+    """Return the study with curves fitted to what was observed.
+
+    Parameters
+    ----------
+    matrix : the collection
+    measures, halves : what was measured, and of what
+    values : (measures, sizes, trials) accuracies of the halves
+    models : curves to fit
+    requested : (m,) sizes of tests
+    alpha : intervals have confidence 1 − alpha
+
+    Warns
+    -----
+    VcompWarning
+        If a curve cannot be fitted.
+    """
+    by_name = named(measures)
+    n = [half.n_topics for half in halves]
+    curves: dict[tuple[str, Model], AccuracyCurve] = {}
+    problems: dict[tuple[str, Model], str] = {}
+    for (name, measure), accuracies in zip(by_name.items(), values, strict=True):
+        try:
+            found, failed = fit_curves(n, accuracies, models, scale=scale_of(measure))
+        except VcompError as error:
+            problems |= {(name, model): str(error) for model in models}
+            continue
+        curves |= {(name, model): curve for model, curve in found.items()}
+        problems |= {(name, model): str(error) for model, error in failed.items()}
+    for name in dict.fromkeys(name for name, _ in problems):
+        by_model = {model: problems[name, model] for model in models if (name, model) in problems}
+        warn(f"{name} is not extrapolated by {', '.join(by_model)}: {_joined(by_model)}")
+    return SplitHalfStudy(
+        by_name, halves, values, models, curves, problems, matrix.n_topics, matrix.n_systems,
+        requested, alpha,
+    )  # fmt: skip
+
+
+def _joined(reasons: Mapping[Model, str]) -> str:
+    return "; ".join(dict.fromkeys(reasons.values()))
+
+
+def summary(study: SplitHalfStudy) -> Any:
+    """Return a summary: a row a measure and size of test, and what each model expects.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    table = study.table
+    rows, stubs = [], []
+    for name in study.measures:
+        for place, n in enumerate(study.requested):
+            stubs.append(_symbol(study, name) if place == 0 else "")
+            row = [display.count(n)]
+            for model in study.models:
+                mine = table[(table["measure"] == name) & (table["model"] == model)].iloc[place]
+                interval = display.coefficient_interval(mine["obs_low"], mine["obs_high"])
+                row.append(f"{display.coefficient(mine['estimate'])} {interval}".rstrip())
+            rows.append(row)
+    title = (
+        f"Accuracy extrapolated from halves of {display.count(study.n_topics)} topics, "
+        f"{display.count(study.n_systems)} systems"
+    )
+    page = display.simple_table(rows, ["topics", *study.models], title=title, stubs=stubs)
+    return display.summary([page], _notes(study))
+
+
+def _symbol(study: SplitHalfStudy, name: str) -> str:
+    measure = study.measures[name]
+    return measure.symbol if name == measure.name else name
+
+
+def _notes(study: SplitHalfStudy) -> list[str]:
+    return [*_about(study), *_missing(study), *_left_out(study), *_not_fitted(study)]
+
+
+def _about(study: SplitHalfStudy) -> list[str]:
+    """Return what was drawn, what the brackets are, and where the data end."""
+    sizes, trials = study.sizes, display.count(study.trials)
+    drawn = f"{trials} random splits into halves of {sizes[0]} topics."
+    if len(sizes) > 1:
+        drawn = (
+            f"{trials} random splits of each of {len(sizes)} sizes, with halves of {sizes[0]} to "
+            f"{sizes[-1]} topics."
+        )
+    inside = display.level(study.alpha)
+    brackets = (
+        f"In brackets: where {inside} of splits into tests of that size lie, by the fitted curve. "
+        "The truth that a test is compared with is another test of its size, not the true means."
+    )
+    notes = [drawn, brackets]
+    if study.curves and study.requested.max() > sizes[-1]:
+        differ = "; the models need not agree" if len(study.models) > 1 else ""
+        notes.append(
+            f"Beyond {sizes[-1]} topics curves are extrapolated, which is known to be biased"
+            f"{differ}."
+        )
+    return notes
+
+
+def _missing(study: SplitHalfStudy) -> list[str]:
+    """Return which measures are not defined for some splits, and why."""
+    notes = []
+    for (name, measure), values in zip(study.measures.items(), study.values, strict=True):
+        missing = int(np.isnan(values).sum())
+        if missing:
+            notes.append(
+                f"{_symbol(study, name)} has no value in {missing:,} of {values.size:,} splits: "
+                f"{measure.undefined}."
+            )
+    return notes
+
+
+def _left_out(study: SplitHalfStudy) -> list[str]:
+    """Return how many observations have no logarithm."""
+    left_out: dict[tuple[str, int], list[str]] = {}
+    for (name, model), curve in study.curves.items():
+        if curve.n_zero:
+            left_out.setdefault((name, curve.n_zero), []).append(model)
+    return [
+        f"{_symbol(study, name)}: {n_zero:,} splits without any error are left out of "
+        f"{' and '.join(models)}, which fit logarithms of errors."
+        for (name, n_zero), models in left_out.items()
+    ]
+
+
+def _not_fitted(study: SplitHalfStudy) -> list[str]:
+    """Return which curves there are not, and why."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for (name, model), reason in study.problems.items():
+        reasons.setdefault((name, reason), []).append(model)
+    return [
+        f"{_symbol(study, name)} has no curve by {', '.join(models)}: {reason}."
+        for (name, reason), models in reasons.items()
+    ]
+
+
 _BLOCK = 50
-"""Splits of one size that are looked at together, alone or beside those of other sizes."""
+"""Splits of one size that are evaluated in one job."""
 
 
 def split_half(
@@ -48,10 +424,10 @@ def split_half(
 ) -> SplitHalfStudy:
     """Return the accuracy of tests of any size, extrapolated from halves of the topics.
 
-    Two disjoint sets of n topics are drawn at random. One is a test of n topics, and the
-    mean scores over the other serve as the truth. Their agreement, over many draws of several
-    sizes, is extrapolated to larger tests by curves: the generic estimator of Urbano (2016, sec.
-    4.1), which serves any measure of accuracy.
+    Two disjoint sets of n topics are drawn at random. One is a test of n topics, and the mean
+    scores over the other serve as the truth. Their agreement, over many draws of several sizes, is
+    extrapolated to larger tests by curves (eq. 15.11 of the mathematics): the generic estimator of
+    Urbano (2016, sec. 4.1), which serves any measure of accuracy.
 
     Parameters
     ----------
@@ -96,9 +472,9 @@ def split_half(
     Notes
     -----
     **Extrapolations are biased**, and the three models disagree (Urbano, 2016, sec. 6 to 8):
-    halves are compared with halves, whose means are not the true ones. Nor do the intervals hold
-    that: see :meth:`vcomp.ir.AccuracyCurve.predict` for what they hold in a simulation. For τ and
-    τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
+    halves are compared with halves, whose means are not the true ones. The intervals do not cover
+    this bias: see :meth:`vcomp.ir.AccuracyCurve.predict` for their coverage in a simulation. For τ
+    and τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
     better.
 
     References
@@ -123,16 +499,16 @@ def split_half(
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
     X = complete(matrix, "scores")
-    taken = several(measures)
+    chosen = several(measures)
     curves = _models(models)
-    asked = check_sizes(len(X) if n_topics is None else n_topics)
+    requested = check_sizes(len(X) if n_topics is None else n_topics)
     check_alpha(alpha)
     halves_of = _sizes(sizes, len(X))
     trials = published_trials(len(halves_of)) if trials is None else check_count(trials, "trials")
     seed, workers = seed_from(rng), check_count(workers, "workers")
     halves = tuple(draw_halves(len(X), n, trials, seed) for n in halves_of)
-    values = _accuracies(X, taken, halves, workers, progress)
-    return fitted(matrix, taken, halves, values, curves, asked, alpha)
+    values = _accuracies(X, chosen, halves, workers, progress)
+    return fitted(matrix, chosen, halves, values, curves, requested, alpha)
 
 
 def _accuracies(
@@ -155,7 +531,7 @@ def _accuracies(
 
 
 def _jobs(halves: Sequence[Halves], at_once: bool) -> list[list[Halves]]:
-    """Return blocks of halves, in order; `at_once` if looking at several takes less time."""
+    """Return blocks of halves, in order; with `at_once` several to a job, which is faster."""
     blocks = [
         Halves(one.collection[start : start + _BLOCK], one.truth[start : start + _BLOCK])
         for one in halves

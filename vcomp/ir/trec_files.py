@@ -1,4 +1,4 @@
-"""Score matrices from what retrieval evaluations leave behind: trec_eval output, or runs."""
+"""Read score matrices from files of retrieval evaluations: output of trec_eval, or runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Files: TypeAlias = "list[tuple[str | None, Path]]"
 
 
 def find_files(paths: PathsLike) -> Files:
-    """Find the files meant, those of a folder or pattern in the order of their names.
+    """Return the files of `paths`, those of a folder or pattern in the order of their names.
 
     Hidden files and folders within a folder are left out.
 
@@ -62,7 +62,7 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     Raises
     ------
     DataError
-        If the file cannot be read, or is no text.
+        If the file cannot be read, or is not text.
     """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
@@ -80,7 +80,7 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def wrong_line(path: Path, number: int, fields: list[str], wanted: str) -> NoReturn:
-    """Refuse a line, which the message quotes.
+    """Raise an error that quotes a line of a file.
 
     Raises
     ------
@@ -130,8 +130,8 @@ def named_runs(ir_measures: Any, runs: Any, name_by: str) -> Iterator[tuple[str,
     Raises
     ------
     DataError
-        If runs are not given as they may be, or one cannot be read, has a score that is no number
-        or a document twice on a topic.
+        If runs are not in one of these forms, or one cannot be read, has a score that is not a
+        number or a document twice on a topic.
     """
     if hasattr(runs, "columns"):
         raise DataError("runs are files, or a dict with a run for the name of each system")
@@ -158,7 +158,7 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
     Raises
     ------
     DataError
-        If they cannot be read, there is none, or a relevance is no whole number.
+        If they cannot be read, there is none, or a relevance is not a whole number.
     """
     if _is_path(source):
         return _read_qrels(ir_measures, source)
@@ -167,7 +167,7 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
         relevance = _runs_number(given)
         if not relevance.is_integer():
             raise DataError(
-                f"the relevance of document {document!r} on topic {topic!r} is {given!r}, no "
+                f"the relevance of document {document!r} on topic {topic!r} is {given!r}, not a "
                 "whole number"
             )
         judged.append(ir_measures.Qrel(topic, document, int(relevance), str(iteration)))
@@ -177,14 +177,14 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
 
 
 def _documents(ir_measures: Any, run: Any, what: str) -> list[Any]:
-    """Return the documents of a run that is no file."""
+    """Return the documents of a run that is not a file."""
     documents, seen = [], set()
     for topic, document, given in _rows(run, ("score",), what):
         score = _runs_number(given)
         if not math.isfinite(score):
             raise DataError(
-                f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, no "
-                "number"
+                f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, "
+                "not a number"
             )
         if (topic, document) in seen:
             raise DataError(f"{what}: document {document!r} is twice on topic {topic!r}")
@@ -200,7 +200,7 @@ def _rows(source: Any, values: tuple[str, ...], what: str) -> Iterator[tuple[Any
         for topic, documents in source.items():
             if not isinstance(documents, Mapping):
                 raise DataError(
-                    f"{what}: topic {topic!r} has a {type(documents).__name__}, no dict"
+                    f"{what}: topic {topic!r} has a {type(documents).__name__}, not a dict"
                 )
             for document, value in documents.items():
                 yield (str(topic), str(document), value, "0")[: len(values) + 2]
@@ -278,14 +278,14 @@ def _read_qrels(ir_measures: Any, source: Any) -> list[Any]:
         try:
             judged.append(ir_measures.Qrel(topic, document, int(relevance), iteration))
         except ValueError:
-            wrong_line(path, number, fields, f"the relevance {relevance!r} is no whole number")
+            wrong_line(path, number, fields, f"the relevance {relevance!r} is not a whole number")
     if not judged:
         raise DataError(f"the judgements {str(path)!r} are empty")
     return judged
 
 
 _SUMMARY = "all"
-"""The topic of the lines that sum up a run."""
+"""The topic of the lines that summarise a run."""
 
 
 def read_trec_eval(
@@ -307,11 +307,11 @@ def read_trec_eval(
         are read in the order of their names
     measure : as trec_eval prints it
     name_by : where systems are not named by a dict, they are called by the ``runid`` line of the
-        file, or by its name without the suffix where there is none; ``"file"`` takes the full name
+        file, or by its name without the suffix where there is none; ``"file"`` uses the full name
         of the file, as for runs that share a runid
     fill : score of a topic that other runs have and a run has not. By default it is missing, as
-        trec_eval leaves topics out for which a run retrieved nothing, unless told ``-c``; TREC
-        scores them 0
+        trec_eval leaves topics out for which a run retrieved nothing, unless called with ``-c``;
+        TREC scores them 0
 
     Returns
     -------
@@ -363,8 +363,8 @@ def score_runs(
     """Score runs against relevance judgements, by the package ir_measures.
 
     ir_measures computes the scores and is to be installed as well: ``pip install vcomp[ir]``. A
-    topic that is judged and for which a run retrieved nothing scores what it says, 0 as a rule;
-    topics that are not judged have no score.
+    topic that is judged and for which a run retrieved nothing gets the score of
+    ir_measures, 0 as a rule; topics that are not judged have no score.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def score_runs(
         If ir_measures is not installed.
     DataError
         If a file is missing, a line cannot be read (the message has its number), a run has a score
-        that is no number, a document twice on a topic, or no topic that is judged, ir_measures
+        that is not a number, a document twice on a topic, or no topic that is judged, ir_measures
         does not know `measure` or cannot compute it, two runs have one name, or there are fewer
         than two topics or two runs.
 
@@ -497,7 +497,7 @@ def _ir_measures() -> Any:
 
 @contextmanager
 def _explained(measure: object) -> Iterator[None]:
-    """Say that ir_measures, or a program behind it, could not compute a measure, and why."""
+    """Turn errors of ir_measures, or of a program that it calls, into a DataError."""
     try:
         yield
     except Exception as error:

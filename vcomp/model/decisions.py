@@ -11,13 +11,14 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import all_sizes
 from vcomp.inference import Projected, VarianceComponents
-from vcomp.ir.rank import TauEstimator, TauInterval, TauTarget, TauVariant, expected_tau
+from vcomp.ir.rank import TauEstimator, TauInterval, TauTarget, TauVariant, expected_correlation
 from vcomp.model.conditional_errors import universe_scores
 from vcomp.model.inference import Inference, IntervalMethod
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.gtheory import DStudy
     from vcomp.ir import Accuracy, Measures, Model
     from vcomp.ir.rank import AccuracyEstimator
 
@@ -168,14 +169,14 @@ class Decisions(Inference):
 
         See Also
         --------
-        vcomp.dstudy.rank_accuracy.expected_tau : the formulae
+        vcomp.ir.rank.rank_accuracy.expected_correlation : the formulae
 
         References
         ----------
         Urbano (2016), Information Retrieval Journal 19, section 4.3.
         """
         pairs, sizes = self._rank(n)
-        return expected_tau(
+        return expected_correlation(
             pairs,
             sizes,
             estimator=estimator,
@@ -217,7 +218,7 @@ class Decisions(Inference):
             As of :meth:`expected_tau`.
         """
         pairs, sizes = self._rank(n)
-        return expected_tau(
+        return expected_correlation(
             pairs,
             sizes,
             ap=True,
@@ -321,35 +322,36 @@ class Accuracies(Decisions):
         2    rmse  3     0.054   D-study
         3    rmse  6     0.038   D-study
         """
-        from vcomp.ir import ScoreMatrix, accuracies
-        from vcomp.ir.measures import sizes as check_sizes
+        from vcomp.ir import ScoreMatrix, accuracy_of
 
         cells = self._record.cells
         ranked, sampled, given = self._sampled(all_sizes(sizes, n))
-        if measures is None and cells is None:
-            measures = [kind.name for kind in accuracies.PLANNED]
-        taken = accuracies.read_measures(measures)
-        asked = None if given is None else check_sizes(given)
         levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
-        study = None
-        if accuracies.needs_dstudy(taken, estimator, negative, interval):
-            study = self.dstudy(
+
+        def study(planned: Any) -> DStudy:
+            return self.dstudy(
                 object=ranked,
-                sizes={sampled: levels[sampled] if asked is None else asked.tolist()},
+                sizes={sampled: planned},
                 alpha=alpha,
                 negative=negative,
                 interval=interval,
             )
-        return accuracies.accuracy_of(
+
+        return accuracy_of(
             None if cells is None else ScoreMatrix(*cells.matrix(ranked)),
             study,
-            taken,
-            asked,
-            (ranked, sampled),
-            (levels[ranked], levels[sampled]),
+            measures,
+            given,
+            {ranked: levels[ranked], sampled: levels[sampled]},
             estimator=estimator,
             alpha=alpha,
-            splits=accuracies.Splits(model, trials, rng, workers, progress),
+            negative=negative,
+            interval=interval,
+            model=model,
+            trials=trials,
+            rng=rng,
+            workers=workers,
+            progress=progress,
         )
 
     def _sampled(self, n: Mapping[str, Any]) -> tuple[str, str, Any]:

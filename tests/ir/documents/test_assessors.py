@@ -62,7 +62,7 @@ def test_roles_take_the_first_of_several(layouts):
     assert layout.design == "system x role x topic"
     first = ASSIGNED.drop_duplicates(["topic", "role"])
     assert chosen(layout) == set(first.itertuples(index=False, name=None))
-    assert "the first is taken" in layout.confounds
+    assert "the first is used" in layout.confounds
 
 
 def test_all_opinions(layouts):

@@ -155,7 +155,7 @@ def test_a_topic_with_nothing_at_all_has_no_rows():
          r"'document' holds numbers .* such as 1 and 'u'; make both text"),
         (RETRIEVED.replace({"system": {"b": None}}), JUDGED,
          "retrieved: 2 rows have no value in column 'system', the first of them row 2"),
-        (RETRIEVED, JUDGED.assign(relevant=["1"] * 6), "it has to hold grades"),
+        (RETRIEVED, JUDGED.assign(relevant=["1"] * 6), "it must hold grades"),
         (RETRIEVED, JUDGED.assign(relevant=[1, 1, 1, 0, 1, np.nan]), "1 rows have no value"),
         (RETRIEVED, JUDGED.assign(relevant=[1, 1, 1, 0, 1, np.inf]), "are not finite"),
         (RETRIEVED, JUDGED.assign(relevant=0), "no document is relevant"),
@@ -176,7 +176,7 @@ def test_bad_tables(retrieved, judged, message):
         ({"relevant_from": "1"}, "relevant_from is a grade"),
         ({"relevant_from": True}, "relevant_from is a grade"),
         ({"document": "topic"}, "'topic' is named twice"),
-        ({"system": 3}, "columns are named by text"),
+        ({"system": 3}, "names of columns are text"),
     ],
 )
 def test_bad_options(options, message):

@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import vcomp
 from vcomp.exceptions import DataError
-from vcomp.ir.documents import perdoc as module
-from vcomp.ir.documents.document_files import document_universe
-from vcomp.ir.documents.perdoc import score_table, write_per_document
+from vcomp.ir.documents import document_files
+from vcomp.ir.documents import document_universe as universes
+from vcomp.ir.documents.document_files import document_universe, write_per_document
+from vcomp.ir.documents.document_universe import score_table
 from vcomp.ir.documents.track import novelty_like_track
 
 
@@ -80,7 +81,7 @@ def test_rows(universe):
 
 @pytest.mark.parametrize("rows_at_once", [1, 100, 10**9])
 def test_the_file_is_the_frame(universe, tmp_path, monkeypatch, rows_at_once):
-    monkeypatch.setattr(module, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(document_files, "_ROWS_AT_ONCE", rows_at_once)
     path = tmp_path / "scores.parquet"
     assert write_per_document(universe, path, "accuracy") == universe.n_rows
     rows = universe.scores("accuracy")
@@ -114,7 +115,7 @@ def test_a_file_that_fails_leaves_nothing(universe, tmp_path, monkeypatch):
     def fail(*args):
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr(module, "_arrow", fail)
+    monkeypatch.setattr(document_files, "_arrow", fail)
     with pytest.raises(RuntimeError, match="disk full"):
         write_per_document(universe, path)
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
@@ -136,7 +137,7 @@ def test_bad_paths(universe, tmp_path):
 
 
 def test_frames_that_do_not_fit_are_not_begun(universe, monkeypatch):
-    monkeypatch.setattr(module, "available_bytes", lambda: 1000.0)
+    monkeypatch.setattr(universes, "available_bytes", lambda: 1000.0)
     with pytest.raises(DataError, match="write_per_document"):
         universe.scores()
 
@@ -154,7 +155,7 @@ FOUR = {"relevant_retrieved": 1, "relevant_missed": 0, "nonrelevant_retrieved": 
         ({**FOUR, "relevant_mised": 1}, "did you mean 'relevant_missed'"),
         (
             {"relevant_retrieved": 1},
-            "says nothing of nonrelevant_left, nonrelevant_retrieved, rel",
+            "lacks nonrelevant_left, nonrelevant_retrieved, rel",
         ),
         ({**FOUR, "relevant_missed": "x"}, "are numbers"),
         ({**FOUR, "relevant_missed": np.nan}, "finite numbers"),

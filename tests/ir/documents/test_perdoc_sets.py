@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
-from vcomp.ir.documents.perdoc import set_measures
+from vcomp.ir.documents.document_universe import set_measures
 from vcomp.ir.documents.track import novelty_like_track
 
 

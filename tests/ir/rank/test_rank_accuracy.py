@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from vcomp.exceptions import DataError, PlanError, VcompError
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_tau
+from vcomp.ir.rank.rank_accuracy import expected_correlation
 
-expected_tau_ap = partial(expected_tau, ap=True)
-BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])
+expected_tau_ap = partial(expected_correlation, ap=True)
+BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])
 PHI = NormalDist().cdf
 
 
@@ -52,7 +52,9 @@ def slow(columns, n):
 
 
 def fast(pairs, n):
-    tau, tau_ap = (f(pairs, n, estimator="urbano") for f in (expected_tau, expected_tau_ap))
+    tau, tau_ap = (
+        f(pairs, n, estimator="urbano") for f in (expected_correlation, expected_tau_ap)
+    )
     columns = ["estimate", "variance"]
     return (*tau[columns].to_numpy()[0], *tau_ap[columns].to_numpy()[0])
 
@@ -191,7 +193,7 @@ class TestZeroVariance:
         )
         assert pairs.n_zero_variance == comb(60, 2)
         for estimator in ("shrunken", "urbano"):
-            table = expected_tau(pairs, 5, estimator=estimator)
+            table = expected_correlation(pairs, 5, estimator=estimator)
             assert table["estimate"].item() == pytest.approx(0, abs=1e-15)
             assert table["low"].item() <= 0 <= table["high"].item()
 

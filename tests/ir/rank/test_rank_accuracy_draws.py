@@ -15,11 +15,11 @@ from scipy.stats import t as student
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_tau
+from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_correlation
 from vcomp.ir.rank.rank_draws import RankDraws, error_share
 
-expected_tau_ap = partial(expected_tau, ap=True)
-BOTH = pytest.mark.parametrize("measure", [expected_tau, expected_tau_ap])
+expected_tau_ap = partial(expected_correlation, ap=True)
+BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])
 KINDS = {
     "test": {"interval": "draws"},
     "expectation": {"target": "expectation"},
@@ -86,7 +86,7 @@ def test_estimates_equal_a_double_loop(estimator, threshold, variant, missing, n
     signed = estimator == "urbano" or n is None
     tau, variance, tau_ap = slow(pairs, n or 12, threshold, variant, cdf, reliability, signed)
     options = {"estimator": estimator, "threshold": threshold, "draws": 5}
-    found = expected_tau(pairs, n, variant=variant, **options)
+    found = expected_correlation(pairs, n, variant=variant, **options)
     assert found["estimate"].item() == pytest.approx(tau, abs=1e-12)
     assert found["variance"].item() == pytest.approx(variance, abs=1e-12)
     found = expected_tau_ap(pairs, n, **options)
@@ -108,9 +108,9 @@ def test_thresholds_against_simulated_tests(threshold):
     counts = pair_agreement(means, np.tile(pairs.effects, (m, 1)), eps, eps).astype(float)
     mean, error = counts.mean(axis=0), counts.std(axis=0) / np.sqrt(m)
     options = {"estimator": "urbano", "threshold": threshold}
-    tau_a = expected_tau(pairs, n, **options)["estimate"].item()
+    tau_a = expected_correlation(pairs, n, **options)["estimate"].item()
     assert tau_a == pytest.approx(mean[0] / 28, abs=4 * error[0] / 28)  # four standard errors
-    tau_b = expected_tau(pairs, n, variant="b", **options)["estimate"].item()
+    tau_b = expected_correlation(pairs, n, variant="b", **options)["estimate"].item()
     about = np.sqrt(mean[1] * mean[2])
     assert tau_b == pytest.approx(mean[0] / about, abs=4 * (error[0] + error[1]) / about)
 
@@ -121,7 +121,7 @@ def test_variance_of_one_pair_with_a_threshold():
     rng = np.random.default_rng(5)
     D = pairs.differences[0] + rng.normal(size=100_000) * np.sqrt(pairs.variances[0] / 4)
     tau = np.sign(D) * (np.abs(D) > 0.2)
-    found = expected_tau(pairs, 4, estimator="urbano", threshold=0.2)
+    found = expected_correlation(pairs, 4, estimator="urbano", threshold=0.2)
     assert found["estimate"].item() == pytest.approx(tau.mean(), abs=0.01)  # 1/√100,000 × 3
     assert found["variance"].item() == pytest.approx(tau.var(), abs=0.02)
 
@@ -129,12 +129,12 @@ def test_variance_of_one_pair_with_a_threshold():
 def test_all_systems_may_be_equal():
     options = {"threshold": 50.0, "draws": 10}
     assert (
-        expected_tau(PAIRS, 5, **options)[["estimate", "variance", "low", "high"]]
+        expected_correlation(PAIRS, 5, **options)[["estimate", "variance", "low", "high"]]
         .eq(0)
         .all(axis=None)
     )
     with pytest.warns(VcompWarning, match=r"with threshold=50 all systems are equal; variant='a'"):
-        found = expected_tau(PAIRS, 5, variant="b", **options)
+        found = expected_correlation(PAIRS, 5, variant="b", **options)
     assert found[["estimate", "low", "high"]].isna().all(axis=None)
 
 
@@ -163,7 +163,7 @@ class TestDraws:
     def test_tau_at_hand_has_the_estimate_as_its_mean(self):
         tau = self.drawn().realised(None, 0.0)[:, 0] / 3
         error = tau.std() / np.sqrt(self.m)
-        estimate = expected_tau(self.pairs, draws=1)["estimate"].item()
+        estimate = expected_correlation(self.pairs, draws=1)["estimate"].item()
         assert tau.mean() == pytest.approx(estimate, abs=4 * error)
 
     @pytest.mark.parametrize("threshold", [0.0, 0.2])
@@ -175,7 +175,7 @@ class TestDraws:
 
     def test_limits_are_quantiles(self):
         tau = self.drawn().realised(7, 0.0)[:, 0] / 3
-        found = expected_tau(self.pairs, 7, draws=self.m, rng=1, alpha=0.2)
+        found = expected_correlation(self.pairs, 7, draws=self.m, rng=1, alpha=0.2)
         np.testing.assert_array_equal(found[["low", "high"]].iloc[0], np.quantile(tau, [0.1, 0.9]))
 
 
@@ -255,8 +255,8 @@ def test_covers_where_the_published_interval_does_not():
         pairs = pair_up(X)
         one = np.zeros(1)
         tau = pair_agreement(pair_means(X), mu[np.newaxis], one, one)[0, 0] / 105
-        ours = expected_tau(pairs, draws=400)
-        theirs = expected_tau(pairs, estimator="urbano")
+        ours = expected_correlation(pairs, draws=400)
+        theirs = expected_correlation(pairs, estimator="urbano")
         covered += ours["low"].item() <= tau <= ours["high"].item()
         published += theirs["low"].item() <= tau <= theirs["high"].item()
         error += ours["estimate"].item() - tau
@@ -306,8 +306,8 @@ def test_other_options_are_refused_by_name(measure, options, message):
 
 def test_variants_are_a_or_b():
     with pytest.raises(PlanError, match="variant must be 'a' or 'b', not 'c'"):
-        expected_tau(PAIRS, 5, variant="c")
-    with pytest.raises(PlanError, match="variant='b' is of τ; the expectation of τ_AP"):
+        expected_correlation(PAIRS, 5, variant="c")
+    with pytest.raises(PlanError, match="variant='b' applies to τ; the expectation of τ_AP"):
         expected_tau_ap(PAIRS, 5, variant="b")
 
 
@@ -329,8 +329,8 @@ def test_rng_is_a_seed(measure):
 
 
 def test_numpy_scalars_are_numbers():
-    found = expected_tau(PAIRS, np.int64(9), threshold=np.float32(0.0), draws=np.int64(50))
-    pd.testing.assert_frame_equal(found, expected_tau(PAIRS, 9, draws=50))
+    found = expected_correlation(PAIRS, np.int64(9), threshold=np.float32(0.0), draws=np.int64(50))
+    pd.testing.assert_frame_equal(found, expected_correlation(PAIRS, 9, draws=50))
 
 
 @BOTH
@@ -350,10 +350,10 @@ def test_endless_tests_find_the_truth_in_spite_of_missing_cells():
     X[np.random.default_rng(2).random(X.shape) < 0.2] = np.nan
     pairs = pair_up(X)
     assert (pairs.differences < 0).sum() > 3
-    found = expected_tau(pairs, [40, 10**9])
+    found = expected_correlation(pairs, [40, 10**9])
     assert found["estimate"][1] == pytest.approx(1.0, abs=1e-3)
     assert found["low"][0] < found["estimate"][0] < found["high"][0]
-    assert expected_tau(pairs, 10**9, estimator="urbano")["estimate"].item() < 0.95
-    at_hand = expected_tau(pairs)
+    assert expected_correlation(pairs, 10**9, estimator="urbano")["estimate"].item() < 0.95
+    at_hand = expected_correlation(pairs)
     assert at_hand["estimate"].item() < found["estimate"][0]
     assert at_hand["low"].item() < at_hand["estimate"].item() < at_hand["high"].item()

@@ -7,7 +7,7 @@ import pytest
 from numpy.polynomial import HermiteE, Polynomial
 from scipy.stats import norm
 
-from vcomp.ir.simulate.continuous_margins import cdf_bandwidth, density_bandwidth
+from vcomp.ir.simulate.margin_families import cdf_bandwidth, density_bandwidth
 
 
 def functional(x, g, order):

@@ -168,11 +168,11 @@ def test_parts_and_words(X):
         ({"copula": None}, "copula=None is not known"),
         ({"df": 4}, "the Gaussian one has none"),
         ({"copula": "t", "df": 0.5}, "df= is a finite number from 1 on, not 0.5"),
-        ({"copula": "t", "df": np.inf}, "take copula='gaussian'"),
+        ({"copula": "t", "df": np.inf}, "for infinitely many use copula='gaussian'"),
         ({"copula": "t", "df": np.nan}, "df= is a finite number"),
         ({"copula": "t", "df": True}, "df= is a finite number"),
         ({"copula": "t", "df": "4"}, "df= is a finite number"),
-        ({"copula": "t", "uncorrelated": True}, "uncorrelated=True goes with copula='gaussian'"),
+        ({"copula": "t", "uncorrelated": True}, "use copula='gaussian' with uncorrelated=True"),
     ],
 )
 def test_bad_copulas(X, options, message):

@@ -7,11 +7,11 @@ import pytest
 from scipy import optimize, stats
 
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.ir.simulate.collection_fit import score_margin
-from vcomp.ir.simulate.discrete_margins import (
+from vcomp.ir.simulate.margin_families import (
     beta_binomial_margin,
     discrete_kernel_margin,
     places_on,
+    score_margin,
     support_of,
 )
 

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.simulate.copula import gaussian
-from vcomp.ir.simulate.decomposition import correlation_factor, decompose
-from vcomp.ir.simulate.moments import spread_of
+from vcomp.ir.simulate.copula import correlation_factor, decompose, gaussian, spread_of
 from vcomp.simulate import fit_collection
 
 COLLECTIONS = ["enterprise2006", "genomics2004", "robust2003", "web2004"]
@@ -121,7 +119,7 @@ def test_identical_systems_stay_identical_but_for_the_smallest_eigenvalue(scores
 
 @pytest.mark.parametrize("correlation", [-0.99, -0.3, 0.0, 0.8, 1.0])
 def test_spread_has_the_moments_of_a_sum(correlation):
-    from vcomp.ir.simulate.continuous_margins import normal_margin
+    from vcomp.ir.simulate.margin_families import normal_margin
 
     x = np.array([-1.0, 0.0, 1.0])
     spread = spread_of(normal_margin(x), normal_margin(2.0 * x), gaussian(), correlation)
@@ -148,20 +146,25 @@ BAD = [
     ([0.1, 0.2], {}, DataError, "1 dimension"),
     ([], {}, DataError, "dimension"),
     ([["a", "b"], ["c", "d"]], {}, DataError, "matrix of numbers"),
-    ([[0.1, np.nan], [0.2, 0.3]], {}, DataError, "system '1' on topic number 1 is missing"),
-    ([[0.1, 0.2], [0.2, np.inf]], {}, DataError, "system '1' on topic number 2 is infinite"),
+    (
+        [[0.1, np.nan], [0.2, 0.3]],
+        {},
+        DataError,
+        "1 of 4 are missing, that of system '1' on topic '0'",
+    ),
+    ([[0.1, 0.2], [0.2, np.inf]], {}, DataError, "system '1' on topic '1' is infinite"),
     ([[0.1, 0.2], [0.2, 1.3]], {}, DataError, "system '1' on topic number 2 is 1.3"),
     ([[0.1, 0.3], [0.3, 0.1]], {"margins": "normal"}, DataError, "the same on every topic"),
     ([[0.1, 0.2], [0.3, 0.4]], {"margins": "normal"}, DataError, "no residuals"),
     ([[0.5, 0.2], [0.5, 0.4]], {"margins": "beta"}, DataError, "'0' scores 0.5 on every topic"),
     ([[0.1, 0.2], [0.3, 0.5]], {"margins": "betta"}, PlanError, "did you mean 'beta'"),
     ([[0.1, 0.2], [0.3, 0.5]], {"homoscedastic": 1}, PlanError, "True or False"),
-    ([[0.1, 0.2], [0.3, 0.5]], {"support": "P@10"}, PlanError, "support= goes with margins"),
+    ([[0.1, 0.2], [0.3, 0.5]], {"support": "P@10"}, PlanError, "support= needs margins of scores"),
     (
         [[0.1, 0.2], [0.3, 0.5]],
         {"margins": "beta", "homoscedastic": True},
         PlanError,
-        "goes with margins of residuals",
+        "needs margins of residuals",
     ),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": "observd"}, PlanError, "did you mean 'observed'"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1]}, PlanError, "1 numbers for 2 systems"),

@@ -7,17 +7,18 @@ import pytest
 from scipy import integrate, optimize, stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.simulate.collection_fit import CONTINUOUS, score_margin
-from vcomp.ir.simulate.continuous_margins import (
+from vcomp.ir.simulate.margin import GRID
+from vcomp.ir.simulate.margin_families import (
+    CONTINUOUS,
     beta_kernel_margin,
     beta_margin,
     density_bandwidth,
     kernel_margin,
     normal_margin,
+    score_margin,
     truncated_kernel_margin,
     truncated_normal_margin,
 )
-from vcomp.ir.simulate.margin import GRID
 
 X = np.random.default_rng(7).beta(1.3, 3.0, 60)
 P = np.array([1e-6, 0.01, 0.2, 0.5, 0.77, 0.99, 1 - 1e-6])

@@ -122,7 +122,7 @@ def test_seeds(crossed):
 
 def test_negative_components_are_told():
     published = vcomp.from_components({"p": 1.0, "i": -0.1, "Residual": 1.0})
-    with pytest.warns(VcompWarning, match="taken as zero: i"):
+    with pytest.warns(VcompWarning, match="set to zero: i"):
         made = simulate_effects(published, p=3, i=4)
     assert not made.effects["i"].any()
 
@@ -145,7 +145,7 @@ def test_negative_components_are_told():
         ({"p": 3, "i": 4, "a": 2, "response": "a"}, "response='a' is a facet"),
         ({"p": 3, "i": 4, "a": 2, "response": 3}, "response= is the name of a column, not 3"),
         ({"p": 3, "i": 4, "a": 2, "design": "p x i"}, "the components have a, i, p"),
-        ({"p": 10**6, "i": 10**6, "a": 10**3}, "take fewer levels"),
+        ({"p": 10**6, "i": 10**6, "a": 10**3}, "use fewer levels"),
     ],
 )
 def test_what_cannot_be_drawn(crossed, options, words):

@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import ndtr
 
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.ir.simulate.continuous_margins import cdf_bandwidth
-from vcomp.ir.simulate.decomposition import decompose
+from vcomp.ir.simulate.copula import decompose
+from vcomp.ir.simulate.margin_families import cdf_bandwidth
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size, quantile_weights
 from vcomp.numerics.randomness import stream
 from vcomp.simulate import fit_collection

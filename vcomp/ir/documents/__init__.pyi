@@ -1,6 +1,6 @@
+from .document_universe import NORMALIZED as NORMALIZED
+from .document_universe import SET_MEASURES as SET_MEASURES
 from .document_universe import DocumentUniverse as DocumentUniverse
 from .document_universe import check_universe as check_universe
-from .perdoc import NORMALIZED as NORMALIZED
-from .perdoc import SET_MEASURES as SET_MEASURES
-from .perdoc import measured_sets as measured_sets
-from .perdoc import set_measures as set_measures
+from .document_universe import measured_sets as measured_sets
+from .document_universe import set_measures as set_measures

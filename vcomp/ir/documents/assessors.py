@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessorLayout:
-    """One way to lay out the judgements as a G-study.
+    """A subset of the judgements with the design of its G-study.
 
     Attributes
     ----------
     name : of the layout
-    design : in Brennan's notation, for :func:`vcomp.gstudy`; ``system`` is what is measured
+    design : in Brennan's notation, for :func:`vcomp.gstudy`; the object is ``system``
     assignments : its rows of the assignment table: ``topic``, ``role`` and ``assessor``
-    measures : what the assessor facet stands for
-    confounds : what cannot be told apart from it
-    exact : whether a subset is the largest there is; False where it was looked for greedily
+    measures : what the assessor facet represents
+    confounds : effects that cannot be separated from it
+    exact : whether the subset is known to be the largest possible; False after a greedy search
     """
 
     name: str
@@ -51,7 +51,7 @@ class AssessorLayout:
         Parameters
         ----------
         scores : a row a score, such as :func:`vcomp.ir.set_measures` and
-            :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` takes
+            :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` reads
         topic, assessor : its columns; the assessor is an individual, or, where the table has a
             column ``role`` as well, an individual in a role
 
@@ -60,8 +60,8 @@ class AssessorLayout:
         pandas.DataFrame
             Its rows that belong to the layout, in their order, with the columns ``topic``,
             ``role`` and ``assessor`` of the assignments and all others: ready for
-            ``vcomp.gstudy(rows, layout.design, response)``. Of document scores take the design
-            with ``(document:topic)`` in the place of ``topic``
+            ``vcomp.gstudy(rows, layout.design, response)``. For document scores use
+            the design with ``(document:topic)`` in place of ``topic``
 
         Raises
         ------
@@ -149,8 +149,8 @@ def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str
 class AssessorLayouts(display.Printed):
     """The layouts that an assignment allows, by name, and why others are not possible.
 
-    ``layouts["roles"]`` is one of them, ``"roles" in layouts`` says whether it is possible, and
-    going through them yields their names.
+    ``layouts["roles"]`` is one of them, ``"roles" in layouts`` is whether it is possible, and
+    iteration yields the names.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class AssessorLayouts(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a layout: design, numbers of topics, assessors and judgements, what it means."""
+        """A row a layout: design, numbers of topics, assessors and judgements, and its meaning."""
         import pandas as pd
 
         rows = [
@@ -203,7 +203,7 @@ class AssessorLayouts(display.Printed):
         return pd.DataFrame(rows)
 
     def summary(self) -> Any:
-        """Return a printable summary: what is possible, what it confounds, and what is not.
+        """Return a printable summary of the possible and impossible layouts.
 
         Returns
         -------

@@ -1,25 +1,40 @@
-"""Retrieved sets and relevance judgements → the universe of documents of each topic."""
+"""Read retrieved sets and judgements into a universe of documents; write its scores to a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, IntArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import as_levels, open_source
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
-from vcomp.ir.documents.document_universe import DocumentUniverse, UniverseOf
+from vcomp.ir.documents.document_universe import (
+    DocumentUniverse,
+    UniverseOf,
+    check_universe,
+    label_columns,
+    score_rows,
+    score_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "document_universe",
+    "write_per_document",
+]
+
+
 _SHOWN = 5
-"""Names that a message lists."""
+"""Largest number of names in a message."""
 
 
 def document_universe(
@@ -49,13 +64,13 @@ def document_universe(
     judgements : a row a judgement, with the columns `assessor`, `topic`, `document` and
         `relevant`. Documents that an assessor did not judge are not relevant for this assessor,
         as in qrels. An assessor judged the topics of these rows: one who found nothing relevant
-        in a topic needs a row in it that says so
+        in a topic needs a row for that
     universe : whose relevant documents are added to the retrieved ones. ``"topic"``: those of any
         assessor, so that systems are scored on the same documents by the judgements of all, and
         the design is crossed. ``"assessor"``, as published: those of the assessor by whose
         judgements a system is scored, so that documents differ between assessors where one of
         them finds relevant what no system retrieved and nobody else finds relevant; the design
-        then has empty cells, and its components take longer to estimate. ``"all"``: every
+        then has empty cells, and estimation of its components is slower. ``"all"``: every
         document that was judged, too, as for classification, where nothing is retrieved
     systems : systems that may have retrieved nothing at all, and are in no row therefore
     relevant_from : the lowest grade that counts as relevant
@@ -145,7 +160,7 @@ def _read(what: str, data: Any, names: Sequence[str], grade: str | None = None) 
     every = [*names, *([grade] if grade is not None else [])]
     for name in every:
         if not isinstance(name, str):
-            raise DataError(f"columns are named by text, and {name!r} is none")
+            raise DataError(f"names of columns are text, not {name!r}")
     twice = next((name for name in every if every.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"the columns of {what} are different ones; {twice!r} is named twice")
@@ -176,7 +191,7 @@ def _relevant(grades: pd.Series, name: str, lowest: float) -> BoolArray:
     numeric = is_numeric_dtype(grades.dtype) and not is_complex_dtype(grades.dtype)
     if not numeric and not is_bool_dtype(grades.dtype):
         raise DataError(
-            f"judgements: column {name!r} holds {grades.dtype}; it has to hold grades, such as 0 "
+            f"judgements: column {name!r} holds {grades.dtype}; it must hold grades, such as 0 "
             "and 1, or True and False"
         )
     values = grades.to_numpy(dtype=float)
@@ -274,7 +289,7 @@ def _check_once(
     topics: pd.Index,
     names: pd.Index,
 ) -> None:
-    """Refuse a document of a topic that is there twice for one system or assessor."""
+    """Refuse duplicate rows of a document for one system or assessor."""
     pairs = np.sort(key * len(members) + member)
     twice = np.flatnonzero(pairs[1:] == pairs[:-1])
     if twice.size:
@@ -303,3 +318,107 @@ def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
         return names[name]
     both = zip(topics[topic], names[name], strict=True)
     return pd.Index([f"{t}/{d}" for t, d in both])
+
+
+_ROWS_AT_ONCE = 1 << 20
+"""Rows of a row group of a file; a topic is not divided."""
+
+
+def write_per_document(
+    universe: DocumentUniverse, path: str | os.PathLike[str], scores: Any = "utility"
+) -> int:
+    """Write a row a system, assessor and document to a Parquet file, topic by topic.
+
+    What is in memory are the pairs of the universe and the scores of a million rows or of the
+    largest topic. The file has its name when it is complete, and not before.
+
+    Parameters
+    ----------
+    universe : of :func:`vcomp.ir.document_universe`
+    path : of the file, which is replaced if it is there
+    scores : of the four cases, see :func:`vcomp.ir.score_table`
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    DataError
+        If `universe` is not a universe, `path` does not end in ``.parquet`` or its folder does not
+        exist, or `scores` are not of the four cases.
+
+    Examples
+    --------
+    >>> import tempfile, vcomp
+    >>> track = vcomp.ir.novelty_like_track(n_systems=4, n_topics=3, n_documents=20, rng=1)
+    >>> universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     n_rows = vcomp.ir.write_per_document(universe, folder + "/scores.parquet")
+    >>> n_rows == universe.n_rows
+    True
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_universe(universe, "write_per_document")
+    target = _parquet_path(path)
+    table = score_table(scores)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    codes = pa.dictionary(pa.int32(), pa.array(universe.documents[:1]).type)
+    schema = pa.schema([*_fields(universe, pa), ("document", codes), ("score", pa.float64())])
+    n_rows = 0
+    try:
+        with pq.ParquetWriter(unfinished, schema) as writer:
+            for parts in _many(universe, table):
+                made = _arrow(universe, parts, schema, pa)
+                writer.write_table(made)
+                n_rows += made.num_rows
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return n_rows
+
+
+def _parquet_path(path: str | os.PathLike[str]) -> Path:
+    try:
+        target = Path(os.fsdecode(os.fspath(path))).expanduser()
+    except TypeError:
+        raise DataError(f"path= is the name of a file, not {path!r}") from None
+    if target.suffix.lower() not in (".parquet", ".pq"):
+        raise DataError(f"{target.name!r} does not end in .parquet, which is how it is read again")
+    if not target.parent.is_dir():
+        raise DataError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
+    if target.is_dir():
+        raise DataError(f"{str(target)!r} is a folder; give the name of a file")
+    return target
+
+
+def _many(universe: DocumentUniverse, table: FloatArray) -> Iterator[list[dict[str, Any]]]:
+    """Yield the parts of the topics of one row group after the other."""
+    gathered: list[dict[str, Any]] = []
+    for block in universe.blocks():
+        gathered += [part for part in score_rows(block, table) if part["score"].size]
+        if sum(part["score"].size for part in gathered) >= _ROWS_AT_ONCE:
+            yield gathered
+            gathered = []
+    if gathered:
+        yield gathered
+
+
+def _fields(universe: DocumentUniverse, pa: Any) -> list[tuple[str, Any]]:
+    named = [(n, of) for n, of in label_columns(universe).items() if n != "document"]
+    return [(name, pa.dictionary(pa.int32(), pa.array(of).type)) for name, of in named]
+
+
+def _arrow(universe: DocumentUniverse, parts: list[dict[str, Any]], schema: Any, pa: Any) -> Any:
+    """Return an Arrow table, whose documents are the labels of these topics only."""
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    arrays = []
+    for name, labels in label_columns(universe).items():
+        codes: IntArray = columns[name]
+        first, last = int(codes.min()), int(codes.max()) + 1
+        own = pa.array(labels[first:last])
+        arrays.append(pa.DictionaryArray.from_arrays(pa.array(codes - first), own))
+    return pa.Table.from_arrays([*arrays, pa.array(columns["score"])], schema=schema)

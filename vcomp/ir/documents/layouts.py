@@ -1,4 +1,4 @@
-"""An assignment of judges to topics and roles → the layouts that it allows (Bodoff, 2008, § 6)."""
+"""Find the layouts that an assignment of judges to topics and roles allows (Bodoff, 2008, § 6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_SETS = 20_000
-"""Closed sets that are looked at; where there are more, the search is a greedy one as well."""
+"""Closed sets that are examined; if there are more, a greedy search is added."""
 
 Row = TypeVar("Row", bound=Hashable)
 
@@ -42,12 +42,12 @@ def largest_crossed(
     least_columns: int = 2,
     most_sets: int = _MOST_SETS,
 ) -> CrossedSubset | None:
-    """Return the complete sub-table with most cells; None if there is none that large.
+    """Return the complete sub-table with most cells; None if all are smaller than the minimum.
 
     The columns of a largest one are an intersection of some rows (a closed set, in formal concept
-    analysis), so that it is enough to look at all of these, which are few where a row has few
-    columns. Where they are more than `most_sets`, it is the best of so many and of what is left
-    when rows and columns are taken away, the emptiest first; that need not be the largest.
+    analysis), so that only these are examined; there are few if rows have few columns. If
+    there are more than `most_sets`, the result is the best of these and of a greedy search, which
+    removes rows and columns, the emptiest first; it need not be the largest.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _closed_sets(
 def _greedy(
     table: Sequence[frozenset[int]], least_rows: int, least_columns: int
 ) -> CrossedSubset | None:
-    """Take the row or column away that lacks the largest share, until nothing is lacking."""
+    """Remove the row or column with the largest share of empty cells until none is empty."""
     rows, columns = set(range(len(table))), set().union(*table)
     while len(rows) >= least_rows and len(columns) >= least_columns:
         of_row = {r: len(columns - table[r]) / len(columns) for r in sorted(rows)}
@@ -117,7 +117,7 @@ def _greedy(
 
 
 _MOST_PAIRS = 12
-"""Judges of a topic of whom all sets are looked at; of more of them only pairs are."""
+"""Up to this many judges of a topic all their subsets are examined; beyond, only pairs."""
 
 _COLUMNS = ("topic", "role", "assessor")
 
@@ -128,14 +128,14 @@ def assessor_layouts(
     """Find the G-studies of roles and individuals that an assignment of judges to topics allows.
 
     Who judges a topic differs in role (the author of the topic, a second assessor) and as an
-    individual. To tell all their effects apart everyone would have to serve in every role of every
-    topic, which cannot be: nobody is and is not the author of a topic. What is left are parts of
-    the data, each of which answers a question of its own (Bodoff, 2008, sec. 6).
+    individual. To separate all their effects everyone would have to serve in every role of every
+    topic, which is impossible: nobody is both the author of a topic and not. Parts of the data
+    remain, each of which answers a question of its own (Bodoff, 2008, sec. 6).
 
     Parameters
     ----------
     assignments : a row a judge of a topic, with the columns `topic`, `role` and `assessor` (an
-        individual), in any container that :func:`vcomp.fit` takes
+        individual), in any container that :func:`vcomp.fit` reads
     topic, role, assessor : names of the columns
 
     Returns
@@ -174,7 +174,7 @@ def assessor_layouts(
     Notes
     -----
     The largest crossed sub-tables are found exactly, by all intersections of what topics have;
-    where these are more than 20,000, greedily, which the layout says.
+    if these are more than 20,000, greedily, and ``exact`` of the layout is False.
 
     References
     ----------
@@ -237,7 +237,7 @@ def _read(assignments: Any, columns: tuple[str, str, str]) -> pd.DataFrame:
     return frame.astype(object)
 
 
-# Layouts, each of which is one or the reason why there is none ----------------------------------
+# Each function returns a layout, or the reason why it is impossible -----------------------------
 
 
 def _roles(frame: pd.DataFrame) -> AssessorLayout | str:
@@ -255,7 +255,7 @@ def _roles(frame: pd.DataFrame) -> AssessorLayout | str:
         "roles, over whatever individuals had them",
         "Individuals, who change from topic to topic, and their interactions are in the effects "
         "of role and of role by topic; they wash out of the role's only if drawn at random"
-        + (". Of several individuals in a role the first is taken" if several else ""),
+        + (". Of several individuals in a role the first is used" if several else ""),
         exact,
     )
 
@@ -275,8 +275,8 @@ def _nested(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
         "system x (assessor:topic)",
         _numbered(rows),
         "opinions on a topic, none of which is followed to other topics",
-        f"Individuals {what}are one effect, and cannot be told from their interactions with "
-        "topics; plans with the same assessors for all topics cannot be studied",
+        f"Individuals {what}are one effect with their interactions with topics; "
+        "plans with the same assessors for all topics cannot be studied",
     )
 
 
@@ -302,7 +302,7 @@ def _crossed(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
 
 
 def _one_to_one(frame: pd.DataFrame) -> AssessorLayout | str:
-    """Look at all sets of pairs of role and individual of every topic, which are few."""
+    """Examine all sets of pairs of role and individual of every topic, which are few."""
     served: dict[tuple[Any, ...], list[Any]] = {}
     exact = True
     for topic, rows in frame.groupby("topic", sort=False):
@@ -326,7 +326,7 @@ def _one_to_one(frame: pd.DataFrame) -> AssessorLayout | str:
         "system x role x topic",
         _numbered(frame[keep]),
         "roles of certain individuals, who have the same roles in all these topics",
-        "Role and individual are one effect; it speaks of these individuals only, who are few",
+        "Role and individual are one effect, estimated from these few individuals only",
         exact,
     )
 
@@ -390,5 +390,5 @@ def _numbered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _order(value: Any) -> tuple[str, Any]:
-    """Return what values of several types can be sorted by."""
+    """Return a sort key for values of several types."""
     return type(value).__name__, value

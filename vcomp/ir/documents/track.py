@@ -1,4 +1,4 @@
-"""A made-up track with assessors and documents: a stand-in for data that are not public."""
+"""Simulate a track with assessors and documents, in place of data that are not public."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def novelty_like_track(
     **A stand-in, and no data.** The runs and judgements that Bodoff (2008, sec. 5) analysed are
     not public. This has their form (60 systems, 50 topics, two assessors, about 1,000 sentences a
     topic that differ from topic to topic in number) and effects of a size that was made up: what
-    comes out of its G-studies says nothing of that track.
+    results of its G-studies do not apply to that track.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def novelty_like_track(
         If a number is not a whole one or less than 1 (2 documents), or an effect is unknown,
         negative (but for the two means) or not finite.
     EstimationError
-        If `rng` is no seed or generator.
+        If `rng` is neither a seed nor a generator.
 
     Examples
     --------

@@ -19,7 +19,7 @@ _NEAR = 1e-13
 def fit_binomial_line(
     x: FloatArray, means: FloatArray, counts: FloatArray
 ) -> tuple[float, float, bool]:
-    """Return a and b of logit μ = a + b x, and whether they were found.
+    """Return a and b of logit μ = a + b x, and whether Newton's method converged.
 
     Parameters
     ----------

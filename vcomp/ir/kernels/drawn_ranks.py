@@ -61,7 +61,7 @@ def drawn_expectation(
     scales: FloatArray,
     threshold: float,
 ) -> FloatArray:
-    """Return what a new test is expected to count, in each draw: see :func:`drawn_agreement`.
+    """Return the expected counts of a new test, in each draw: see :func:`drawn_agreement`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far two rankings of the same systems agree, for many pairs of rankings at once.
+"""Agreement of two rankings of the same systems, for many pairs of rankings at once.
 
 Systems whose means differ by `tolerance` or less are tied. All pairs of systems are compared. Most
 rankings have no ties: `swaps` takes them in order and serves several measures.
@@ -174,7 +174,7 @@ def swaps(
 
     Returns
     -------
-    pairs : (m,) Σ S(i); -1 in a row with a tie, or with what is no finite number
+    pairs : (m,) Σ S(i); -1 in a row with a tie, or with a number that is not finite
     shares : (2, m) Σ_{i≥2} S(i)/(i-1) by the ranks of `means`, and of `truth`; nan there
     """
     m, k = means.shape

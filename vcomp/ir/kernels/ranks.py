@@ -1,7 +1,7 @@
 """The order of the systems in each of many rankings.
 
 numpy sorts rows of whole numbers with the widest instructions that the processor has. So numbers
-are written as whole ones of the same order, whose lowest bits say which column they are from, and
+are written as whole ones of the same order, whose lowest bits are the number of the column, and
 what these bits have cost is put right afterwards.
 """
 

@@ -57,7 +57,7 @@ def smallest_safe_difference(
     swapped : (m,) number of swapped pairs where no systems are tied, in either; -1 where some are
         or it is not known, which takes longer
     order, truth_order : (m, k) systems in the order of falling means, and of falling true means;
-        not looked at where some are tied
+        not used where some are tied
     rate : largest share of swapped pairs
     relative : whether differences are divided by the larger of the two means, in absolute value
 
@@ -109,7 +109,7 @@ def _of_ranking(
 ) -> tuple[float, int]:
     """Return δ of systems without ties, with positive means where it is relative.
 
-    Only swapped pairs are looked at one by one, and of them only those from bin `start` on if they
+    Only swapped pairs are examined one by one, and of them only those from bin `start` on if they
     are so many that no smaller difference will do. In the order of the means the pairs more than
     some difference apart are counted without that. With s swapped pairs above a difference, it
     will do if there are s / `rate` pairs above it at least: as their number can only fall on the
@@ -345,7 +345,7 @@ def _untied_pairs(
 def _last_safe(
     here: LongArray, code: LongArray, n_above: int, n_unsafe: int, rate: float
 ) -> np.int64:
-    """Return the pair of a bin at the smallest difference that will do, or -1."""
+    """Return the pair of a bin at the smallest acceptable difference, or -1."""
     order = here[np.argsort(-code[here])]
     found = np.int64(-1)
     for q in range(order.size):

@@ -10,7 +10,7 @@ from vcomp._typing import FloatArray, LongArray
 
 @njit(cache=True, nogil=True)
 def disjoint_sets(uniform: FloatArray, n: int) -> LongArray:
-    """Draw two disjoint sets of places in each row, all of them equally likely.
+    """Draw two disjoint sets of places in each row, uniformly at random.
 
     The first steps of a shuffle by Fisher and Yates: as many as places are wanted.
 

@@ -1,8 +1,8 @@
 """Measures of the accuracy of a test collection, one a file.
 
 Each has two verbs: ``actual(scores, truth)`` compares a collection with the truth, and
-``estimate(scores, n_topics)`` says what to expect of collections of n topics: by a formula where
-there is one, and from halves of the topics where there is none.
+``estimate(scores, n_topics)`` gives the expected accuracy of collections of n topics: by a formula
+where there is one, otherwise extrapolated from halves of the topics.
 """
 
 from vcomp._doors import front_door

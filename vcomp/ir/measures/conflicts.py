@@ -1,4 +1,4 @@
-"""Conflict ratios α₋ and α₊: significant differences that other topics do not bear out."""
+"""Conflict ratios α₋ and α₊: significant differences that are swapped on other topics."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.significance import paired_tests
+from vcomp.ir.significance import paired_tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Conflicts(Extrapolated, TopicMeasure):
 class MinorConflicts(_Conflicts):
     """Share of significant differences that are swapped, but not significant, on other topics.
 
-    Minor conflicts are conclusions that other topics do not bear out.
+    Minor conflicts are conclusions that other topics do not confirm.
     The truth must be scores on topics, which can be tested; see Urbano et al. (2013, sec. 2.1).
 
     Parameters
@@ -62,7 +62,7 @@ class MinorConflicts(_Conflicts):
     Notes
     -----
     Undefined (nan) where no difference is significant in the collection. A difference of exactly
-    zero on the other topics is no swap.
+    zero on the other topics is not a swap.
 
     References
     ----------

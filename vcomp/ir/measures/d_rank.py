@@ -11,8 +11,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure, rounding
 from vcomp.ir.measures.extrapolated import Extrapolated
 
 
@@ -32,7 +31,7 @@ class RankDistance(Extrapolated, TopicMeasure):
     Parameters
     ----------
     shrinkage : share, at least 0 and at most 1, of a diagonal matrix in the covariance matrix of
-        the systems (topic means taken out), which with fewer topics than systems is singular
+        the systems (topic means removed), which with fewer topics than systems is singular
 
     Raises
     ------
@@ -41,8 +40,8 @@ class RankDistance(Extrapolated, TopicMeasure):
 
     Notes
     -----
-    The paper was not at hand. That the distance takes the correlations between systems over topics
-    into account, and has a distribution to test against, is what its abstract says; the quadratic
+    The definition follows the abstract of the paper, by which the distance takes the correlations
+    between systems over topics into account and has a distribution to test against; the quadratic
     programme, S with n - 1, n in front and the root are also those of an independent
     implementation in R (``drank.r`` of github.com/adrianalbert/EnergyAnalytics), which adds 1e-5
     to the diagonal of S instead of a share. Systems of equal true means are our own addition.
@@ -117,7 +116,7 @@ def _order_constraints(truth: FloatArray) -> FloatArray:
 
 
 def _error_factor(X: FloatArray, shrinkage: float) -> FloatArray | None:
-    """Return L with LL' the covariance of the mean scores, topics taken out; none if singular."""
+    """Return L with LL' the covariance of mean scores less topic means; None if singular."""
     n, k = X.shape
     Z = X - X.mean(axis=1, keepdims=True)
     Z -= Z.mean(axis=0)

@@ -10,10 +10,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.measures.two_way_anova import TwoWay
+from vcomp.ir.agreement import MeanMeasure, rounding, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class GeneralizabilityCoefficient(MeanMeasure):
 
     Notes
     -----
-    The estimate is that of a D-study, with components by the ANOVA method, negative ones taken as
+    The estimate is that of a D-study, with components by the ANOVA method, negative ones set to
     zero: ``vcomp.fit(...).dstudy(...)`` has the same and more, such as intervals. The actual value
     is undefined (nan) if all true means are the same and there is no error.
 
@@ -89,7 +88,5 @@ def share_of_truth(effects: FloatArray, errors: FloatArray, tolerance: FloatArra
 def share_of_variance(system: float, error: float, n: FloatArray) -> FloatArray:
     """Return σ²(s) / (σ²(s) + error/n)."""
     if system == 0 and error == 0:
-        raise DataError(
-            "the scores have no variance to share out: systems are the same, and there is no error"
-        )
+        raise DataError("the scores have no variance: systems are the same, and there is no error")
     return system / (system + error / n)

@@ -1,4 +1,4 @@
-"""Measures without an estimator of their own: what halves of the topics say is extrapolated."""
+"""Base class of measures without an estimator of their own: extrapolation from split halves."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
-from vcomp.ir.curve import MODELS, Model, Scale, choice
-from vcomp.ir.extrapolate import fit_curves
-from vcomp.ir.measures.base import Measure, complete, sizes
+from vcomp.ir.agreement import Measure, complete, sizes
+from vcomp.ir.curve import MODELS, Model, choice, fit_curves
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.ir.splits import FEWEST, draw_halves, evaluate_halves, published_sizes, published_trials
+from vcomp.ir.splits import (
+    FEWEST,
+    draw_halves,
+    evaluate_halves,
+    published_sizes,
+    published_trials,
+    scale_of,
+)
 from vcomp.numerics import check_count, seed_from
+
+__all__ = [
+    "Extrapolated",
+]
 
 
 class Extrapolated(Measure):
@@ -108,24 +117,3 @@ class Extrapolated(Measure):
                 f"{self.symbol} is not extrapolated by {model}: {error}"
             ) from error
         return curves[model].at(n)
-
-
-def scale_of(measure: Measure) -> Scale:
-    """Return the scale on which curves of a measure are fitted.
-
-    Raises
-    ------
-    EstimationError
-        If its values are not between two bounds that curves know.
-    """
-    low, high = measure.limits
-    if (low, high) == (-1.0, 1.0) and measure.larger_is_better:
-        return "correlation"
-    if low == 0.0 and not measure.larger_is_better:
-        return "error"
-    if (low, high) == (0.0, 1.0):
-        return "share"
-    raise EstimationError(
-        f"curves are for measures between 0 and 1, or -1 and 1; {measure.symbol} goes from "
-        f"{display.number(low)} to {display.number(high)}"
-    )

@@ -12,10 +12,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import TopicMeasure, sizes
-from vcomp.ir.measures.two_way_anova import TwoWay, mean_squares
+from vcomp.ir.agreement import TopicMeasure, rounding, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay, mean_squares
 
 _CERTAIN = 1e10
 """With a larger noncentrality the power is one, and scipy has no number for it."""
@@ -27,7 +26,7 @@ class FTest(TopicMeasure):
 
     The actual value is 1 if F = MS(s)/MS(st) is significant, with k - 1 and (k - 1)(n - 1) degrees
     of freedom, and the best and the worst system are at least `delta` apart; else it is 0. The
-    truth is not looked at. The estimate is the power of the test at n' topics if they are `delta`
+    truth is not used. The estimate is the power of the test at n' topics if they are `delta`
     apart.
 
     Parameters

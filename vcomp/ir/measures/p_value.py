@@ -9,9 +9,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.significance import between, check_bin, paired_tests
+from vcomp.ir.significance import between, check_bin, paired_tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class AveragePValue(Extrapolated, TopicMeasure):
 
     A swap rate that needs no second set of topics (Bodoff and Li, 2007, sec. 1; Bodoff, 2008,
     sec. 1.2): of the pairs whose mean scores differ by at least `lower` and less than `upper`, the
-    mean p-value. The truth is not looked at.
+    mean p-value. The truth is not used.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class AveragePValue(Extrapolated, TopicMeasure):
             raise PlanError(f"sides must be 1 or 2, not {self.sides!r}")
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
-        """Return the mean p-value in `X`, unchecked: for loops. `Y` is not looked at."""
+        """Return the mean p-value in `X`, unchecked: for loops. `Y` is not used."""
         tests = paired_tests(X)
         counted = between(tests.differences, self.lower, self.upper)
         if not counted.any():

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.agreement import rounding
-from vcomp.ir.measures.base import MeanMeasure, sizes
+from vcomp.ir.agreement import MeanMeasure, rounding, sizes
 from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
-from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +18,12 @@ class DependabilityIndex(MeanMeasure):
     """Index of dependability Φ (Urbano, 2016, eqs. 19-21 and 30).
 
     With ν_s = μ_s - μ the true effect of a system and Δ_s = X̄_s - μ_s the error of its observed
-    mean, σ²(ν) / (σ²(ν) + σ²(Δ)), where σ² is the mean square over systems. Unlike Eρ² it sees how
-    hard the topics are.
+    mean, σ²(ν) / (σ²(ν) + σ²(Δ)), where σ² is the mean square over systems. Unlike Eρ² it
+    depends on how hard the topics are.
 
     Notes
     -----
-    The estimate is that of a D-study, with components by the ANOVA method, negative ones taken as
+    The estimate is that of a D-study, with components by the ANOVA method, negative ones set to
     zero: ``vcomp.fit(...).dstudy(...)`` has the same and more. The actual value is undefined (nan)
     if all true means are the same and there is no error.
 

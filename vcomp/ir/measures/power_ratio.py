@@ -7,18 +7,18 @@ from typing import ClassVar
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.significance import paired_tests
+from vcomp.ir.significance import paired_tests
 
 
 @dataclass(frozen=True, slots=True)
 class PowerRatio(Extrapolated, TopicMeasure):
     """Share of pairs of systems whose difference is significant (Urbano et al., 2013, sec. 2.1).
 
-    By two-sided paired t-tests. The truth is not looked at: what is significant is taken for
-    further evidence that the true difference has the same sign. How often that fails is what
-    :class:`MinorConflicts` and :class:`MajorConflicts` count.
+    By two-sided paired t-tests. The truth is not used: a significant difference counts as
+    evidence that the true difference has the same sign. :class:`MinorConflicts` and
+    :class:`MajorConflicts` count how often it has not.
 
     Parameters
     ----------
@@ -50,5 +50,5 @@ class PowerRatio(Extrapolated, TopicMeasure):
         check_alpha(self.alpha)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
-        """Return β of the collection `X`, unchecked: for loops. `Y` is not looked at."""
+        """Return β of the collection `X`, unchecked: for loops. `Y` is not used."""
         return float(paired_tests(X).significant(self.alpha).mean())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.ir.measures.base import Measure
+from vcomp.ir.agreement import MeanMeasure, Measure, TopicMeasure
 from vcomp.ir.measures.conflicts import MajorConflicts, MinorConflicts
 from vcomp.ir.measures.d_rank import RankDistance
 from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
@@ -21,6 +20,17 @@ from vcomp.ir.measures.sensitivity import AbsoluteSensitivity, RelativeSensitivi
 from vcomp.ir.measures.swap_rate import SwapRate
 from vcomp.ir.measures.tau import Tau
 from vcomp.ir.measures.tau_ap import TauAP
+
+__all__ = [
+    "MEASURES",
+    "MeanMeasure",
+    "Measure",
+    "TopicMeasure",
+    "available",
+    "get",
+    "several",
+]
+
 
 MEASURES: dict[str, type[Measure]] = {
     kind.name: kind
@@ -117,16 +127,3 @@ def several(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ..
     if not names:
         raise PlanError("no measure is given")
     return tuple(dict.fromkeys(get(name) for name in names))
-
-
-def named(measures: Iterable[Measure]) -> dict[str, Measure]:
-    """Return measures by name; by name and options where one is there with several.
-
-    Examples
-    --------
-    >>> list(named([get("tau"), get("tau", variant="a"), get("rmse")]))
-    ["Tau(variant='b')", "Tau(variant='a')", 'rmse']
-    """
-    all_of_them = list(measures)
-    names = Counter(measure.name for measure in all_of_them)
-    return {m.name if names[m.name] == 1 else repr(m): m for m in all_of_them}

@@ -9,17 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.base import MeanMeasure, sizes
-from vcomp.ir.measures.two_way_anova import TwoWay
+from vcomp.ir.agreement import MeanMeasure, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.two_way_anova import TwoWay
 
 
 @dataclass(frozen=True, slots=True)
 class RMSE(MeanMeasure):
     """Root mean squared difference of mean scores and true means (Urbano et al., 2013, sec. 2.1).
 
-    ε = √(Σ_s (X̄_s - μ_s)² / k), in the units of the scores. Unlike rank correlations it sees
-    errors that all systems share.
+    ε = √(Σ_s (X̄_s - μ_s)² / k), in the units of the scores. Unlike rank correlations it
+    includes errors that all systems share.
 
     Notes
     -----

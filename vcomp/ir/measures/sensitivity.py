@@ -10,9 +10,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.ir.agreement import MeanMeasure, MeanRows
 from vcomp.ir.kernels import smallest_safe_difference
-from vcomp.ir.measures.agreement import MeanRows
-from vcomp.ir.measures.base import MeanMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 
 
@@ -72,7 +71,7 @@ class AbsoluteSensitivity(_Sensitivity):
     -----
     Pairs with equal means, in the collection or in truth, are neither swapped nor right and do
     not count. Equal differences are one threshold. Where even the largest differences are swapped
-    too often no δ will do, and the sensitivity is undefined (nan). It is in the units of the
+    too often there is no such δ, and the sensitivity is undefined (nan). It is in the units of the
     scores.
 
     Urbano's code cuts it at 1, which makes a difference for scores beyond [0, 1] only. It goes

@@ -9,9 +9,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.measures.base import TopicMeasure
+from vcomp.ir.agreement import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.measures.significance import between, check_bin, paired_tests, signs
+from vcomp.ir.significance import between, check_bin, paired_tests, signs
 
 
 @dataclass(frozen=True, slots=True)

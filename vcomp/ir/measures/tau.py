@@ -9,15 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.ir.agreement import MeanMeasure, MeanRows, sizes
 from vcomp.ir.kernels import pair_agreement
-from vcomp.ir.measures.agreement import MeanRows
-from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.rank import (
     TauEstimator,
     TauVariant,
     check_variant,
+    estimated_tau,
     paired_differences,
-    rank_accuracy,
 )
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
@@ -122,6 +121,4 @@ class Tau(MeanMeasure):
             If the scores cannot be read, or two systems have fewer than two topics in common.
         """
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
-        return rank_accuracy.estimated_tau(
-            paired_differences(matrix), sizes(n_topics), estimator=estimator
-        )
+        return estimated_tau(paired_differences(matrix), sizes(n_topics), estimator=estimator)

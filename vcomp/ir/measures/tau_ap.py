@@ -10,16 +10,15 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
+from vcomp.ir.agreement import MeanMeasure, MeanRows, sizes
 from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
-from vcomp.ir.measures.agreement import MeanRows
-from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.rank import (
     TauEstimator,
     TauVariant,
     check_one_of,
     check_variant,
+    estimated_tau,
     paired_differences,
-    rank_accuracy,
 )
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
@@ -156,7 +155,7 @@ class TauAP(MeanMeasure):
             If the scores cannot be read, or two systems have fewer than two topics in common.
         """
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
-        return rank_accuracy.estimated_tau(
+        return estimated_tau(
             paired_differences(matrix), sizes(n_topics), ap=True, estimator=estimator
         )
 

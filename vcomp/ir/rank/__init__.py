@@ -1,4 +1,4 @@
-"""How near a ranking is to the true one: expected Kendall and AP correlations, and swaps."""
+"""Expected accuracy of a ranking: τ and τ_AP with the true ranking, and intervals."""
 
 from vcomp._doors import front_door
 

@@ -8,7 +8,8 @@ from .correlation import TauVariant as TauVariant
 from .correlation import check_one_of as check_one_of
 from .correlation import check_tau_estimator as check_tau_estimator
 from .correlation import check_variant as check_variant
-from .of_scores import paired_differences as paired_differences
 from .paired import PairedDifferences as PairedDifferences
 from .paired import difference_variances as difference_variances
-from .rank_accuracy import expected_tau as expected_tau
+from .rank_accuracy import estimated_tau as estimated_tau
+from .rank_accuracy import expected_correlation as expected_correlation
+from .rank_accuracy import paired_differences as paired_differences

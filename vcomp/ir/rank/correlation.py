@@ -1,4 +1,4 @@
-"""τ and τ_AP from probabilities of swaps, and from counts of swaps."""
+"""τ and τ_AP from probabilities of swaps (eqs. 15.2 to 15.5), and from counts of swaps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,26 @@ from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import error_share
 from vcomp.numerics import check_rng
+
+__all__ = [
+    "ESTIMATORS",
+    "INTERVALS",
+    "TARGETS",
+    "TAU_ESTIMATORS",
+    "VARIANTS",
+    "AccuracyEstimator",
+    "RankCorrelation",
+    "RankOptions",
+    "Swaps",
+    "TauEstimator",
+    "TauInterval",
+    "TauTarget",
+    "TauVariant",
+    "check_one_of",
+    "check_tau_estimator",
+    "check_variant",
+]
+
 
 TauEstimator: TypeAlias = Literal["shrunken", "urbano"]
 AccuracyEstimator: TypeAlias = Literal["shrunken", "urbano", "split_half"]
@@ -133,7 +153,7 @@ def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swaps:
-    """Probabilities of the order of each pair in a test of n' topics, for any n'.
+    """Probabilities of the order of each pair in a test of n' topics (eq. 15.2).
 
     Attributes
     ----------
@@ -156,7 +176,7 @@ class Swaps:
         threshold: float,
         at_hand: bool = False,
     ) -> Swaps:
-        """Return what is needed of the differences.
+        """Return estimates of the true differences with their standard deviations.
 
         Parameters
         ----------
@@ -169,8 +189,8 @@ class Swaps:
         if estimator == "urbano":
             return cls(pairs.differences, deviations, np.empty(0, dtype=np.int64), threshold)
         shrunken = np.sqrt(1.0 - error_share(pairs).mean) * pairs.differences
-        # With missing cells the order of means may contradict that on common topics. It is what
-        # the test at hand says, but new tests are held against the likelier order.
+        # With missing cells the order of means may contradict that on common topics. The test
+        # at hand has that order, but new tests are compared with the likelier one.
         differences = shrunken if at_hand else np.abs(shrunken)
         return cls(differences, deviations, pairs.n_common - 1, threshold)
 
@@ -221,7 +241,7 @@ class RankCorrelation:
     Attributes
     ----------
     ap : whether it is τ_AP
-    variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_tau`
+    variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_correlation`
     """
 
     ap: bool

@@ -1,8 +1,8 @@
-"""The differences between every two systems: what rank accuracy needs of the scores.
+"""The differences between every two systems, from which rank accuracy is estimated.
 
 :class:`PairedDifferences` holds how much every two systems differ, and how much their difference
-varies from topic to topic; of the scores it keeps what is left when the means of systems and
-topics are taken out.
+varies from topic to topic; of the scores it keeps the residuals after the means of systems and
+topics are subtracted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PairedDifferences:
     effects : (k,) mean score of each system, less `grand_mean`
     differences : (k(k-1)/2,) mean of D = X_i - X_j over the topics that both systems have
     variances : (k(k-1)/2,) variance of D over these topics, with denominator n - 1; exactly zero
-        where D does not vary but for rounding
+        where D varies by rounding alone
     n_common : (k(k-1)/2,) number of these topics
     centres : (k,) mean score of each system less the means of its topics, on average zero; but
         for missing cells the same as `effects`
@@ -97,10 +97,10 @@ class PairedDifferences:
         Notes
         -----
         With S the covariance matrix of the systems over topics, s_ij² = S_ii + S_jj - 2 S_ij.
-        Topic means and then system means are taken out before anything is squared; the variances
+        Topic means and then system means are subtracted before anything is squared; the variances
         of pairs for which that sum still cancels are computed from their differences.
 
-        With the means of rows and columns taken out of S, :attr:`df` is (tr S)²/tr S² (Box, 1954),
+        With S doubly centred, :attr:`df` is (tr S)²/tr S² (Box, 1954; eq. 15.8),
         both estimated without bias under normality (Huynh and Feldt, 1976).
 
         References
@@ -273,7 +273,7 @@ def _all_pairs(X: FloatArray, Z: FloatArray, effects: FloatArray) -> tuple[Float
 
 
 def _make_exact(differences: FloatArray, variances: FloatArray, tolerance: float) -> None:
-    """Set to zero, in place, what is zero but for rounding."""
+    """Set differences and variances within rounding error of zero to zero, in place."""
     constant = variances <= tolerance**2
     if constant.any():
         variances[constant] = 0.0
@@ -335,7 +335,7 @@ def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
     Returns
     -------
     (n_pairs,) array
-        Exactly zero where the difference does not vary but for rounding.
+        Exactly zero where the difference varies by rounding alone.
     """
     i, j = pairs
     Z = _centred(X)[0]

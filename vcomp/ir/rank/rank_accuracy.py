@@ -1,4 +1,7 @@
-"""How well a test of n topics would rank the systems: Eτ and Eτ_AP (Urbano, 2016).
+"""Expected accuracy of the ranking by a test of n topics: Eτ and Eτ_AP (Urbano, 2016).
+
+:func:`expected_tau` and :func:`expected_tau_ap` start from scores, :func:`expected_correlation`
+from the differences between systems, which fits have too.
 
 References
 ----------
@@ -9,7 +12,8 @@ statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Sectio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,16 +32,26 @@ from vcomp.ir.rank.correlation import (
 )
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import RankDraws
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.numerics import seed_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "estimated_tau",
+    "expected_correlation",
+    "expected_tau",
+    "expected_tau_ap",
+    "paired_differences",
+]
+
+
 _MOST_CELLS = 2 * 10**8
 """Draws times systems that are held at once: 1.6 GB, of which there are a few."""
 
 
-def expected_tau(
+def expected_correlation(
     pairs: PairedDifferences,
     n_topics: float | Iterable[float] | None = None,
     *,
@@ -53,9 +67,10 @@ def expected_tau(
 ) -> pd.DataFrame:
     """Return expected rank correlations Eτ or Eτ_AP of tests of `n_topics` with the true ranking.
 
-    All estimates of Eτ and Eτ_AP come from here. With systems sorted by mean, D̄ and s the mean and
-    standard deviation of the differences of systems i and j over the n topics, and w_ij the
-    probability that a test of n' topics swaps them (Urbano, 2016, eqs. 38 and 39)
+    All estimates of Eτ and Eτ_AP are computed here (eqs. 15.2 to 15.9 of the mathematics). With
+    systems sorted by mean, D̄ and s the mean and standard deviation of the differences of systems i
+    and j over the n topics, and w_ij the probability that a test of n' topics swaps them (Urbano,
+    2016, eqs. 38 and 39)
 
         Eτ = 4 Σ_{i<j} (1 - w_ij) / (k(k-1)) - 1,    Var = 16 Σ_{i<j} w_ij (1 - w_ij) / (k(k-1))².
 
@@ -167,22 +182,23 @@ def expected_tau(
     >>> pairs = PairedDifferences.from_scores(
     ...     [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]], ["a", "b", "c"]
     ... )
-    >>> expected_tau(pairs, [3, 30])[["n", "estimate", "variance"]].round(3)
+    >>> expected_correlation(pairs, [3, 30])[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.689     0.144
     1  30     0.874     0.070
-    >>> expected_tau(pairs, [3, 30], estimator="urbano")[["n", "estimate", "variance"]].round(3)
+    >>> table = expected_correlation(pairs, [3, 30], estimator="urbano")
+    >>> table[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.762     0.103
     1  30     0.923     0.046
-    >>> expected_tau(pairs, [3, 30], ap=True)[["n", "estimate", "variance"]].round(3)
+    >>> expected_correlation(pairs, [3, 30], ap=True)[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.748     0.108
     1  30     0.904     0.042
     """
     options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
     if ap and variant == "b":
-        raise PlanError("variant='b' is of τ; the expectation of τ_AP has variant='a' only")
+        raise PlanError("variant='b' applies to τ; the expectation of τ_AP has variant='a' only")
     return _table(pairs, n_topics, options, RankCorrelation(ap, variant))
 
 
@@ -193,7 +209,7 @@ def estimated_tau(
     ap: bool = False,
     estimator: TauEstimator = "shrunken",
 ) -> FloatArray:
-    """Return the estimates of :func:`expected_tau` alone, without intervals, for loops.
+    """Return the estimates of :func:`expected_correlation` alone, without intervals, for loops.
 
     Parameters
     ----------
@@ -267,9 +283,19 @@ def _table(
             "variance": variance,
             "low": np.maximum(low, -1.0),
             "high": np.minimum(high, 1.0),
-            "estimator": [options.estimator] * len(n),
-        }
+            "estimator": _repeated(options.estimator, len(n)).copy(),
+        },
+        index=pd.RangeIndex(len(n)),
+        copy=False,  # the arrays are used nowhere else, and copying takes half of the time
     )
+
+
+@lru_cache(maxsize=16)
+def _repeated(text: str, n: int) -> Any:
+    """Return a column of one text; cached, as it takes longer than a small table's numbers."""
+    import pandas as pd
+
+    return pd.Series([text] * n).array
 
 
 def _limits(
@@ -310,3 +336,187 @@ def _positive(n_topics: float | Iterable[float]) -> FloatArray | LongArray:
         if not is_number or isinstance(x, bool) or not 0 < x < np.inf:
             raise PlanError(f"the number of topics must be positive, not {x!r}")
     return np.array(n)
+
+
+def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDifferences:
+    """Return the differences between every two systems, which rank accuracy is estimated from.
+
+    Parameters
+    ----------
+    scores : see :func:`as_score_matrix`
+    drop_worst : see :meth:`ScoreMatrix.drop_worst`
+
+    Returns
+    -------
+    PairedDifferences
+
+    Raises
+    ------
+    DataError
+        If the scores cannot be read, or two systems have fewer than two topics in common.
+    """
+    kept = as_score_matrix(scores).drop_worst(drop_worst)
+    return PairedDifferences.from_scores(kept.scores, kept.systems)
+
+
+def expected_tau(
+    scores: ScoresLike,
+    n_topics: float | Iterable[float] | None = None,
+    *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
+    drop_worst: float = 0.0,
+    estimator: TauEstimator = "shrunken",
+    variant: TauVariant = "a",
+    threshold: float = 0.0,
+    target: TauTarget = "test",
+    interval: TauInterval = "auto",
+    alpha: float = 0.05,
+    draws: int = 2_000,
+    rng: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Return Eτ, Kendall's τ expected between rankings by tests of any size and the true ranking.
+
+    A bare matrix has **a row a topic and a column a system**.
+
+    Parameters
+    ----------
+    scores : long table, a row a score, with its columns named; :class:`ScoreMatrix`; or topic ×
+        system matrix: a wide frame with the topics in its index, a 2-D array or nested lists. nan
+        is a missing cell
+    n_topics : one or more numbers of topics of new tests; None for the collection itself
+    system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
+    drop_worst : share of the systems to leave out, the worst by mean score; see
+        :meth:`ScoreMatrix.drop_worst`
+    estimator : ``"shrunken"``; or ``"urbano"``, as published, which overstates the accuracy of the
+        ranking, the more so the fewer topics `scores` has
+    variant : of τ where systems are equal: ``"a"`` divides by all pairs, ``"b"`` by the pairs that
+        are not equal, as τ_b does
+    threshold : largest difference of systems that count as equal, in units of the scores
+    target : what `low` and `high` are to cover: ``"test"``, τ of the collection itself or of one
+        new test; or ``"expectation"``, its expectation over new tests
+    interval : how `low` and `high` are made: by ``"draws"``; or ``"independent"``, with the
+        published variance, for ``target="test"``, which treats swaps as independent and is far too
+        short. ``"auto"`` is the second for ``estimator="urbano"`` and ``target="test"``, else the
+        first
+    alpha : intervals have confidence 1 − alpha
+    draws : number of draws behind ``interval="draws"``
+    rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each number of topics with columns ``n``, ``estimate``, ``variance``, ``low``,
+        ``high`` and ``estimator``. The variance is the published one, of independent swaps.
+
+    Raises
+    ------
+    DataError
+        If `scores` cannot be read (see :func:`vcomp.ir.as_score_matrix`), or two systems have
+        fewer than two topics in common; or if `drop_worst` is not at least 0 and less than 1.
+    PlanError
+        If a number of topics is not positive, or an option does not have one of the values above.
+    EstimationError
+        If `rng` is neither a seed nor a generator.
+
+    See Also
+    --------
+    vcomp.ir.rank.rank_accuracy.expected_correlation : the formulae; how missing
+        cells are treated
+    vcomp.ir.split_half : τ extrapolated from halves of the topics
+
+    References
+    ----------
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Eqs. 35, 38 and 39.
+
+    Examples
+    --------
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]]
+    >>> expected_tau(scores, estimator="urbano")[["n", "estimate", "variance"]].round(3)
+       n  estimate  variance
+    0  3     0.762     0.103
+    """
+    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    return expected_correlation(
+        paired_differences(matrix, drop_worst),
+        n_topics,
+        estimator=estimator,
+        variant=variant,
+        threshold=threshold,
+        target=target,
+        interval=interval,
+        alpha=alpha,
+        draws=draws,
+        rng=rng,
+    )
+
+
+def expected_tau_ap(
+    scores: ScoresLike,
+    n_topics: float | Iterable[float] | None = None,
+    *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
+    drop_worst: float = 0.0,
+    estimator: TauEstimator = "shrunken",
+    threshold: float = 0.0,
+    target: TauTarget = "test",
+    interval: TauInterval = "auto",
+    alpha: float = 0.05,
+    draws: int = 2_000,
+    rng: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Return Eτ_AP, the τ_AP expected between rankings by tests of any size and the true ranking.
+
+    A bare matrix has **a row a topic and a column a system**.
+
+    Parameters
+    ----------
+    scores, n_topics, system, topic, score, drop_worst : as of :func:`expected_tau`
+    estimator, target, interval, alpha, draws, rng : as of :func:`expected_tau`
+    threshold : largest difference of systems that count as equal; a pair that is equal in one of
+        the rankings contributes the mean over both orders
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each number of topics with columns ``n``, ``estimate``, ``variance``, ``low``,
+        ``high`` and ``estimator``.
+
+    Raises
+    ------
+    DataError, PlanError, EstimationError
+        As of :func:`expected_tau`.
+
+    See Also
+    --------
+    vcomp.ir.rank.rank_accuracy.expected_correlation : the formulae
+
+    References
+    ----------
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Eqs. 35, 41 and 42.
+
+    Examples
+    --------
+    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]]
+    >>> table = expected_tau_ap(scores, [3, 30], estimator="urbano")
+    >>> table[["n", "estimate", "variance"]].round(3)
+        n  estimate  variance
+    0   3     0.821     0.058
+    1  30     0.942     0.026
+    """
+    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    return expected_correlation(
+        paired_differences(matrix, drop_worst),
+        n_topics,
+        ap=True,
+        estimator=estimator,
+        threshold=threshold,
+        target=target,
+        interval=interval,
+        alpha=alpha,
+        draws=draws,
+        rng=rng,
+    )

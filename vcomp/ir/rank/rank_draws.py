@@ -1,4 +1,4 @@
-"""Rankings drawn as they may truly be, and as new tests may give them: intervals of τ and τ_AP."""
+"""Draws of true means given the scores, and of new tests: intervals of τ and τ_AP (eq. 15.9)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ErrorShare:
     Notes
     -----
     With two effective degrees of freedom or fewer there is no such distribution: as with Stein's
-    estimator nothing is known of the spread of true means, and B is taken as zero.
+    estimator the spread of true means is not estimable, and B is set to zero.
 
     Examples
     --------
@@ -41,12 +41,12 @@ class ErrorShare:
 
     @property
     def is_known(self) -> bool:
-        """Whether the systems suffice to tell error from true differences."""
+        """Whether there are enough systems to distinguish error from true differences."""
         return self.df > 2.0 and bool(np.isfinite(self.F))
 
     @property
     def mean(self) -> float:
-        """Mean of B; zero where nothing is known."""
+        """Mean of B (eq. 15.7 of the mathematics); zero if it is not estimable."""
         from scipy.special import betainc, betaln
 
         if not self.is_known:
@@ -59,7 +59,7 @@ class ErrorShare:
         return min(float(ratio * betainc(a + 1.0, b - 1.0, x) / betainc(a, b, x)), 1.0)
 
     def quantile(self, q: FloatArray | list[float]) -> FloatArray:
-        """Return quantiles of B; zero where nothing is known."""
+        """Return quantiles of B (eq. 15.6 of the mathematics); zero if it is not estimable."""
         from scipy.special import betainc, betaincinv
 
         q = np.asarray(q, dtype=float)
@@ -79,7 +79,7 @@ class ErrorShare:
         return a, self.df_error / 2.0 + 1.0, c, c / (1.0 + c)
 
     def _is_near_one(self) -> bool:
-        """Whether F is so small that all of the density is next to one."""
+        """Whether F is so small that the density is concentrated next to one."""
         from scipy.special import betainc
 
         a, b, _, x = self._beta()
@@ -113,7 +113,7 @@ def error_share(pairs: PairedDifferences) -> ErrorShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankDraws:
-    """True means of all systems as they may be, given their scores, and errors of new tests.
+    """Draws of the true means of all systems, given their scores, and of errors of new tests.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class RankDraws:
 
     @classmethod
     def of(cls, pairs: PairedDifferences, draws: int, seed: int) -> RankDraws:
-        """Draw true means, and errors of new tests that vary and covary as those of this one.
+        """Draw true means, and errors of new tests with the covariances of this one (eq. 15.9).
 
         Notes
         -----
@@ -186,7 +186,7 @@ class RankDraws:
         return counts
 
     def expected(self, n_topics: float, threshold: float) -> FloatArray:
-        """Return what to expect of these counts in new tests, in each draw."""
+        """Return the expectation of these counts in new tests, in each draw."""
         from vcomp.ir.kernels import drawn_expectation
 
         scales = np.sqrt(n_topics) / self.scales

@@ -1,4 +1,4 @@
-"""Scores simulated from margins and dependence of given ones, and from given components."""
+"""Simulation of scores: new topics for given systems, and any design from its components."""
 
 from vcomp._doors import front_door
 

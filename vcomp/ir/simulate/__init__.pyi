@@ -1,8 +1,8 @@
 from .collection_fit import fit_collection as fit_collection
-from .continuous_margins import cdf_bandwidth as cdf_bandwidth
-from .decomposition import decompose as decompose
-from .discrete_margins import support_of as support_of
+from .copula import decompose as decompose
 from .margin import Margin as Margin
+from .margin_families import cdf_bandwidth as cdf_bandwidth
+from .margin_families import support_of as support_of
 from .simulated_effects import SimulatedScores as SimulatedScores
 from .simulated_effects import simulate_effects as simulate_effects
 from .simulator import CollectionSimulator as CollectionSimulator

@@ -1,136 +1,60 @@
-"""From the scores of a collection to a simulator of collections like it."""
+"""Fit a simulator of collections to the scores of one (section 16 of the mathematics)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray
 from vcomp.data import SYSTEMS, read_score_table
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
-from vcomp.ir.simulate.continuous_margins import (
-    beta_kernel_margin,
-    beta_margin,
-    kernel_margin,
-    normal_margin,
-    truncated_kernel_margin,
-    truncated_normal_margin,
-)
-from vcomp.ir.simulate.copula import COPULAS, Copula, fitted_df, gaussian, student
-from vcomp.ir.simulate.decomposition import Effects, correlation_factor, decompose, normal_scores
-from vcomp.ir.simulate.discrete_margins import (
-    beta_binomial_margin,
-    discrete_kernel_margin,
-    places_on,
-    selected_width,
-    support_of,
+from vcomp.ir.agreement import complete
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, names_of
+from vcomp.ir.simulate.copula import (
+    COPULAS,
+    Copula,
+    Effects,
+    Scale,
+    Spread,
+    correlation_factor,
+    decompose,
+    fitted_df,
+    gaussian,
+    normal_scores,
+    spread_of,
+    student,
 )
 from vcomp.ir.simulate.margin import Margin
-from vcomp.ir.simulate.moments import Scale, Spread, spread_of
+from vcomp.ir.simulate.margin_families import (
+    EFFECTS,
+    FAMILIES,
+    kernel_margin,
+    normal_margin,
+    score_margin,
+    support_of,
+)
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
-EFFECTS = ("kernel", "normal")
-"""Margins of residuals, which Urbano (2016) adds to effects of systems and topics."""
-
-CONTINUOUS: dict[str, Callable[[FloatArray], Margin]] = {
-    "truncated_normal": truncated_normal_margin,
-    "beta": beta_margin,
-    "truncated_kernel": truncated_kernel_margin,
-    "beta_kernel": beta_kernel_margin,
-}
-"""Margins of scores anywhere between 0 and 1."""
-
-DISCRETE: dict[str, Callable[[LongArray, FloatArray], Margin]] = {
-    "beta_binomial": beta_binomial_margin,
-    "discrete_kernel": discrete_kernel_margin,
-}
-"""Margins of scores that only take the values of a support."""
-
-FAMILIES = (*EFFECTS, *CONTINUOUS, *DISCRETE, "auto")
-
-_WIDER = (2.0, 5.0, 10.0)
-"""How many times wider kernels are tried as well when the best is asked for; as in simIReff."""
-
-
-def score_margin(x: FloatArray, family: str, support: FloatArray | None, system: str) -> Margin:
-    """Fit the margin of one system's scores.
-
-    Parameters
-    ----------
-    x : (n,) scores between 0 and 1
-    family : a continuous or discrete family; or ``"auto"``, of all that can be fitted that with
-        the smallest AIC: the discrete ones if there is a support, else the continuous ones
-    support : possible scores, for discrete families
-    system : its name, for messages
-
-    Raises
-    ------
-    DataError
-        If a score is not in the support, or all scores are the same.
-    PlanError
-        If a discrete family has no support, or a continuous one has one.
-    EstimationError
-        If no family can be fitted.
-    """
-    if float(np.ptp(x)) == 0.0:
-        raise DataError(
-            f"system {system!r} scores {x[0]:g} on every topic, so that its scores have no "
-            "distribution to draw from; leave it out, or use margins='kernel' or 'normal'"
-        )
-    if support is None:
-        if family in DISCRETE:
-            raise PlanError(f"margins={family!r} needs support=, the scores that are possible")
-        return _best(system, [f for name, f in CONTINUOUS.items() if family in (name, "auto")], x)
-    if family in CONTINUOUS:
-        raise PlanError(
-            f"margins={family!r} gives any score between 0 and 1, not only those of support=; "
-            "use 'beta_binomial', 'discrete_kernel' or 'auto'"
-        )
-    places = places_on(support, x)
-    if (places < 0).any():
-        raise DataError(
-            f"system {system!r} has the score {x[int((places < 0).argmax())]:g}, which support= "
-            "does not have"
-        )
-    if family != "auto":
-        return _best(system, [_on(DISCRETE[family], support)], places)
-    width = selected_width(places, support.size)
-    ways = [_on(beta_binomial_margin, support)]
-    ways += [_on_wider(support, wider, width) for wider in (1.0, *_WIDER)]
-    return _best(system, ways, places)
-
-
-def _on(fit: Callable[[LongArray, FloatArray], Margin], support: FloatArray) -> _Fit:
-    return lambda places: fit(places, support)
-
-
-def _on_wider(support: FloatArray, wider: float, width: float) -> _Fit:
-    return lambda places: discrete_kernel_margin(places, support, wider, width)
-
-
-_Fit = Callable[..., Margin]
-
-
-def _best(system: str, ways: list[_Fit], x: FloatArray | LongArray) -> Margin:
-    """Return the margin with the smallest AIC of those that can be fitted."""
-    fitted, reasons = [], []
-    for fit in ways:
-        try:
-            fitted.append(fit(x))
-        except EstimationError as error:
-            reasons.append(str(error))
-    if not fitted:
-        raise EstimationError(f"system {system!r}: {'; '.join(reasons)}")
-    return min(fitted, key=lambda margin: margin.aic)
+__all__ = [
+    "CopulaName",
+    "MarginFamily",
+    "MeansOf",
+    "check_between_0_and_1",
+    "check_effects",
+    "check_options",
+    "fit_collection",
+    "read_complete",
+    "true_means_of",
+]
 
 
 _CONSTANT = 1e-12
-"""Residuals smaller than this, relative to the largest value, are made by rounding alone."""
+"""Residuals smaller than this, relative to the largest value, are rounding errors."""
 
 
 MarginFamily: TypeAlias = Literal[
@@ -149,8 +73,8 @@ MeansOf: TypeAlias = Literal["observed", "fitted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of :func:`vcomp.simulate.fit_collection`, under their names there."""
+class FitOptions:
+    """Options of :func:`fit_collection`, under their names there."""
 
     margins: MarginFamily
     homoscedastic: bool
@@ -160,42 +84,38 @@ class Asked:
     df: float | None
 
 
-def read(
-    scores: Any, systems: Sequence[str] | None, names: Mapping[str, str | None]
+def read_complete(
+    scores: ScoresLike,
+    systems: Sequence[str] | None,
+    drop_worst: float,
+    names: Mapping[str, str | None],
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return topics × systems as an array, and the names of the systems.
+    """Return topics × systems as an array without missing scores, and the names of the systems.
 
     Parameters
     ----------
-    scores : of any form that :func:`vcomp.data.score_forms.read_score_table` reads
-    systems : names instead of those that the scores have
+    scores : of any form that :func:`vcomp.ir.as_score_matrix` reads
+    systems : names that replace those of the scores
+    drop_worst : see :meth:`vcomp.ir.ScoreMatrix.drop_worst`
     names : columns of a long table by role
 
     Raises
     ------
     DataError
-        If there are no two of each, a score is missing or no number, or the names do not fit.
+        If there are fewer than two topics or systems, a score of the systems that are kept is
+        missing or not a number, or the names are not unique or not as many as systems.
     """
     table = read_score_table(scores, SYSTEMS, names)
-    # In rows whatever frame it came from: sums in another order differ in the last bit.
-    X = np.array(table.values, dtype=float, order="C")
-    n_topics, n_systems = X.shape
-    if n_topics < 2 or n_systems < 2:
+    if min(table.values.shape) < 2:
         raise DataError(
-            "a simulation starts from at least two topics (rows) and two systems (columns); "
-            f"there are {n_topics} × {n_systems}"
+            "a simulation needs at least two topics (rows) and two systems (columns); "
+            f"there are {table.values.shape[0]} × {table.values.shape[1]}"
         )
-    labels = _names(table.columns if systems is None else systems, n_systems)
-    wrong = np.argwhere(~np.isfinite(X))
-    if wrong.size:
-        topic, system = wrong[0]
-        what = "missing" if np.isnan(X[topic, system]) else "infinite"
-        raise DataError(
-            f"{len(wrong):,} of {X.size:,} scores are missing or infinite: that of system "
-            f"{labels[system]!r} on topic number {topic + 1} is {what}; keep the topics that all "
-            "systems have"
-        )
-    return X, labels
+    labels = _names(table.columns if systems is None else systems, table.values.shape[1])
+    checked = check_matrix(ScoreMatrix(table.values, names_of(table.rows), labels))
+    kept = checked.drop_worst(drop_worst)
+    # Always in row order: sums in another order differ in the last bit.
+    return np.array(complete(kept, "scores"), order="C"), kept.systems
 
 
 def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
@@ -213,66 +133,66 @@ def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
     return names
 
 
-def check_options(asked: Asked, support: object) -> None:
-    """Refuse options that are unknown, or do not go together.
+def check_options(options: FitOptions, support: object) -> None:
+    """Refuse options that are unknown, or cannot be combined.
 
     Raises
     ------
     PlanError
-        Naming the option, and what it can be.
+        Naming the option and its allowed values.
     """
-    _check_copula(asked)
-    if asked.margins not in FAMILIES:
+    _check_copula(options)
+    if options.margins not in FAMILIES:
         raise PlanError(
-            f"margins={asked.margins!r} is not known{did_you_mean(asked.margins, FAMILIES)}; "
+            f"margins={options.margins!r} is not known{did_you_mean(options.margins, FAMILIES)}; "
             f"margins are {', '.join(FAMILIES)}"
         )
     for name in ("homoscedastic", "uncorrelated", "random_sampling"):
-        value = getattr(asked, name)
+        value = getattr(options, name)
         if not isinstance(value, bool | np.bool_):
             raise PlanError(f"{name} is True or False, not {value!r}")
-    if asked.margins in EFFECTS and support is not None:
+    if options.margins in EFFECTS and support is not None:
         raise PlanError(
-            f"support= goes with margins of scores; margins={asked.margins!r} are those of "
+            f"support= needs margins of scores; margins={options.margins!r} are those of "
             "residuals. Use 'beta_binomial', 'discrete_kernel' or 'auto'"
         )
-    if asked.margins not in EFFECTS and asked.homoscedastic:
+    if options.margins not in EFFECTS and options.homoscedastic:
         raise PlanError(
-            f"homoscedastic=True goes with margins of residuals; margins={asked.margins!r} are "
+            f"homoscedastic=True needs margins of residuals; margins={options.margins!r} are "
             "those of scores. Use 'kernel' or 'normal'"
         )
 
 
-def _check_copula(asked: Asked) -> None:
-    if asked.copula not in COPULAS:
+def _check_copula(options: FitOptions) -> None:
+    if options.copula not in COPULAS:
         raise PlanError(
-            f"copula={asked.copula!r} is not known{did_you_mean(asked.copula, COPULAS)}; it is "
-            "'gaussian' or 't'"
+            f"copula={options.copula!r} is not known{did_you_mean(options.copula, COPULAS)}; it "
+            "is 'gaussian' or 't'"
         )
-    if asked.copula == "t" and asked.uncorrelated:
+    if options.copula == "t" and options.uncorrelated:
         raise PlanError(
-            "copula='t' ties extremes together even where nothing is correlated; "
-            "uncorrelated=True goes with copula='gaussian'"
+            "copula='t' makes extremes dependent even without correlation; use "
+            "copula='gaussian' with uncorrelated=True"
         )
-    if asked.df is None:
+    if options.df is None:
         return
-    if asked.copula != "t":
+    if options.copula != "t":
         raise PlanError("df= are the degrees of freedom of copula='t'; the Gaussian one has none")
-    number = isinstance(asked.df, int | float | np.number) and not isinstance(asked.df, bool)
-    if not number or not 1.0 <= asked.df < np.inf:
+    number = isinstance(options.df, int | float | np.number) and not isinstance(options.df, bool)
+    if not number or not 1.0 <= options.df < np.inf:
         raise PlanError(
-            f"df= is a finite number from 1 on, not {asked.df!r}; for infinitely many take "
+            f"df= is a finite number from 1 on, not {options.df!r}; for infinitely many use "
             "copula='gaussian'"
         )
 
 
 def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -> None:
-    """Refuse scores that have no logit.
+    """Refuse scores outside [0, 1], which have no logit.
 
     Raises
     ------
     DataError
-        Naming the first of them.
+        Naming the first score outside.
     """
     outside = np.argwhere((X < 0.0) | (X > 1.0))
     if outside.size:
@@ -284,7 +204,7 @@ def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -
         )
 
 
-def wanted(
+def true_means_of(
     means: str | ArrayLike, X: FloatArray, names: tuple[str, ...], bounded: bool
 ) -> FloatArray | None:
     """Return the requested true means; None for those that are fitted.
@@ -317,13 +237,13 @@ def wanted(
 
 
 def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> None:
-    """Refuse effects that nothing can be drawn from.
+    """Refuse effects without variance.
 
     Parameters
     ----------
     effects : of topics and systems
     names : of the systems
-    largest : absolute value that effects were taken from
+    largest : largest absolute score on the scale of the effects
 
     Raises
     ------
@@ -334,24 +254,25 @@ def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> N
     if float(np.ptp(effects.topics)) <= tolerance:
         raise DataError(
             "the mean score is the same on every topic, so that there are no topic effects to "
-            "draw from"
+            "simulate"
         )
     constant = np.ptp(effects.residuals, axis=0) <= tolerance
     if constant.any():
         name = names[int(constant.argmax())]
         raise DataError(
-            f"system {name!r} differs from the mean of all systems by the same on every topic, so "
-            "that it has no residuals to draw from; leave it out"
+            f"system {name!r} differs from the mean of all systems by the same amount on every "
+            "topic, so that it has no residuals to simulate; leave it out"
         )
 
 
 def fit_collection(
-    scores: Any,
+    scores: ScoresLike,
     systems: Sequence[str] | None = None,
     *,
     system: str | None = None,
     topic: str | None = None,
     score: str | None = None,
+    drop_worst: float = 0.0,
     margins: MarginFamily = "kernel",
     homoscedastic: bool = False,
     uncorrelated: bool = False,
@@ -365,7 +286,8 @@ def fit_collection(
 
     With ``margins="kernel"`` or ``"normal"`` it is Algorithm 1 of Urbano (2016): scores are
     decomposed into effects of systems and topics and residuals; topic effects and residuals are
-    drawn from their margins, joined by a copula; system effects stay as they are.
+    drawn from their margins, joined by a copula; system effects are kept (eqs. 16.1 and
+    16.2 of the mathematics).
 
     * ``"kernel"``: margins are kernel estimates, and effects add up as smoothed logits
       log((x + .05) / (1.05 - x)), so that scores stay between 0 and 1;
@@ -373,8 +295,8 @@ def fit_collection(
       add up as scores, which may lie outside 0 and 1.
 
     With any other margin it is the model of Urbano and Nagler (2018), without effects: scores of
-    each system follow a margin of their own, tied together by a copula with the correlations of
-    normal scores. Margins are ``"truncated_normal"``, ``"beta"``,
+    each system follow a margin of their own, joined by a copula with the correlations of normal
+    scores. Margins are ``"truncated_normal"``, ``"beta"``,
     ``"truncated_kernel"``, ``"beta_kernel"``; with `support` ``"beta_binomial"`` and
     ``"discrete_kernel"``; and ``"auto"``, for each system the one with the smallest AIC.
 
@@ -385,19 +307,21 @@ def fit_collection(
     systems : (n_systems,) names; if None those of the scores, numbers from 0 of an array
     system, topic, score : columns of a long table. If one of them is given, each other is the
         column of its own name
+    drop_worst : share of the systems to leave out, the worst by mean score; see
+        :meth:`vcomp.ir.ScoreMatrix.drop_worst`
     margins : see above; ``"normal"`` forces the assumption of normality
     homoscedastic : residuals of all systems have one variance, the mean of theirs. Of effects
         only. (A kernel estimate adds the variance of its kernel, which differs.)
     uncorrelated : residuals of systems and topic effects are independent; without effects, the
         scores of different systems are
     random_sampling : topics are a random sample. If not, a collection has mostly hard, easy, or
-        middling topics: see :func:`vcomp.ir.simulate.simulator.choose_unevenly`. Without effects, the
-        hardest topic is that with the smallest sum of normals
-    means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: what
-        comes of the effects, or of the margins, as they are; or (n_systems,) numbers
-    support : possible scores, see :func:`vcomp.ir.simulate.discrete_margins.support_of`; for instance
-        ``"P@20"`` or ``"RR@10"``
-    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes come together: a topic
+        middling topics (section 16.3 of the mathematics). Without effects, the hardest topic is
+        that with the smallest sum of normals
+    means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: those
+        that the effects or margins imply; or (n_systems,) numbers
+    support : possible scores, see :func:`vcomp.simulate.support_of`; for instance ``"P@20"`` or
+        ``"RR@10"``
+    copula : ``"gaussian"``, as published, or ``"t"``, under which extremes occur together: a topic
         that is unusual for one system is so for more of them. Its correlations are the same
     df : degrees of freedom of the t copula, from 1 on; the fewer, the more often extremes come
         together. If None, those between 1 and 200 with the largest likelihood of the ranks of all
@@ -416,7 +340,7 @@ def fit_collection(
         distribution of the requested kind; if names are not as many as systems, or not
         different.
     PlanError
-        If an option is not one of those above, or does not go with the margins.
+        If an option does not have an allowed value, or cannot be combined with the margins.
     EstimationError
         If a margin cannot be fitted, or cannot have the requested mean.
 
@@ -426,13 +350,13 @@ def fit_collection(
     being wider than the residuals they come from, simulated scores are on average .002 to .03
     above those of the collection for the four of the paper. ``means="fitted"`` is the algorithm as
     published; ``means="observed"`` moves system effects until expected scores are those observed,
-    which is what the paper asks for (sec. 5). ``true_means`` of the result is right either way.
+    which the paper requires (sec. 5). ``true_means`` of the result is right either way.
 
     Correlations are those of the covariance matrix of effects, made positive definite as in the
     paper's code. Kernel widths are by its rule too, that of ``ks::kcde``; the distribution is
     evaluated exactly instead of on a grid of 401 points.
 
-    Without effects, what is kept are margins and the correlations of normal scores. Those of
+    Without effects, margins and the correlations of normal scores are kept. Those of
     scores, and with them the share of the topics, come out lower where a few topics are much
     easier than the rest.
 
@@ -454,31 +378,34 @@ def fit_collection(
     <20 simulated collections of 100 topics × 3 systems>
     """
     columns = {"system": system, "topic": topic, "score": score}
-    X, names = read(scores, systems, columns)
-    asked = Asked(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
-    check_options(asked, support)
+    X, names = read_complete(scores, systems, drop_worst, columns)
+    options = FitOptions(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
+    check_options(options, support)
     if margins != "normal":
         check_between_0_and_1(X, names, margins)
-    true_means = wanted(means, X, names, bounded=margins != "normal")
+    true_means = true_means_of(means, X, names, bounded=margins != "normal")
     if margins in EFFECTS:
-        return _from_effects(X, names, asked, true_means)
+        return _from_effects(X, names, options, true_means)
     possible = None if support is None else support_of(support)
-    return _from_margins(X, names, asked, true_means, possible)
+    return _from_margins(X, names, options, true_means, possible)
 
 
 def _from_effects(
-    X: FloatArray, names: tuple[str, ...], asked: Asked, true_means: FloatArray | None
+    X: FloatArray,
+    names: tuple[str, ...],
+    options: FitOptions,
+    true_means: FloatArray | None,
 ) -> CollectionSimulator:
-    scale = Scale(logit=asked.margins == "kernel")
+    scale = Scale(logit=options.margins == "kernel")
     effects = decompose(scale.forward(X))
     check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
-    if asked.homoscedastic:
+    if options.homoscedastic:
         effects = effects.pooled()
     factor = correlation_factor(effects.covariance())
-    if asked.uncorrelated:
+    if options.uncorrelated:
         factor = np.eye(len(factor))
     columns = np.column_stack([effects.topics, effects.residuals])
-    copula = _copula(asked, columns, factor)
+    copula = _copula(options, columns, factor)
     # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
     inside = scale.logit or bool((X >= 0.0).all() and (X <= 1.0).all())
     reach = scale.reach if inside else np.inf
@@ -495,32 +422,34 @@ def _from_effects(
     return CollectionSimulator(
         X,
         names,
-        asked.margins,
+        options.margins,
         residuals,
         topic,
         scale,
         offsets,
         factor,
         copula,
-        asked.homoscedastic,
-        asked.uncorrelated,
-        asked.random_sampling,
+        options.homoscedastic,
+        options.uncorrelated,
+        options.random_sampling,
         means,
         np.stack([margin.quantiles for margin in residuals]),
     )
 
 
-def _copula(asked: Asked, columns: FloatArray, factor: FloatArray) -> Copula:
+def _copula(options: FitOptions, columns: FloatArray, factor: FloatArray) -> Copula:
     """Return the requested copula, its degrees of freedom fitted if none are given."""
-    if asked.copula == "gaussian":
+    if options.copula == "gaussian":
         return gaussian()
-    return student(fitted_df(columns, factor @ factor.T) if asked.df is None else float(asked.df))
+    return student(
+        fitted_df(columns, factor @ factor.T) if options.df is None else float(options.df)
+    )
 
 
 def _offsets(
     fitted: FloatArray, spreads: list[Spread], scale: Scale, true_means: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return grand mean plus system effects, and the means that they lead to."""
+    """Return grand mean plus system effects, and the expected scores that they imply."""
     offsets = fitted
     if true_means is not None:
         offsets = np.array(
@@ -536,32 +465,32 @@ def _offsets(
 def _from_margins(
     X: FloatArray,
     names: tuple[str, ...],
-    asked: Asked,
+    options: FitOptions,
     true_means: FloatArray | None,
     support: FloatArray | None,
 ) -> CollectionSimulator:
     fitted: list[Margin] = []
     for s, name in enumerate(names):
-        margin = score_margin(X[:, s], asked.margins, support, name)
+        margin = score_margin(X[:, s], options.margins, support, name)
         if true_means is not None:
             margin = _with_mean(margin, float(true_means[s]), name)
         fitted.append(margin)
     factor = np.eye(len(names))
-    if not asked.uncorrelated:
+    if not options.uncorrelated:
         factor = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
     return CollectionSimulator(
         X,
         names,
-        asked.margins,
+        options.margins,
         tuple(fitted),
         None,
         Scale(logit=False),
         np.zeros(len(names)),
         factor,
-        _copula(asked, X, factor),
+        _copula(options, X, factor),
         False,
-        asked.uncorrelated,
-        asked.random_sampling,
+        options.uncorrelated,
+        options.random_sampling,
         np.array([margin.mean for margin in fitted]),
         np.stack([m.limits if m.is_discrete else m.quantiles for m in fitted]),
     )

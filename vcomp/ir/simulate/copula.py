@@ -1,8 +1,10 @@
-"""Copulas that need no vines: the normal one, and Student's t, whose extremes come together.
+"""The dependence of effects or scores: decomposition, scale, copulas and expected scores.
+
+Copulas are the Gaussian one and Student's t.
 
 A t copula is a normal one whose vectors are each multiplied by a number of their own, √(ν / χ²_ν).
-What is large then is large in many systems at once, the more so the smaller ν is; the normal one
-is the limit of large ν. (Demarta and McNeil, 2005. *International Statistical Review*, 73,
+Large values then occur in many systems at once, the more so the smaller ν is; the normal one is
+the limit of large ν. (Demarta and McNeil, 2005. *International Statistical Review*, 73,
 111-129.)
 """
 
@@ -14,20 +16,38 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.ir.simulate.margin import GRID
+from vcomp.ir.simulate.margin import GRID, Margin, normal_weights
+
+__all__ = [
+    "COPULAS",
+    "SMOOTHING",
+    "Copula",
+    "Effects",
+    "Scale",
+    "Spread",
+    "correlation_factor",
+    "decompose",
+    "fitted_df",
+    "gaussian",
+    "normal_scores",
+    "spread_of",
+    "student",
+    "student_quantiles",
+]
+
 
 COPULAS = ("gaussian", "t")
 
 _FEWEST, _MOST = 1.0, 200.0
-"""Degrees of freedom that are fitted; with more than that there is no telling from the normal."""
+"""Degrees of freedom that are fitted; more cannot be distinguished from the Gaussian copula."""
 
 _TOO_CLOSE = 1e-6
-"""Two columns with 1 - r² below this are one, and say nothing of their extremes."""
+"""Pairs of columns with 1 - r² below this are left out: they are the same up to rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Copula:
-    """How the vectors of a topic's effects, or scores, are tied together beyond correlations.
+    """The dependence of the effects or scores of one topic (eq. 16.2 of the mathematics).
 
     Attributes
     ----------
@@ -51,13 +71,13 @@ class Copula:
         return f"<t copula with {display.number(self.df)} degrees of freedom>"
 
     def scales(self, n_topics: int, rng: np.random.Generator) -> FloatArray | None:
-        """Return what the normal vector of each topic is multiplied by; None for ones."""
+        """Return the factor of the normal vector of each topic, √(ν/χ²); None if all are one."""
         if self.name == "gaussian":
             return None
         return np.sqrt(self.df / rng.chisquare(self.df, n_topics))
 
     def normals(self, z: FloatArray, scales: FloatArray | None) -> FloatArray:
-        """Return vectors with normal margins that are tied together by the copula.
+        """Return vectors with normal margins that have the dependence of the copula.
 
         Parameters
         ----------
@@ -70,7 +90,7 @@ class Copula:
         return np.asarray(np.interp(scaled, self.quantiles, GRID))
 
     def conditional(self, correlation: float, z: FloatArray) -> FloatArray:
-        """Return normals of a second variable, given those of the first and of what is new in it.
+        """Return normals of a second variable, given the first and independent normals.
 
         Parameters
         ----------
@@ -111,7 +131,7 @@ def student_quantiles(df: float, z: FloatArray) -> FloatArray:
 def fitted_df(columns: FloatArray, correlations: FloatArray) -> float:
     """Return the degrees of freedom with the largest likelihood of all pairs of columns.
 
-    Each column is known by its ranks, and correlations stay as they are. The likelihood is that of
+    Columns enter by their ranks, and correlations are fixed. The likelihood is that of
     pairs, added up (a composite one): that of whole vectors is not defined where residuals add up
     to zero, or there are no more topics than systems.
 
@@ -168,3 +188,212 @@ def pair_likelihood(u: FloatArray, correlations: FloatArray, df: float) -> float
         logs = constant - 0.5 * np.log(rest) - (half + 1.0) * np.log1p(distance)
         total += float((logs + of_one[:, [i]] + of_one[:, i + 1 :][:, apart]).sum())
     return total
+
+
+_LEAST_EIGENVALUE = 1e-8
+"""Smallest eigenvalue of a covariance matrix, relative to its largest: as R's ``nearPD``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """X_st = μ + ν_s + ν_t + e_st (eq. 16.1; Urbano, 2016, eqs. 7, 43 and 44).
+
+    Attributes
+    ----------
+    mean : μ
+    systems : (n_systems,) ν_s
+    topics : (n_topics,) ν_t
+    residuals : (n_topics, n_systems) e
+    """
+
+    mean: float
+    systems: FloatArray
+    topics: FloatArray
+    residuals: FloatArray
+
+    def pooled(self) -> Effects:
+        """Return the effects with residuals of one variance, the mean of those of systems."""
+        sd = self.residuals.std(axis=0, ddof=1)
+        scaled = self.residuals / sd * np.sqrt(np.mean(sd**2))
+        return Effects(self.mean, self.systems, self.topics, scaled)
+
+    def covariance(self) -> FloatArray:
+        """Return the covariance of topic effects, first, and the residuals of systems."""
+        columns = np.column_stack([self.topics, self.residuals])
+        return np.asarray(np.cov(columns, rowvar=False))
+
+
+def decompose(X: FloatArray) -> Effects:
+    """Return the effects of a topic × system matrix.
+
+    Examples
+    --------
+    >>> decompose(np.array([[1.0, 2.0], [3.0, 6.0]])).topics
+    array([-1.5,  1.5])
+    """
+    mean = float(X.mean())
+    rest = X - mean
+    systems = rest.mean(axis=0)
+    rest = rest - systems
+    topics = rest.mean(axis=1)
+    return Effects(mean, systems, topics, rest - topics[:, None])
+
+
+def normal_scores(X: FloatArray) -> FloatArray:
+    """Return Φ⁻¹(rank / (n + 1)) of each column; ties share the mean of their ranks."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    return np.asarray(ndtri(rankdata(X, axis=0) / (len(X) + 1.0)))
+
+
+def correlation_factor(covariance: FloatArray) -> FloatArray:
+    """Return the Cholesky factor L of a correlation matrix, R = LL'.
+
+    The covariance is singular as a rule: residuals add up to zero, and there may be fewer topics
+    than systems. So its eigenvalues are raised to 1e-8 of the largest, and the variances are then
+    set back, as ``Matrix::nearPD`` does for Urbano (2016).
+
+    Parameters
+    ----------
+    covariance : (k, k), its variances positive
+
+    Examples
+    --------
+    >>> correlation_factor(np.array([[4.0, 1.0], [1.0, 1.0]])).round(4)
+    array([[1.   , 0.   ],
+           [0.5  , 0.866]])
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    raised = (vectors * np.maximum(values, _LEAST_EIGENVALUE * values[-1])) @ vectors.T
+    sd = np.sqrt(np.diag(raised))
+    return np.asarray(np.linalg.cholesky(raised / np.outer(sd, sd)))
+
+
+SMOOTHING = 0.05
+"""What Urbano (2016) adds to a score and to its complement before taking the logit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale h on which effects add up: scores, or smoothed logits (eq. 16.1).
+
+    Attributes
+    ----------
+    logit : whether scores are transformed to smoothed logits
+    """
+
+    logit: bool
+
+    @property
+    def smoothing(self) -> float:
+        """Smoothing of the logit; negative for scores as they are."""
+        return SMOOTHING if self.logit else -1.0
+
+    @property
+    def reach(self) -> float:
+        """Effects of scores between 0 and 1 are cut off at plus and minus this."""
+        return float(np.log((1.0 + SMOOTHING) / SMOOTHING)) if self.logit else 1.0
+
+    def forward(self, scores: FloatArray) -> FloatArray:
+        """Return scores on the scale: log((x + a) / (1 - x + a)), or x.
+
+        Examples
+        --------
+        >>> Scale(logit=True).forward(np.array([0.0, 0.5, 1.0])).round(4)
+        array([-3.0445,  0.    ,  3.0445])
+        """
+        if not self.logit:
+            return scores
+        return np.asarray(np.log((scores + SMOOTHING) / (1.0 - scores + SMOOTHING)))
+
+    def backward(self, values: FloatArray) -> FloatArray:
+        """Return values of the scale as scores, cut off at 0 and 1 where they were logits.
+
+        Examples
+        --------
+        >>> Scale(logit=True).backward(np.array([-3.5, 0.0, np.log(1.05 / 0.05)])).round(4)
+        array([0. , 0.5, 1. ])
+        """
+        if not self.logit:
+            return values
+        from scipy.special import expit
+
+        scores = (1.0 + 2.0 * SMOOTHING) * expit(values) - SMOOTHING
+        return np.asarray(np.clip(scores, 0.0, 1.0))
+
+
+_EVERY = 4
+"""Steps of the table between points of the quadrature: .047 standard deviations."""
+
+_STEPS = 50
+_CLOSE = 1e-8
+"""Newton's method ends after a step this small, as it converges quadratically."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """The distribution of topic effect plus residual of one system over all possible topics.
+
+    Attributes
+    ----------
+    values : (q,) on the scale of effects
+    weights : (q,) that add up to one
+    """
+
+    values: FloatArray
+    weights: FloatArray
+
+    def mean(self, offset: float, scale: Scale) -> float:
+        """Return the expected score, given grand mean plus system effect."""
+        return float(self.weights @ scale.backward(offset + self.values))
+
+    def offset(self, mean: float, scale: Scale, start: float) -> float:
+        """Return the grand mean plus system effect with which scores have a mean.
+
+        Newton's method within a bracket; the expected score increases with the offset.
+
+        Parameters
+        ----------
+        mean : on the scale of scores, between 0 and 1 where effects add up as logits
+        start : a first guess
+        """
+        if not scale.logit:
+            return mean - float(self.weights @ self.values)
+        reach = float(np.abs(self.values).max()) + scale.reach
+        low, high, at = -reach, reach, start
+        for _ in range(_STEPS):
+            expected, slope = self._with_slope(at, scale)
+            low, high = (low, at) if expected > mean else (at, high)
+            step = (mean - expected) / slope
+            if abs(step) <= _CLOSE * reach:
+                return at + step
+            at = at + step if low < at + step < high else 0.5 * (low + high)
+        return at
+
+    def _with_slope(self, offset: float, scale: Scale) -> tuple[float, float]:
+        """Return the expected score and its derivative by the offset."""
+        from scipy.special import expit
+
+        share = expit(offset + self.values)
+        stretch = 1.0 + 2.0 * scale.smoothing
+        scores = stretch * share - scale.smoothing
+        inside = (scores > 0.0) & (scores < 1.0)
+        slope = stretch * float(self.weights @ (inside * share * (1.0 - share)))
+        return float(self.weights @ np.clip(scores, 0.0, 1.0)), max(slope, 1e-300)
+
+
+def spread_of(topic: Margin, residual: Margin, copula: Copula, correlation: float) -> Spread:
+    """Return topic effect plus residual by quadrature over two normals.
+
+    Parameters
+    ----------
+    topic, residual : margins
+    copula : that joins them
+    correlation : of the two in it
+    """
+    z = GRID[::_EVERY]
+    weights = normal_weights(z)
+    other = copula.conditional(correlation, z)
+    sums = topic.quantiles[::_EVERY, None] + np.interp(other, GRID, residual.quantiles)
+    return Spread(sums.ravel(), np.outer(weights, weights).ravel())

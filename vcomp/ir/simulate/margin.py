@@ -10,7 +10,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 
 LOW = -6.0
-"""Normals from which on a margin is tabulated, to -LOW; beyond lie two of a thousand million."""
+"""A margin is tabulated at Φ(z) for z from LOW to -LOW; 2e-9 of a normal lies beyond."""
 
 _POINTS = 1025
 
@@ -31,12 +31,12 @@ class Margin:
     Attributes
     ----------
     name : of the family, such as ``"beta"``
-    quantiles : (1025,) of a continuous distribution, at Φ of normals from -6 to 6; between them it
-        is on a straight line. Empty if the distribution is discrete
+    quantiles : (1025,) of a continuous distribution, at Φ of normals from -6 to 6; linear
+        between them. Empty if the distribution is discrete
     support : (m,) possible values of a discrete distribution, in ascending order; else empty
     cumulative : (m,) probability of at most each of these
-    parameters : by name, for people to read
-    log_likelihood : of the sample that it was fitted to; nan where that is not asked
+    parameters : by name, for display
+    log_likelihood : of the sample that it was fitted to; nan if it was not computed
     df : number of parameters; of a kernel estimate the effective one
 
     Examples
@@ -61,7 +61,7 @@ class Margin:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether there are only so many possible values."""
+        """Whether the distribution is discrete."""
         return self.support.size > 0
 
     @property
@@ -83,7 +83,7 @@ class Margin:
 
     @property
     def limits(self) -> FloatArray:
-        """Normals at which a value of the support gives way to the next, (m - 1,)."""
+        """(m - 1,) normal quantiles of the cumulative probabilities, but the last."""
         from scipy.special import ndtri
 
         return np.asarray(ndtri(np.minimum(self.cumulative[:-1], 1.0)))
@@ -108,10 +108,10 @@ class Margin:
         return np.asarray(np.interp(z, GRID, self.quantiles))
 
     def with_mean(self, mean: float) -> Margin:
-        """Return the margin drawn out to have another expected value, as simIReff does.
+        """Return the margin transformed to another expected value, as simIReff does.
 
         A distribution function F becomes I(F; a, b), that of a Beta distribution with one of a and
-        b equal to 1 and the other at least 1: the smallest change there is of that kind.
+        b equal to 1 and the other at least 1 (section 16.2 of the mathematics).
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Margin:
         upward = mean > now
 
         def excess(log_shape: float) -> float:
-            return _drawn_out(self, float(np.exp(log_shape)), upward).mean - mean
+            return _transformed(self, float(np.exp(log_shape)), upward).mean - mean
 
         inside = values[0] < mean < values[-1]
         if not inside or (excess(_MOST_LOG_SHAPE) > 0.0) != upward:
@@ -140,7 +140,7 @@ class Margin:
                 f"mean {mean:g}"
             )
         found = float(brentq(excess, 0.0, _MOST_LOG_SHAPE, xtol=1e-15, rtol=1e-15))
-        return _drawn_out(self, float(np.exp(found)), upward)
+        return _transformed(self, float(np.exp(found)), upward)
 
     def _weighted(self) -> tuple[FloatArray, FloatArray]:
         if self.is_discrete:
@@ -179,7 +179,7 @@ def discrete(
     return Margin(name, _NO_VALUES, support, cumulative, parameters, log_likelihood, df)
 
 
-def _drawn_out(margin: Margin, shape: float, upward: bool) -> Margin:
+def _transformed(margin: Margin, shape: float, upward: bool) -> Margin:
     """Return the margin with distribution F^a, or 1 - (1 - F)^b."""
     from scipy.special import log_ndtr, ndtri_exp
 

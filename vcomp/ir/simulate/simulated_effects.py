@@ -1,4 +1,4 @@
-"""Scores of any design from its variance components: assessors, documents, sessions and all."""
+"""Scores of any design, simulated from its variance components."""
 
 from __future__ import annotations
 
@@ -225,12 +225,12 @@ def simulate_effects(
     PlanError
         If the design is not one that the components support, a size is missing or not a whole
         number from 1 on, the scores would not fit into memory, `source` has no components, `mean`
-        is no finite number, or `response` is no name or that of a facet.
+        is not finite, or `response` is not a name or is that of a facet.
 
     Warns
     -----
     VcompWarning
-        If a negative component is taken as zero.
+        If a negative component is set to zero.
 
     Examples
     --------
@@ -247,12 +247,12 @@ def simulate_effects(
     from vcomp.numerics import seed_from, stream
 
     components = _components_of(source)
-    asked = _both(sizes, n)
+    requested = _both(sizes, n)
     made = _design(components, design)
     _check_response(response, made)
     if REPLICATE in made.facets:
-        asked.setdefault(REPLICATE, 1)
-    counts = check_sizes(made, asked)
+        requested.setdefault(REPLICATE, 1)
+    counts = check_sizes(made, requested)
     _check_memory(n_rows(made, counts))
     number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
     if not number or not np.isfinite(mean):
@@ -302,27 +302,27 @@ def _both(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str, An
 
 
 def _design(components: VarianceComponents, text: str | None) -> Design:
-    """Return the design that is asked for, with the replicates of the components."""
+    """Return the requested design, with the replicates of the components."""
     facets = components.facet_names
     above = {f: frozenset(components.nested_in.get(f, ())) for f in facets}
     if text is not None:
-        asked = parse_design(text)
+        requested = parse_design(text)
         own = set(facets) - {REPLICATE}
-        if set(asked.facets) - {REPLICATE} != own:
+        if set(requested.facets) - {REPLICATE} != own:
             raise PlanError(
-                f"the design {text!r} has the facets {', '.join(asked.facets)}; the components "
-                f"have {', '.join(sorted(own))}"
+                f"the design {text!r} has the facets {', '.join(requested.facets)}; the "
+                f"components have {', '.join(sorted(own))}"
             )
         for facet in sorted(own):
-            lost = above[facet] - asked.nested_in[facet]
+            lost = above[facet] - requested.nested_in[facet]
             if lost:
                 outer = sorted(lost)[0]
                 raise PlanError(
                     f"the components have {facet!r} nested in {outer!r}, which confounds what a "
                     f"design with both crossed needs; write {facet}:{outer}"
                 )
-        above = {**above, **{f: asked.nested_in[f] for f in own}}
-        facets = tuple(f for f in asked.facets if f != REPLICATE)
+        above = {**above, **{f: requested.nested_in[f] for f in own}}
+        facets = tuple(f for f in requested.facets if f != REPLICATE)
         facets += (REPLICATE,) if REPLICATE in above else ()
     if REPLICATE in above:
         above[REPLICATE] = frozenset(facets) - {REPLICATE}
@@ -333,10 +333,10 @@ def _not_negative(components: VarianceComponents) -> FloatArray:
     values = components.values
     if not np.isfinite(values).all():
         name = components.names[int((~np.isfinite(values)).argmax())]
-        raise PlanError(f"component {name!r} is not known, so that nothing can be drawn from it")
+        raise PlanError(f"component {name!r} is nan, so that its effects cannot be drawn")
     negative = [name for name, v in zip(components.names, values, strict=True) if v < 0]
     if negative:
-        warn(f"negative components are taken as zero: {', '.join(negative)}")
+        warn(f"negative components are set to zero: {', '.join(negative)}")
     return np.maximum(values, 0.0)
 
 
@@ -346,6 +346,6 @@ def _check_memory(rows: float) -> None:
     needed, free = _BYTES_A_ROW * rows, available_bytes()
     if needed > 0.8 * free:
         raise PlanError(
-            f"about {display.count(rows)} scores need {gib(needed)}, and {gib(free)} are free; take fewer "
-            "levels"
+            f"about {display.count(rows)} scores need {gib(needed)}, and {gib(free)} are free; "
+            "use fewer levels"
         )

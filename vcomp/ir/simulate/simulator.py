@@ -1,4 +1,4 @@
-"""A simulator of collections: what is fixed once and for all, and how topics are drawn."""
+"""A fitted simulator of collections, and how it draws topics (section 16 of the mathematics)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.simulate.copula import Copula
+from vcomp.ir.simulate.copula import Copula, Scale
 from vcomp.ir.simulate.margin import LOW, PER_UNIT, Margin
-from vcomp.ir.simulate.moments import Scale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +28,7 @@ def pool_size(n_topics: int) -> int:
 
 
 def quantile_weights(size: int, a: float, b: float) -> FloatArray:
-    """Return how likely topics are chosen, from the hardest to the easiest.
+    """Return the probabilities that topics are chosen, from the hardest to the easiest.
 
     Parameters
     ----------
@@ -47,8 +46,8 @@ def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongA
     """Return the places of topics in a pool that is sorted from the hardest to the easiest.
 
     One shape of a Beta distribution is drawn from [.01, 2] and one from [2, 8], swapped half of
-    the time; its density says how likely each topic is chosen, without replacement. (Urbano's
-    text speaks of topics at quantiles drawn from it; this is what the code of his paper does.)
+    the time; its density gives the weight of each topic in a draw without replacement. (Urbano's
+    text describes topics at quantiles drawn from it; this follows the code of his paper.)
 
     A draw one after the other without replacement is the order in which independent exponential
     times with these rates end.
@@ -67,7 +66,7 @@ def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongA
 
 
 def simulator_summary(simulator: CollectionSimulator) -> Any:
-    """Return assumptions, margins and how far true means are from those of the collection."""
+    """Return a summary: assumptions, margins, and true means against those of the collection."""
     n_topics, n_systems = simulator.scores.shape
     head = display.plain_table(
         [
@@ -138,7 +137,7 @@ def _notes(simulator: CollectionSimulator) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SimulatedCollections:
-    """Scores of the same systems on new topics, a number of times.
+    """Scores of the same systems in simulated collections of new topics.
 
     Attributes
     ----------
@@ -181,7 +180,7 @@ class SimulatedCollections:
 
     @property
     def true_means(self) -> pd.Series:
-        """True mean score of each system: the truth that measures of accuracy ask for."""
+        """True mean score of each system: the truth of measures of accuracy."""
         import pandas as pd
 
         return pd.Series(self.means, index=pd.Index(self.systems, name="system"), name="mean")
@@ -196,7 +195,7 @@ class SimulatedCollections:
         Raises
         ------
         PlanError
-            If there is no collection of that number; they are numbered from 0 here.
+            If there is no collection of that number.
         """
         import pandas as pd
 
@@ -237,15 +236,15 @@ class CollectionSimulator:
 
     Attributes
     ----------
-    scores : (n_topics, n_systems) of the collection that is simulated from
+    scores : (n_topics, n_systems) scores of the original collection
     systems : (n_systems,) names
     family : of margins, as requested
     margins : of each system; of its residuals if there are topic effects, else of its scores
     topic_margin : of topic effects; None where margins are those of scores
-    scale : that effects add up on
+    scale : on which effects add up
     offsets : (n_systems,) on this scale, grand mean plus system effect; zero without effects
     factor : Cholesky factor of the copula's correlations; topic effects first where there are some
-    copula : that ties effects, or scores, together
+    copula : dependence of effects, or of scores
     homoscedastic, uncorrelated, random_sampling : which assumptions hold
     means : (n_systems,) true mean score of each system
 
@@ -369,7 +368,7 @@ class CollectionSimulator:
         return SimulatedCollections(scores, self.means, self.systems, seed, first)
 
     def summary(self) -> Any:
-        """Return what is simulated, under which assumptions, as a statsmodels summary."""
+        """Return a statsmodels summary of the margins, the copula and the assumptions."""
         return simulator_summary(self)
 
     def _draw_into(self, out: FloatArray, rng: np.random.Generator) -> None:

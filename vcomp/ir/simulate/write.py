@@ -1,4 +1,4 @@
-"""Simulated collections as a file, written some at a time: any number of them fits into memory."""
+"""Write simulated collections to a file in batches, without holding all of them in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vcomp.exceptions import DataError
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
 _ROWS_AT_ONCE = 1 << 20
-"""Rows in memory; a collection is not divided."""
+"""Rows of a batch; a collection is not divided between batches."""
 
 _ENDINGS = (".parquet", ".pq", ".csv")
 
@@ -131,7 +131,7 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _writer(target: Path) -> Iterator[Callable[[SimulatedCollections], None]]:
-    """Give what writes collections; the file takes its name where all went well."""
+    """Yield a writer of collections; the file gets its name when it is complete."""
     import pyarrow as pa
 
     text = target.suffix.lower() == ".csv"

@@ -1,20 +1,133 @@
-"""Swap rates by the size of the difference, over many splits of the topics."""
+"""Paired t-tests between all systems of a collection at once, and empirical swap rates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, check_alpha
-from vcomp.ir.measures import complete, paired_tests, signs
+from vcomp.ir.agreement import complete, rounding
+from vcomp.ir.rank import difference_variances
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = [
+    "PairedTests",
+    "between",
+    "check_bin",
+    "paired_tests",
+    "pairs_of",
+    "signs",
+    "swap_rates",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedTests:
+    """Every two systems compared by a paired t-test.
+
+    Pairs i < j are in the order of the rows of an upper triangle: (0, 1), (0, 2), …, (1, 2), ….
+
+    Attributes
+    ----------
+    differences : (n_pairs,) mean of X_i - X_j; exactly zero if smaller than the rounding error
+    t : (n_pairs,) √n times the mean difference over its standard deviation; where the difference
+        is the same on all topics, zero if it is zero and infinite if it is not
+    df : degrees of freedom, one less than the number of topics
+    """
+
+    differences: FloatArray
+    t: FloatArray
+    df: int
+
+    def significant(self, alpha: float) -> BoolArray:
+        """Return which differences are significant at level `alpha`, two-sided."""
+        return np.abs(self.t) > _critical_t(alpha, self.df)
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Two-sided p-values."""
+        from scipy.special import stdtr
+
+        p: FloatArray = 2.0 * stdtr(self.df, -np.abs(self.t))
+        return p
+
+
+def paired_tests(X: FloatArray) -> PairedTests:
+    """Compare every two systems by a paired t-test, from one covariance matrix.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing, on at least two topics
+    """
+    i, j = pairs_of(X.shape[1])
+    differences = _settled(X.mean(axis=0), i, j)
+    deviations = np.sqrt(difference_variances(X, (i, j)))
+    limit = np.where(differences == 0, 0.0, np.copysign(np.inf, differences))
+    t = np.divide(differences * np.sqrt(len(X)), deviations, out=limit, where=deviations > 0)
+    return PairedTests(differences, t, len(X) - 1)
+
+
+def signs(Y: FloatArray) -> FloatArray:
+    """Return the sign of the difference of each pair: of scores on topics, or of true means."""
+    means = Y.mean(axis=0) if Y.ndim == 2 else Y
+    return np.sign(_settled(means, *pairs_of(means.size)))
+
+
+@lru_cache(maxsize=16)
+def pairs_of(n_systems: int) -> tuple[LongArray, LongArray]:
+    """Return the systems of each pair."""
+    i, j = np.triu_indices(n_systems, 1)
+    i.flags.writeable = j.flags.writeable = False
+    return i, j
+
+
+def _settled(means: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
+    differences: FloatArray = means[i] - means[j]
+    differences[np.abs(differences) <= rounding(means)] = 0.0
+    return differences
+
+
+@lru_cache(maxsize=64)
+def _critical_t(alpha: float, df: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 1.0 - alpha / 2.0))
+
+
+def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
+    """Return which differences, regardless of sign, are in a bin; those of zero are in none.
+
+    A difference within rounding error of a bound is on it: 0.3 - 0.2 is 0.1.
+    """
+    d = np.abs(differences)
+    slack = 1e-12 * d.max(initial=0.0)
+    inside: BoolArray = (d > 0) & (d >= lower - slack) & (d < upper - slack)
+    return inside
+
+
+def check_bin(lower: float, upper: float) -> None:
+    """Refuse empty bins of differences.
+
+    Raises
+    ------
+    PlanError
+        If `lower` is negative, or `upper` is not more.
+    """
+    for bound in (lower, upper):
+        if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
+            raise PlanError(f"lower and upper must be numbers, not {bound!r}")
+    if not 0 <= lower < upper:
+        raise PlanError(f"a bin needs 0 <= lower < upper; they are {lower!r} and {upper!r}")
+
 
 _BINS = (*(k / 100 for k in range(21)), np.inf)
 """Voorhees and Buckley's: twenty bins of one point, and one for the rest."""
@@ -69,8 +182,8 @@ def swap_rates(
     DataError
         If `scores` cannot be read, a score is missing, or there are fewer than four topics.
     PlanError
-        If two sets of `n_topics` cannot be had, `bins` do not increase from zero or more, `alpha`
-        is not between 0 and 1.
+        If two sets of `n_topics` cannot be drawn, `bins` do not increase from zero or more,
+        or `alpha` is not between 0 and 1.
     EstimationError
         If `trials` or `workers` is not a whole number from 1 on, or `rng` is neither a seed nor a
         generator.
@@ -152,7 +265,7 @@ def _set_size(n_topics: int | None, available: int) -> int:
         raise PlanError(f"each set needs at least 2 topics, a whole number, not {n!r}")
     if 2 * n > available:
         raise PlanError(
-            f"two sets of {n} topics cannot be had of {available}; {available // 2} at most"
+            f"two sets of {n} topics cannot be drawn from {available}; {available // 2} at most"
         )
     return int(n)
 

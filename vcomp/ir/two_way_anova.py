@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.base import complete
+from vcomp.ir.agreement import complete
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
@@ -16,7 +16,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 def mean_squares(X: FloatArray) -> tuple[float, float, float]:
     """Return the mean squares of systems, topics and their interaction.
 
-    Effects are taken out before anything is squared. Mean squares that are nothing but rounding
+    Effects are subtracted before anything is squared. Mean squares within rounding error of zero
     are zero.
 
     Parameters
@@ -63,7 +63,7 @@ class TwoWay:
         Raises
         ------
         DataError
-            If `scores` is no matrix of scores, or one is missing.
+            If `scores` cannot be read as a matrix, or a score is missing.
         """
         X = complete(as_score_matrix(scores), "scores")
         n, k = X.shape

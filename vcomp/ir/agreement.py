@@ -1,23 +1,27 @@
-"""What all measures of the accuracy of a test collection have in common.
+"""Base classes of measures of the accuracy of a test collection.
 
 The accuracy of a collection is how close its scores come to the truth (Urbano, 2016, sec. 2). A
 measure has two verbs: :meth:`Measure.actual` compares a collection with the truth, which one has
 in a simulation, or estimates from other topics; :meth:`Measure.estimate` gives the expected
-accuracy of collections of n topics, from one collection alone.
+accuracy of collections of n topics, from one collection alone. The measures themselves are in
+:mod:`vcomp.ir.measures`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
-from vcomp.ir.measures.agreement import MeanRows, rounding
+from vcomp.ir.kernels import falling_order, swaps
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 
 if TYPE_CHECKING:
@@ -25,13 +29,80 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MeanMeasure",
+    "MeanRows",
     "Measure",
     "TopicMeasure",
     "TruthLike",
     "complete",
+    "named",
     "rounding",
     "sizes",
 ]
+
+
+_ROUNDING = 64 * float(np.finfo(float).eps)
+"""Means this close, relative to the largest, differ by rounding alone and are tied."""
+
+
+def rounding(means: FloatArray) -> FloatArray:
+    """Return how far means on the last axis may be apart and still differ by rounding alone."""
+    largest: FloatArray = np.abs(means).max(axis=-1)
+    return _ROUNDING * largest
+
+
+@dataclass(frozen=True, eq=False)
+class MeanRows:
+    """Means of collections and true means, with a cache of what several measures need of them.
+
+    Attributes
+    ----------
+    means, truth : (m, k) a row a collection, a column a system
+
+    Examples
+    --------
+    >>> rows, shape = MeanRows.of(np.zeros((5, 4, 3)), np.zeros(3))
+    >>> rows.truth.shape, shape
+    ((20, 3), (5, 4))
+    """
+
+    means: FloatArray
+    truth: FloatArray
+
+    @classmethod
+    def of(cls, means: FloatArray, true_means: FloatArray) -> tuple[MeanRows, tuple[int, ...]]:
+        """Return the rows of two arrays that broadcast, and the shape of one value a row."""
+        x, y = np.broadcast_arrays(means, true_means)
+        k, shape = x.shape[-1], x.shape[:-1]
+        rows = (np.ascontiguousarray(a, dtype=float).reshape(-1, k) for a in (x, y))
+        return cls(*rows), shape
+
+    @property
+    def n_systems(self) -> int:
+        """Number of systems k."""
+        return int(self.means.shape[1])
+
+    @cached_property
+    def tolerances(self) -> tuple[FloatArray, FloatArray]:
+        """(m,) and (m,): how far means, and true means, are apart by rounding alone."""
+        return rounding(self.means), rounding(self.truth)
+
+    @cached_property
+    def orders(self) -> tuple[LongArray, LongArray]:
+        """(m, k) and (m, k): systems by falling means, and by falling true means."""
+        return falling_order(self.means), falling_order(self.truth)
+
+    @cached_property
+    def swaps(self) -> tuple[LongArray, FloatArray]:
+        """Pairs in another order, and their shares; see the kernel. Rows with ties have none."""
+        pairs, shares = swaps(self.means, self.truth, *self.tolerances, *self.orders)
+        return pairs, shares
+
+    def filled(self, untied: FloatArray, of_tied: Callable[[MeanRows], FloatArray]) -> FloatArray:
+        """Return values of rows without ties, and of the others what `of_tied` gives for them."""
+        tied = self.swaps[0] < 0
+        if tied.any():
+            untied[tied] = of_tied(MeanRows(self.means[tied], self.truth[tied]))
+        return untied
 
 
 TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
@@ -43,13 +114,13 @@ class Measure(ABC):
 
     Attributes
     ----------
-    name : what :func:`vcomp.ir.measures.get` knows it by
-    symbol : what papers call it
+    name : in :func:`vcomp.ir.measures.get`
+    symbol : in papers
     limits : smallest and largest value
     larger_is_better : whether larger values mean a more accurate collection
     of_means : whether the mean scores of systems suffice for :meth:`actual`
     has_estimator : whether :meth:`estimate` has a formula of its own; if not, it extrapolates
-        what halves of the topics say (:class:`vcomp.ir.measures.Extrapolated`)
+        accuracies of halves of the topics (:class:`vcomp.ir.measures.Extrapolated`)
     """
 
     __slots__ = ()
@@ -61,7 +132,7 @@ class Measure(ABC):
     of_means: ClassVar[bool]
     has_estimator: ClassVar[bool] = False
     undefined: ClassVar[str] = "it is not a number"
-    """Why the measure may be nan, to end the sentence of a warning."""
+    """Why the measure may be nan: the end of a warning."""
 
     def actual(
         self,
@@ -89,7 +160,7 @@ class Measure(ABC):
         Returns
         -------
         float
-            nan where the measure is not defined; a warning says why.
+            nan where the measure is not defined; a warning gives the reason.
 
         Raises
         ------
@@ -174,7 +245,7 @@ class MeanMeasure(Measure):
         """
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
-        """Return :meth:`actual_of_means` of each row; what other measures found there is used."""
+        """Return :meth:`actual_of_means` of each row, with what `rows` has cached."""
         return self.actual_of_means(rows.means, rows.truth)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
@@ -234,8 +305,10 @@ def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
 
 def _read_long(truth: TruthLike, columns: Mapping[str, str | None]) -> TruthLike:
     """Return the matrix of a truth that is a long table with the columns of the scores."""
+    if not any(columns.values()):
+        return truth
     names = {name or role for role, name in columns.items()}
-    if not any(columns.values()) or not names <= set(getattr(truth, "columns", ())):
+    if not names <= set(getattr(truth, "columns", ())):
         return truth
     return as_score_matrix(truth, **columns)
 
@@ -314,3 +387,17 @@ def _as_many(n_true: int, n_systems: int) -> None:
     """Refuse a truth of more or fewer systems."""
     if n_true != n_systems:
         raise DataError(f"truth has {n_true} systems, and scores have {n_systems}")
+
+
+def named(measures: Iterable[Measure]) -> dict[str, Measure]:
+    """Return measures by name; by name and options if several have the same name.
+
+    Examples
+    --------
+    >>> from vcomp.ir.measures import get
+    >>> list(named([get("tau"), get("tau", variant="a"), get("rmse")]))
+    ["Tau(variant='b')", "Tau(variant='a')", 'rmse']
+    """
+    all_of_them = list(measures)
+    names = Counter(measure.name for measure in all_of_them)
+    return {m.name if names[m.name] == 1 else repr(m): m for m in all_of_them}
