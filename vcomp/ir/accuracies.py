@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -30,7 +30,6 @@ from vcomp.statistics import Statistics
 
 __all__ = [
     "DEFAULT",
-    "Measures",
     "PLANNED",
     "SYSTEM",
     "TOPIC",
@@ -39,6 +38,7 @@ __all__ = [
     "accuracy",
     "accuracy_of",
     "needs_dstudy",
+    "planned_accuracy",
     "read_measures",
     "two_way_components",
 ]
@@ -241,30 +241,70 @@ def accuracy(
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
     n = None if n_topics is None else check_sizes(n_topics)
-    taken = read_measures(measures)
+    return planned_accuracy(
+        lambda **plan: dstudy(two_way_components(matrix), **plan),
+        matrix,
+        measures,
+        n,
+        (SYSTEM, TOPIC),
+        (matrix.n_systems, matrix.n_topics),
+        estimator=estimator,
+        alpha=alpha,
+        negative=negative,
+        interval=interval,
+        splits=Splits(model, trials, rng, workers, progress),
+    )
+
+
+def planned_accuracy(
+    plan: Callable[..., DStudy],
+    matrix: ScoreMatrix | None,
+    measures: Measures | None,
+    n_topics: float | Iterable[float] | None,
+    facets: tuple[str, str],
+    counts: tuple[int, int],
+    *,
+    estimator: AccuracyEstimator,
+    alpha: float,
+    negative: Literal["zero", "keep"],
+    interval: object,
+    splits: Splits,
+) -> Accuracy:
+    """Return the accuracy of tests, from scores and from D-studies of their components.
+
+    Parameters
+    ----------
+    plan : returns a D-study; it has the options of :func:`vcomp.gtheory.dstudy`
+    matrix : scores; None where there are none, and measures that need them are refused
+    measures : as of :func:`accuracy`; without scores those of D-studies if None
+    n_topics : sizes of new tests; None for the collection itself
+    facets : what is ranked and what is sampled
+    counts : how many of each there are
+    estimator, alpha, negative, interval : as of :func:`accuracy`
+    splits : of what is extrapolated from halves
+
+    Raises
+    ------
+    DataError, PlanError
+        As :func:`accuracy`.
+    """
+    if measures is None and matrix is None:
+        measures = [kind.name for kind in PLANNED]
+    chosen = read_measures(measures)
+    sizes = None if n_topics is None else check_sizes(n_topics)
     study = None
-    if needs_dstudy(taken, estimator, negative, interval):
-        study = dstudy(
-            two_way_components(matrix),
-            object=SYSTEM,
-            sizes={TOPIC: matrix.n_topics if n is None else n.tolist()},
+    if needs_dstudy(chosen, estimator, negative, interval):
+        study = plan(
+            object=facets[0],
+            sizes={facets[1]: counts[1] if sizes is None else sizes.tolist()},
             alpha=alpha,
             negative=negative,
             interval=interval,
         )
-    splits = Splits(model, trials, rng, workers, progress)
-    counts = (matrix.n_systems, matrix.n_topics)
     return accuracy_of(
-        matrix,
-        study,
-        taken,
-        n,
-        (SYSTEM, TOPIC),
-        counts,
-        estimator=estimator,
-        alpha=alpha,
-        splits=splits,
-    )
+        matrix, study, chosen, sizes, facets, counts,
+        estimator=estimator, alpha=alpha, splits=splits,
+    )  # fmt: skip
 
 
 def accuracy_of(

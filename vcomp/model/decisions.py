@@ -1,4 +1,8 @@
-"""What the components mean for the test: D-studies and rank accuracy."""
+"""The part of a result on decisions: D-studies, universe scores and the accuracy of rankings.
+
+Plans, projection and rank accuracy are those of :mod:`vcomp.gtheory` and :mod:`vcomp.ir`; here
+they get the components and cell means of a fit.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,22 @@ import numpy as np
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import all_sizes
+from vcomp.gtheory import HasDStudies, MeanOfScores, all_sizes
 from vcomp.inference import Projected, VarianceComponents
-from vcomp.ir.rank import TauEstimator, TauInterval, TauTarget, TauVariant, expected_tau
-from vcomp.model.conditional_errors import universe_scores
-from vcomp.model.inference import Inference, IntervalMethod
+from vcomp.inference.intervals import IntervalSource
+from vcomp.ir import ScoreMatrix, Splits, planned_accuracy
+from vcomp.ir.rank import (
+    PairedDifferences,
+    TauEstimator,
+    TauInterval,
+    TauTarget,
+    TauVariant,
+    expected_tau,
+)
+from vcomp.model.fitted import Fitted
+from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.record import FitRecord
+from vcomp.model.universe_scores import universe_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,13 +37,82 @@ if TYPE_CHECKING:
     from vcomp.ir.rank import AccuracyEstimator
 
 __all__ = [
-    "Accuracies",
     "Decisions",
 ]
 
 
-class Decisions(Inference):
-    """D-studies and rank accuracy of a fit."""
+def planned_components(record: FitRecord) -> VarianceComponents:
+    """Return the components of a fit for a D-study.
+
+    Raises
+    ------
+    PlanError
+        If cells hold several scores and a facet of the formula has the name ``replicate``.
+    """
+    if record.structure.replicated and REPLICATE in record.structure.facets:
+        raise PlanError(
+            f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
+            "of the formula has that name; rename the column for a D-study"
+        )
+    return record.components
+
+
+def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDifferences, Any]:
+    """Return the paired differences of the ranked facet, and the sizes of the sampled one.
+
+    Parameters
+    ----------
+    record : of the fit
+    n : the facet that is sampled anew and its sizes, or nothing
+
+    Raises
+    ------
+    PlanError
+        If there are no cell means, or a facet is not one of the two.
+    """
+    cells = record.cells
+    if cells is None:
+        raise PlanError(
+            "rank accuracy needs the cell means of two facets (systems and topics), and this "
+            f"result has {', '.join(record.structure.facets)}; average the scores to a "
+            "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
+        )
+    if len(n) > 1 or any(facet not in cells.facets for facet in n):
+        raise PlanError(
+            f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
+            f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
+        )
+    sampled = next(iter(n), cells.facets[1])
+    system = cells.facets[1 - cells.facets.index(sampled)]
+    return cells.differences(system), n.get(sampled)
+
+
+def cell_matrix(record: FitRecord, ranked: str) -> ScoreMatrix | None:
+    """Return the cell means, the ranked facet in columns; None if the fit has none."""
+    return None if record.cells is None else ScoreMatrix(*record.cells.matrix(ranked))
+
+
+def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str, Any]:
+    """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
+    unknown = [facet for facet in n if facet not in facets]
+    if unknown:
+        raise PlanError(
+            f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
+            f"are {', '.join(map(repr, facets))}"
+        )
+    if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
+        raise PlanError(
+            "accuracy is that of tests of so many levels of one facet, such as "
+            f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
+            f"the sizes of {', '.join(map(repr, n)) or 'none'}"
+        )
+    sampled = next(iter(n), facets[1])
+    ranked = next(facet for facet in facets if facet != sampled)
+    return ranked, sampled, n.get(sampled)
+
+
+class Decisions(HasDStudies, Fitted):
+    """D-studies, universe scores and rank accuracy of a fit."""
 
     @property
     def components(self) -> VarianceComponents:
@@ -40,15 +124,20 @@ class Decisions(Inference):
             If cells hold several scores and a facet of the formula has the name ``replicate``,
             which a D-study needs for them.
         """
-        if self.design.replicated and REPLICATE in self.design.facets:
-            raise PlanError(
-                f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
-                "of the formula has that name; rename the column for a D-study"
-            )
-        return self._record.components
+        return planned_components(self._record)
 
     def _planned_components(self) -> VarianceComponents:
-        return self.components
+        return planned_components(self._record)
+
+    def _components(self) -> VarianceComponents:
+        return self._record.components
+
+    def _source(self, interval: IntervalMethod, negative: Projected) -> IntervalSource:
+        return source_of(self._record, self._rows, interval, negative)
+
+    def _mean_of_scores(self) -> MeanOfScores:
+        estimate, columns = self._record.estimate, self._record.exog_names
+        return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
 
     def universe_scores(
         self,
@@ -123,10 +212,8 @@ class Decisions(Inference):
         algorithm 1  0.60           0.624    0.054     0.058
         algorithm 2  0.72           0.721    0.054     0.061
         """
-        access = self._access()
-        return universe_scores(
-            access, self.components, object, all_sizes(sizes, n), alpha, negative
-        )
+        access, wanted = self._row_access, all_sizes(sizes, n)
+        return universe_scores(access, self.components, object, wanted, alpha, negative)
 
     def expected_tau(
         self,
@@ -179,7 +266,7 @@ class Decisions(Inference):
         ----------
         Urbano (2016), Information Retrieval Journal 19, section 4.3.
         """
-        pairs, sizes = self._rank(n)
+        pairs, sizes = ranked_pairs(self._record, n)
         return expected_tau(
             pairs,
             sizes,
@@ -221,7 +308,7 @@ class Decisions(Inference):
         PlanError, EstimationError
             As of :meth:`expected_tau`.
         """
-        pairs, sizes = self._rank(n)
+        pairs, sizes = ranked_pairs(self._record, n)
         return expected_tau(
             pairs,
             sizes,
@@ -234,27 +321,6 @@ class Decisions(Inference):
             draws=draws,
             rng=rng,
         )
-
-    def _rank(self, n: Mapping[str, Any]) -> tuple[Any, Any]:
-        cells = self._record.cells
-        if cells is None:
-            raise PlanError(
-                "rank accuracy needs the cell means of two facets (systems and topics), and this "
-                f"result has {', '.join(self.design.facets)}; average the scores to a "
-                "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
-            )
-        if len(n) > 1 or any(facet not in cells.facets for facet in n):
-            raise PlanError(
-                f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
-                f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
-            )
-        sampled = next(iter(n), cells.facets[1])
-        system = cells.facets[1 - cells.facets.index(sampled)]
-        return cells.differences(system), n.get(sampled)
-
-
-class Accuracies(Decisions):
-    """Measures of the accuracy of a test collection, from the components and the cell means."""
 
     def accuracy(
         self,
@@ -326,52 +392,20 @@ class Accuracies(Decisions):
         2    rmse  3     0.054   D-study
         3    rmse  6     0.038   D-study
         """
-        from vcomp.ir import ScoreMatrix, accuracies
-        from vcomp.ir.measures import sizes as check_sizes
-
-        cells = self._record.cells
-        ranked, sampled, given = self._sampled(all_sizes(sizes, n))
-        if measures is None and cells is None:
-            measures = [kind.name for kind in accuracies.PLANNED]
-        taken = accuracies.read_measures(measures)
-        asked = None if given is None else check_sizes(given)
-        levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
-        study = None
-        if accuracies.needs_dstudy(taken, estimator, negative, interval):
-            study = self.dstudy(
-                object=ranked,
-                sizes={sampled: levels[sampled] if asked is None else asked.tolist()},
-                alpha=alpha,
-                negative=negative,
-                interval=interval,
-            )
-        return accuracies.accuracy_of(
-            None if cells is None else ScoreMatrix(*cells.matrix(ranked)),
-            study,
-            taken,
-            asked,
+        ranked, sampled, given = sampled_facet(self._record.structure.facets, all_sizes(sizes, n))
+        levels = dict(
+            zip(self._record.structure.facets, self._record.structure.n_levels, strict=True)
+        )
+        return planned_accuracy(
+            self.dstudy,
+            cell_matrix(self._record, ranked),
+            measures,
+            given,
             (ranked, sampled),
-            (levels[ranked], levels[sampled]),
+            (n_levels[facets.index(ranked)], n_levels[facets.index(sampled)]),
             estimator=estimator,
             alpha=alpha,
-            splits=accuracies.Splits(model, trials, rng, workers, progress),
+            negative=negative,
+            interval=interval,
+            splits=Splits(model, trials, rng, workers, progress),
         )
-
-    def _sampled(self, n: Mapping[str, Any]) -> tuple[str, str, Any]:
-        """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
-        facets = list(self.design.facets)
-        unknown = [facet for facet in n if facet not in facets]
-        if unknown:
-            raise PlanError(
-                f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
-                f"are {', '.join(map(repr, facets))}"
-            )
-        if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
-            raise PlanError(
-                "accuracy is that of tests of so many levels of one facet, such as "
-                f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
-                f"the sizes of {', '.join(map(repr, n)) or 'none'}"
-            )
-        sampled = next(iter(n), facets[1])
-        ranked = next(facet for facet in facets if facet != sampled)
-        return ranked, sampled, n.get(sampled)

@@ -15,21 +15,22 @@ from vcomp.design import Design, facet_codes, term_codes
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
 from vcomp.inference.intervals import normal_quantile
+from vcomp.model.row_access import FittedModel, RowAccess
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.model.row_access import FittedModel, RowAccess
 
 __all__ = [
     "Level",
     "Located",
     "NewLevels",
     "Prediction",
+    "fitted_values",
     "get_prediction",
     "included_terms",
     "predict",
     "predicted_values",
+    "residuals",
 ]
 
 
@@ -275,6 +276,19 @@ def predict(access: RowAccess, data: Any, level: Level, new_levels: NewLevels) -
     """
     terms = included_terms(level, [term.name for term in access.model.design.terms])
     return predicted_values(access, Located.of(access.model, data, terms, new_levels), terms)
+
+
+def fitted_values(access: RowAccess) -> pd.Series:
+    """Return fixed part plus predicted effects of the rows that were used."""
+    return predict(access, None, "all", "zero").rename("fittedvalues")
+
+
+def residuals(access: RowAccess) -> pd.Series:
+    """Return response less fitted values of the rows that were used."""
+    import pandas as pd
+
+    rows = access.model.rows
+    return pd.Series(rows.y - fitted_values(access).to_numpy(), rows.labels, name="resid")
 
 
 def get_prediction(

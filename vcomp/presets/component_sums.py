@@ -1,4 +1,4 @@
-"""Sums of components with what is known of them: what presets for a field are made of."""
+"""Sums of components with standard errors and intervals, from which presets are made."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
+from vcomp.model import VarianceComponentsResults
 
 __all__ = [
     "Known",
     "check_facet",
+    "check_result",
     "held_in_residual",
     "known_of",
     "positive_number",
@@ -130,3 +132,17 @@ def held_in_residual(design: Structure) -> str | None:
         f"Repeatability holds {which}, which a single score in every cell does not tell from it: "
         "measure more than once in the same conditions."
     )
+
+
+def check_result(res: object, function: str) -> None:
+    """Refuse what is not a result of a fit.
+
+    Raises
+    ------
+    PlanError
+    """
+    if not isinstance(res, VarianceComponentsResults):
+        raise PlanError(
+            f"{function}() is of a result, such as vcomp.fit() returns, not of a "
+            f"{type(res).__name__}"
+        )

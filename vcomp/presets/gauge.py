@@ -1,4 +1,4 @@
-"""Gauge repeatability and reproducibility: a reading of the components of a measurement study."""
+"""Gauge repeatability and reproducibility: variance of the gauge against variance of parts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from vcomp import display
 from vcomp.exceptions import PlanError, VcompError, check_alpha
 from vcomp.formula import RESIDUAL, closure
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
-from vcomp.inference.intervals import IntervalSource
-from vcomp.model.sums import (
+from vcomp.model import IntervalMethod, VarianceComponentsResults, record_of
+from vcomp.presets.component_sums import (
     Known,
     check_facet,
+    check_result,
     held_in_residual,
     known_of,
     positive_number,
@@ -25,8 +26,6 @@ from vcomp.model.sums import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.results import VarianceComponentsResults
-
 __all__ = [
     "PART_TO_PART",
     "REPEATABILITY",
@@ -34,7 +33,7 @@ __all__ = [
     "TOTAL",
     "TOTAL_GAUGE",
     "GaugeStudy",
-    "gauge_study",
+    "gauge_rr",
     "gauge_summary",
 ]
 
@@ -149,19 +148,81 @@ class GaugeStudy:
         return str(self.summary().as_html())
 
 
-def gauge_study(
+def gauge_rr(
     res: VarianceComponentsResults,
     part: str,
     operator: str,
     *,
-    tolerance: float | None,
-    process_sd: float | None,
-    multiplier: float,
-    alpha: float,
-    negative: Projected,
-    source: IntervalSource,
+    tolerance: float | None = None,
+    process_sd: float | None = None,
+    multiplier: float = 6.0,
+    alpha: float = 0.05,
+    negative: Projected = "zero",
+    interval: IntervalMethod = "auto",
 ) -> GaugeStudy:
-    """Return a gauge study; see :func:`vcomp.presets.gauge_rr`."""
+    """Return a gauge R&R study: how much of the variation is the measurement's own.
+
+    Repeatability is the residual; reproducibility all else that is not of parts alone:
+    operators, their interaction with parts, days, laboratories. Parts may be crossed with
+    operators, or nested in them (where measuring destroys the part); what else parts are
+    nested in, such as batches, counts as part-to-part variation.
+
+    Parameters
+    ----------
+    res : the fit
+    part, operator : facets of the random part
+    tolerance : width of the specification, its upper less its lower limit, in units of the
+        scores
+    process_sd : standard deviation of the process from elsewhere, to compare with
+    multiplier : number of standard deviations that make up the width of a distribution: 6, or
+        5.15 (99 %)
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+    interval : how intervals are made, as in
+        :meth:`vcomp.VarianceComponentsResults.conf_int`
+
+    Returns
+    -------
+    GaugeStudy
+        with ``table``, ``categories``, ``precision_to_tolerance``, ``summary()``, ``plot()``
+
+    Raises
+    ------
+    PlanError
+        If part or operator is no facet or has no component, or a number is not one above 0.
+    EstimationError
+        If the interval is not known, or has no intervals of shares.
+
+    References
+    ----------
+    AIAG (2010), Measurement Systems Analysis, 4th ed., chapter III, section B (analysis of
+    variance); Burdick, Borror and Montgomery (2003), A review of methods for measurement
+    systems capability analysis, Journal of Quality Technology 35, 342-354.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = {
+    ...     "part": [p for p in range(4) for _ in range(6)],
+    ...     "operator": ["A", "A", "B", "B", "C", "C"] * 4,
+    ...     "mm": [
+    ...         20.1, 20.3, 20.6, 20.7, 20.0, 20.2, 24.2, 24.0, 24.9, 24.6, 23.8, 24.1,
+    ...         19.4, 19.6, 19.9, 20.3, 19.5, 19.3, 22.0, 22.3, 22.9, 22.6, 22.1, 21.8,
+    ...     ],
+    ... }
+    >>> res = vcomp.fit("mm ~ (1|part) + (1|operator) + (1|part:operator)", data)
+    >>> study = vcomp.presets.gauge_rr(res, "part", "operator", tolerance=10)
+    >>> study.table["percent_study_variation"].round(1).head(3)
+    source
+    total gauge R&R    19.2
+    repeatability       7.5
+    reproducibility    17.7
+    Name: percent_study_variation, dtype: float64
+    >>> study.categories, round(study.precision_to_tolerance, 3)
+    (7.0, 0.244)
+    """
+    check_result(res, "gauge_rr")
+    source = res.interval_source(interval, negative)
     check_alpha(alpha)
     check_policy(negative)
     multiplier = positive_number(
@@ -171,7 +232,7 @@ def gauge_study(
         tolerance = positive_number("tolerance", tolerance, "the upper less the lower limit")
     if process_sd is not None:
         process_sd = positive_number("process_sd", process_sd, "a standard deviation")
-    components = res._record.components
+    components = record_of(res).components
     sources = _sources(components, part, operator)
     a = np.array([term_mask(components, names) for names in sources.values()])
     total = np.broadcast_to(a[list(sources).index(TOTAL)], a.shape)
@@ -289,7 +350,7 @@ def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str
     held = held_in_residual(res.design)
     if held is not None:
         notes.append(held)
-    interaction = _interaction(res._record.components, part, operator)
+    interaction = _interaction(record_of(res).components, part, operator)
     if interaction is not None:
         notes += _pooling(res, interaction)
     values = res.vcomp.to_numpy()
