@@ -30,8 +30,9 @@ FOR_USERS = {
 
 # Records that public attributes hold, and what only the package itself calls.
 INTERNAL = {
-    "Batches", "Chunk", "CompleteRows", "CrossProducts", "Design", "FromComponents", "HasDStudies",
-    "MeanOfScores", "Original", "Quantities", "Rows", "Smooth", "Structure", "TwoWayMeanSquares",
+    "AccuracyInputs", "Batches", "Chunk", "CompleteRows", "CrossProducts", "Design",
+    "FromComponents", "HasDStudies", "MeanOfScores", "Original", "Quantities", "Rows", "Smooth",
+    "Structure", "TwoWayMeanSquares",
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 from . import measures as measures
+from .accuracies import AccuracyInputs as AccuracyInputs
 from .accuracies import Measures as Measures
 from .accuracies import Splits as Splits
 from .accuracies import accuracy as accuracy
-from .accuracies import planned_accuracy as planned_accuracy
 from .accuracy_result import Accuracy as Accuracy
 from .curve import AccuracyCurve as AccuracyCurve
 from .curve import Model as Model

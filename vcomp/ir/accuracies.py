@@ -33,12 +33,12 @@ __all__ = [
     "PLANNED",
     "SYSTEM",
     "TOPIC",
+    "AccuracyInputs",
     "Measures",
     "Splits",
     "accuracy",
     "accuracy_of",
     "needs_dstudy",
-    "planned_accuracy",
     "read_measures",
     "two_way_components",
 ]
@@ -241,13 +241,15 @@ def accuracy(
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
     n = None if n_topics is None else check_sizes(n_topics)
-    return planned_accuracy(
+    inputs = AccuracyInputs(
         lambda **plan: dstudy(two_way_components(matrix), **plan),
         matrix,
-        measures,
-        n,
         (SYSTEM, TOPIC),
         (matrix.n_systems, matrix.n_topics),
+    )
+    return inputs.accuracy(
+        measures,
+        n,
         estimator=estimator,
         alpha=alpha,
         negative=negative,
@@ -256,55 +258,66 @@ def accuracy(
     )
 
 
-def planned_accuracy(
-    plan: Callable[..., DStudy],
-    matrix: ScoreMatrix | None,
-    measures: Measures | None,
-    n_topics: float | Iterable[float] | None,
-    facets: tuple[str, str],
-    counts: tuple[int, int],
-    *,
-    estimator: AccuracyEstimator,
-    alpha: float,
-    negative: Literal["zero", "keep"],
-    interval: object,
-    splits: Splits,
-) -> Accuracy:
-    """Return the accuracy of tests, from scores and from D-studies of their components.
+@dataclass(frozen=True, slots=True, eq=False)
+class AccuracyInputs:
+    """Scores and D-studies of their components, from which accuracies are estimated.
 
-    Parameters
+    Attributes
     ----------
     plan : returns a D-study; it has the options of :func:`vcomp.gtheory.dstudy`
     matrix : scores; None where there are none, and measures that need them are refused
-    measures : as of :func:`accuracy`; without scores those of D-studies if None
-    n_topics : sizes of new tests; None for the collection itself
-    facets : what is ranked and what is sampled
-    counts : how many of each there are
-    estimator, alpha, negative, interval : as of :func:`accuracy`
-    splits : of what is extrapolated from halves
-
-    Raises
-    ------
-    DataError, PlanError
-        As :func:`accuracy`.
+    facets : the ranked and the sampled one
+    counts : numbers of levels of both
     """
-    if measures is None and matrix is None:
-        measures = [kind.name for kind in PLANNED]
-    chosen = read_measures(measures)
-    sizes = None if n_topics is None else check_sizes(n_topics)
-    study = None
-    if needs_dstudy(chosen, estimator, negative, interval):
-        study = plan(
-            object=facets[0],
-            sizes={facets[1]: counts[1] if sizes is None else sizes.tolist()},
-            alpha=alpha,
-            negative=negative,
-            interval=interval,
-        )
-    return accuracy_of(
-        matrix, study, chosen, sizes, facets, counts,
-        estimator=estimator, alpha=alpha, splits=splits,
-    )  # fmt: skip
+
+    plan: Callable[..., DStudy]
+    matrix: ScoreMatrix | None
+    facets: tuple[str, str]
+    counts: tuple[int, int]
+
+    def accuracy(
+        self,
+        measures: Measures | None,
+        n_topics: float | Iterable[float] | None,
+        *,
+        estimator: AccuracyEstimator,
+        alpha: float,
+        negative: Literal["zero", "keep"],
+        interval: object,
+        splits: Splits,
+    ) -> Accuracy:
+        """Return the accuracy of tests of other sizes; see :func:`accuracy`.
+
+        Parameters
+        ----------
+        measures : as of :func:`accuracy`; without scores those of D-studies if None
+        n_topics : sizes of new tests; None for the collection itself
+        estimator, alpha, negative, interval : as of :func:`accuracy`
+        splits : of what is extrapolated from halves
+
+        Raises
+        ------
+        DataError, PlanError
+            As :func:`accuracy`.
+        """
+        if measures is None and self.matrix is None:
+            measures = [kind.name for kind in PLANNED]
+        chosen = read_measures(measures)
+        sizes = None if n_topics is None else check_sizes(n_topics)
+        ranked, sampled = self.facets
+        study = None
+        if needs_dstudy(chosen, estimator, negative, interval):
+            study = self.plan(
+                object=ranked,
+                sizes={sampled: self.counts[1] if sizes is None else sizes.tolist()},
+                alpha=alpha,
+                negative=negative,
+                interval=interval,
+            )
+        return accuracy_of(
+            self.matrix, study, chosen, sizes, self.facets, self.counts,
+            estimator=estimator, alpha=alpha, splits=splits,
+        )  # fmt: skip
 
 
 def accuracy_of(

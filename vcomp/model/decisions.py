@@ -16,7 +16,7 @@ from vcomp.formula import REPLICATE
 from vcomp.gtheory import HasDStudies, MeanOfScores, all_sizes
 from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import IntervalSource
-from vcomp.ir import ScoreMatrix, Splits, planned_accuracy
+from vcomp.ir import AccuracyInputs, ScoreMatrix, Splits
 from vcomp.ir.rank import (
     PairedDifferences,
     TauEstimator,
@@ -392,17 +392,13 @@ class Decisions(HasDStudies, Fitted):
         2    rmse  3     0.054   D-study
         3    rmse  6     0.038   D-study
         """
-        ranked, sampled, given = sampled_facet(self._record.structure.facets, all_sizes(sizes, n))
-        levels = dict(
-            zip(self._record.structure.facets, self._record.structure.n_levels, strict=True)
-        )
-        return planned_accuracy(
-            self.dstudy,
-            cell_matrix(self._record, ranked),
+        facets, n_levels = self._record.structure.facets, self._record.structure.n_levels
+        ranked, sampled, given = sampled_facet(facets, all_sizes(sizes, n))
+        counts = (n_levels[facets.index(ranked)], n_levels[facets.index(sampled)])
+        matrix = cell_matrix(self._record, ranked)
+        return AccuracyInputs(self.dstudy, matrix, (ranked, sampled), counts).accuracy(
             measures,
             given,
-            (ranked, sampled),
-            (n_levels[facets.index(ranked)], n_levels[facets.index(sampled)]),
             estimator=estimator,
             alpha=alpha,
             negative=negative,

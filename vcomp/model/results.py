@@ -39,11 +39,6 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
     D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
 
-    Parameters
-    ----------
-    record : of the fit: structure, estimate, tables; no rows
-    rows : the rows that it was made from; None after loading
-
     Examples
     --------
     >>> import vcomp
