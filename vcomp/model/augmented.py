@@ -99,12 +99,12 @@ def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
 
 
 def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the fit in batches; nothing is written before effects are there.
+    """Yield the rows of the fit in batches, after the effects were solved for.
 
     Raises
     ------
     DataError
-        If the rows cannot be read again, are others than before, or are in the file itself.
+        If the rows cannot be read again, have changed, or are in the file itself.
     """
     model, n = access.model, 0
     check_columns(model.design)

@@ -102,7 +102,7 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
         )
     if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
         raise PlanError(
-            "accuracy is that of tests of so many levels of one facet, such as "
+            "accuracy is of tests with a number of levels of one facet, such as "
             f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
             f"the sizes of {', '.join(map(repr, n)) or 'none'}"
         )
@@ -116,7 +116,7 @@ class Decisions(HasDStudies, Fitted):
 
     @property
     def components(self) -> VarianceComponents:
-        """Components with facets, nesting, sizes and covariance: what a D-study starts from.
+        """Components with facets, nesting, sizes and covariance, as D-studies use them.
 
         Raises
         ------
@@ -148,18 +148,18 @@ class Decisions(HasDStudies, Fitted):
         sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
-        """Return a row an object of measurement: its universe score, and how well it is known.
+        """Return a row an object of measurement: its universe score with its errors.
 
         Parameters
         ----------
-        object : what is measured, a facet or several (``"doctor:patient"``, whose universe score
-            is the sum of the doctor's and the patient's effects); if None, the first facet
-            without a size
+        object : the object of measurement, a facet or several (``"doctor:patient"``, whose
+            universe score is the sum of the doctor's and the patient's effects); if None, the
+            first facet without a size
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` sets negative components to zero in the errors, ``"keep"`` uses them
             as estimated; an error variance below zero then has no root (nan)
-        sizes, **n : of the other facets in the measurement that the errors are for, one each,
-            ``topic=25``; none takes each object's own numbers
+        sizes, **n : sizes of the other facets in the measurement whose errors are computed, one
+            each, ``topic=25``; if there is none, each object's own numbers of levels
 
         Returns
         -------
@@ -170,18 +170,18 @@ class Decisions(HasDStudies, Fitted):
                 its number of scores and their mean
             ``universe_score``, ``se``, ``low``, ``high``
                 μ̂ + û, its best linear prediction at the mean of the covariates, with the standard
-                error of the prediction (components taken as known) and a normal interval. In
-                balanced data it is Kelley's: the mean score drawn to the general mean
+                error of the prediction (components treated as known) and a normal interval. In
+                balanced data it is Kelley's: the mean score, shrunken towards the grand mean
             ``sem_rel``, ``sem_abs``
-                √σ²(δ) and √σ²(Δ), the errors of its mean score in differences between objects and
-                by itself. Without `n` from its own numbers of levels: the mean of their squares
-                over the objects is the D-study's
+                √σ²(δ) and √σ²(Δ), the relative and absolute standard errors of its mean score.
+                Without `n` they use its own numbers of levels, and the mean of their squares over
+                the objects is the error variance of the D-study
             ``csem_rel``, ``csem_abs``
-                conditional ones, from the scores of this object (for the relative one also from
-                what they share with the scores of the others). ``csem_rel`` is nan where objects
-                do not all have the same cells equally often, as nothing then says what they
-                share, and of objects of several facets; both are nan for an object with too few
-                scores to tell its errors apart
+                conditional standard errors, from the scores of this object (the relative one also
+                from their covariance with the scores of the other objects). ``csem_rel`` is nan
+                where objects do not all have the same cells equally often, as that covariance is
+                then not estimable, and for objects of several facets; both are nan for an object
+                with too few scores to estimate its error components
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Decisions(HasDStudies, Fitted):
 
         See Also
         --------
-        vcomp.dstudy.rank_accuracy.expected_tau : the formulae
+        vcomp.ir.expected_tau : the same from a matrix of scores
 
         References
         ----------
@@ -366,8 +366,8 @@ class Decisions(HasDStudies, Fitted):
         PlanError
             If the facet is not known, several have sizes, or one is not positive; if a measure,
             model or estimator is unknown; if the design does not have two crossed facets and a
-            measure needs their cell means (Eρ², Φ and ε need none); or if an option is of none of
-            the measures.
+            measure needs their cell means (Eρ², Φ and ε need none); or if an option applies to
+            none of the measures.
         DataError
             If a cell is empty and a measure has to be extrapolated from halves, or two systems
             have fewer than two topics in common.

@@ -63,7 +63,7 @@ class Estimates(Fitted):
 
     @property
     def converged(self) -> bool:
-        """Whether the method reached its answer; a bound at zero is an answer."""
+        """Whether the estimation converged; components may be at their bound zero."""
         return self._record.estimate.converged
 
     @property
@@ -73,12 +73,12 @@ class Estimates(Fitted):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The numbers that show convergence; None for closed forms."""
+        """Gradient, Newton decrement and bounds at convergence; None for closed forms."""
         return self._record.estimate.certificate
 
     @property
     def iterations(self) -> pd.DataFrame:
-        """How the maximum was reached: a row a point, the first the start; empty without steps.
+        """The iterations: a row a point, the first the start; empty without steps.
 
         The columns are ``llf``, ``step`` (what led there: start, scale, AI, Newton or EM),
         ``fraction`` of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
@@ -120,7 +120,7 @@ class Estimates(Fitted):
 
     @property
     def bse_vcomp(self) -> pd.Series:
-        """Standard errors of the components; nan for one at its bound or held: it has none."""
+        """Standard errors of the components; nan for a component at its bound or held."""
         return tables.component_errors(self._record)
 
     def cov_vcomp(self, cov_type: CovarianceType | None = None) -> pd.DataFrame:
@@ -151,21 +151,21 @@ class Estimates(Fitted):
     def mc_error(self) -> pd.Series:
         """Standard errors that the engine's random probes give the components; 0 without.
 
-        With them is how far the iteration, which ends within these errors, was from the maximum.
+        They include the distance of the last iteration from the maximum.
         """
         return tables.mc_errors(self._record.estimate)
 
     @property
     def mc_error_llf(self) -> float:
-        """The same of the log-likelihood."""
+        """Monte Carlo standard error of the log-likelihood; 0 without random probes."""
         return self._record.estimate.llf_error
 
     @property
     def mc_error_bse(self) -> pd.Series:
-        """How well the standard errors are known, relative to them: 0.01 is to one per cent.
+        """Relative Monte Carlo errors of the standard errors: 0.01 is one per cent; 0 if exact.
 
-        0 where they are exact. Those of ANOVA come from random probes where the data are large;
-        ``n_probes=`` says how many.
+        Standard errors of ANOVA come from random probes where the data are large; ``n_probes=``
+        sets their number.
         """
         return tables.mc_errors_of_standard_errors(self._record.estimate)
 
@@ -200,7 +200,7 @@ class Estimates(Fitted):
         return tables.joined(self.bse_fe, self.bse_vcomp, "bse")
 
     def cov_params(self) -> pd.DataFrame:
-        """Return the covariance matrix of :attr:`params`: fixed effects and components apart."""
+        """Return the covariance matrix of :attr:`params`, block diagonal."""
         return tables.parameter_covariance(self._record)
 
     def anova_table(self) -> pd.DataFrame:
@@ -214,6 +214,6 @@ class Estimates(Fitted):
         Raises
         ------
         EstimationError
-            If the mean is not one constant: Method I has no place for covariates.
+            If the mean is not one constant: Method I does not allow covariates.
         """
         return tables.anova(self._record)

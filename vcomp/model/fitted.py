@@ -1,4 +1,4 @@
-"""The two values that a result consists of, and what other rooms get of them.
+"""The two values of a result, its record and its rows, and functions that extract them.
 
 The parts of the result class (:mod:`~vcomp.model.estimates`, :mod:`~vcomp.model.uncertainty`,
 :mod:`~vcomp.model.decisions`) share :class:`Fitted`. Functions of this room take the record and

@@ -72,7 +72,7 @@ def fixed_effects(
     """Return coefficients with their tests and intervals."""
     p = len(record.exog_names)
     if ddf == "satterthwaite" and _slopes_missing(record.estimate):
-        # A file may hold the degrees of freedom without what those of contrasts need.
+        # Stored results may have degrees of freedom, but not the slopes that contrasts need.
         check_alpha(alpha)
         found = _single_tests(record.estimate)
         return _frame(found, record.exog_names, alpha)
@@ -195,7 +195,7 @@ def _kenward_roger(
 
 
 class _Normal:
-    """Tests that take the components as known."""
+    """Tests that treat the components as known."""
 
     def __init__(self, cov_beta: FloatArray) -> None:
         self._cov_beta = cov_beta

@@ -143,8 +143,8 @@ def _notes(record: FitRecord, found: Limits) -> list[str]:
     confounded = [t for t, effects in design.terms.items() if len(effects) > 1 and t != RESIDUAL]
     if confounded:
         notes.append(
-            f"{', '.join(confounded)}: effects of nested facets, with what cannot be told from "
-            "them (print the design for more)."
+            f"{', '.join(confounded)}: effects of nested facets, with the effects that are "
+            "confounded with them (print the design for more)."
         )
     if not design.connected:
         notes.append(

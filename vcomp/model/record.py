@@ -189,7 +189,7 @@ class FitRecord:
     components : the components with their facets, for D-studies
     table : analysis of variance; None for a mean that is not one constant
     cells : cell means of two facets, None for other designs and where there are very many
-    response_sums : mean of the response and sum of squares about it, which tell whether another
+    response_sums : mean of the response and sum of squares about it, which show whether another
         fit is of the same rows; None in files of older versions
     """
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
-    """Variance components with their uncertainty, and what follows from them.
+    """Variance components with their uncertainty, D-studies, predictions and tables.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
     D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
@@ -156,13 +156,13 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
         """Predicted effects (BLUPs) of every term.
 
         Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
-        error, fixed effects estimated) and ``conditional_se`` (fixed effects taken as known: what
-        lme4 prints). Both are nan where effects can only be solved for iteratively: each would
-        need a solve of its own.
+        error, fixed effects estimated) and ``conditional_se`` (fixed effects treated as known, as
+        in lme4). Both are nan where effects can only be solved for iteratively: each would need a
+        solve of its own.
 
-        Rows that were not kept are not needed, however many the levels. But where cells were put
-        together as they came and a term tells single cells, they are summed in one more pass, and
-        refused if they do not fit into memory.
+        Rows that were not kept are not needed, however many the levels. If cells were collapsed
+        while rows were read, and a term has an effect for every cell, the cells are summed in one
+        more pass, which is refused if they do not fit into memory.
         """
         return self._row_access.random_effects()
 
@@ -187,8 +187,9 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
             container that :func:`vcomp.fit` takes; None for the rows that were used
         level : whose effects are added to the fixed part: ``"all"`` terms, those of one term or of
             a list of terms by name, or ``"population"``, none
-        new_levels : what a level, or a combination of levels, that the fit has not seen does:
-            ``"zero"`` predicts its effect by the best prediction, zero; ``"raise"`` refuses it
+        new_levels : how a level, or a combination of levels, that did not occur in the fit is
+            treated: ``"zero"`` predicts its effect by the best prediction, zero; ``"raise"``
+            refuses it
 
         Returns
         -------
@@ -203,7 +204,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
         Warns
         -----
         VcompWarning
-            If no level of a facet was there in the fit.
+            If no level of a facet occurred in the fit.
 
         Examples
         --------
@@ -226,8 +227,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
         """Return predictions with standard errors and intervals, as statsmodels does.
 
         Errors are those of the joint prediction (Henderson 1975, Biometrics 31, 423-447): effects
-        of different terms and fixed effects err together. Components are taken as known, negative
-        ones as zero.
+        of different terms and fixed effects have correlated errors. Components are treated as
+        known, negative ones as zero.
 
         Parameters
         ----------
@@ -260,11 +261,11 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
     def augment(
         self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
     ) -> pd.DataFrame | Path:
-        """Return a row a score, or write it to a file: response, facets, fitted, resid.
+        """Return a row a score, or write these rows to a file: response, facets, fitted, resid.
 
         With `path` rows that were read in batches are read once more, and never are in memory as a
-        whole. Effects come from the statistics of the fit; where these hold groups of cells only,
-        and a term tells single cells, the cells are summed in another pass before.
+        whole. Effects come from the statistics of the fit; if cells were collapsed in these, and
+        a term has an effect for every cell, the cells are first summed in another pass.
 
         Parameters
         ----------

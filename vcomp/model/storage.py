@@ -1,4 +1,4 @@
-"""Results as JSON."""
+"""Results as JSON text: writing, reading, and values that JSON does not have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_json(record: FitRecord, path: str | Path | None) -> str:
     Raises
     ------
     DataError
-        If the file cannot be written; one that was there is then as it was.
+        If the file cannot be written; an existing file is then unchanged.
     """
     # JSON has no infinity; a constant response has an infinite likelihood.
     text = json.dumps(_without_infinity(record.to_json()), allow_nan=False, ensure_ascii=False)
@@ -35,7 +35,7 @@ def write_json(record: FitRecord, path: str | Path | None) -> str:
 
 
 def read_json(source: str | Path) -> FitRecord:
-    """Return the record that a text or file holds.
+    """Return the record in a JSON text or file.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def read_json(source: str | Path) -> FitRecord:
 
 
 def read_stored(source: str | Path) -> Any:
-    """Return what a JSON text or file holds, before it is known to be a result.
+    """Return the content of a JSON text or file, not yet checked to be a result.
 
     Raises
     ------

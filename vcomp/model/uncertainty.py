@@ -97,7 +97,7 @@ class Uncertainty(Fitted):
         return tables.gstudy(self._record, alpha, self.interval_source(interval))
 
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
-        """Return profile likelihoods of components and their ratios, of fixed effects after ML.
+        """Return profile likelihoods of components, of their ratios, and after ML of fixed effects.
 
         Parameters
         ----------
@@ -114,8 +114,8 @@ class Uncertainty(Fitted):
         Raises
         ------
         EstimationError
-            If the fit is no converged one by REML or ML, its engine has random probes, a name is
-            not known, a fixed effect is asked for after REML, or a profile cannot be followed.
+            If the fit is not a converged one by REML or ML, its engine has random probes, a name
+            is not known, a fixed effect is requested after REML, or a profile cannot be followed.
         DataError
             If the result was loaded without its rows.
         PlanError
@@ -177,11 +177,11 @@ class Uncertainty(Fitted):
     ) -> CrossCheck:
         """Return the estimates of the other methods, and where they differ from those of this fit.
 
-        Where the model holds all methods estimate the same. Data drawn from the fit and estimated
-        by all of them show how far their estimates then lie from each other; a difference that is
-        larger tells of effects that go with how often their groups were observed, or of variances
-        that are not the same everywhere. Balanced data do not show such things: there all methods
-        agree.
+        If the model is correct, all methods estimate the same components. Data are drawn from the
+        fit and estimated by all methods to find how much their estimates differ then. A larger
+        difference indicates effects that depend on how often their groups were observed, or
+        variances that differ between parts of the data. Balanced data do not reveal this: there
+        all methods agree.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class Uncertainty(Fitted):
         Raises
         ------
         EstimationError
-            If a method is not known, a number is not one that can be, or no component is above 0.
+            If a method is not known, a number is out of range, or no component is above 0.
         DataError
             If the result was loaded without its rows.
 
@@ -238,7 +238,7 @@ class Uncertainty(Fitted):
         n : number of replicates
         rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
         workers : threads; the numbers are the same for any number of them
-        time_limit : seconds after which no replicate is begun; what is done is kept, with a
+        time_limit : seconds after which no replicate is begun; completed ones are kept, with a
             warning
         path : of a file that the replicates are saved to every half minute, at the end, and when
             the work is interrupted. If it is there already, they are continued from it (after a
@@ -257,7 +257,7 @@ class Uncertainty(Fitted):
         Warns
         -----
         VcompWarning
-            If negative components are taken as zero, the time limit ended the work, or estimations
+            If negative components are set to zero, the time limit ended the work, or estimations
             did not converge.
 
         References
@@ -297,23 +297,23 @@ class Uncertainty(Fitted):
     ) -> Replicates:
         """Return estimates of `n` resamples of the levels of facets: Brennan's bootstrap.
 
-        Levels are drawn with replacement, those of a nested facet within what it is nested in. All
-        rows of a level go together, and a level that is drawn twice is two levels. The estimates
-        are made by the method, and with the options, of this fit.
+        Levels are drawn with replacement, those of a nested facet within the facets that it is
+        nested in. All rows of a level are drawn together, and a level that is drawn twice becomes
+        two levels. Each resample is estimated by the method, and with the options, of this fit.
 
-        Drawing levels of a facet makes components that hold it too small, and others too large.
-        The adjusted components, on which intervals rest, are without that bias: in the mean over
-        all resamples they are the estimates, exactly so after an analysis of variance of balanced
-        data with all terms. ``notes`` of the replicates say where that is approximate.
+        Resampling biases the components: those that contain the facet are too small, the others
+        too large. The adjusted components, which intervals use, correct that bias: their mean over
+        all resamples equals the estimates, exactly so after an analysis of variance of balanced
+        data with all terms. ``notes`` of the replicates state where that is approximate.
 
         Parameters
         ----------
-        facet : whose levels are drawn: one (``"topic"``), or several, each drawn by itself
+        facet : whose levels are drawn: one (``"topic"``), or several, drawn independently
             (``["sys", "topic"]``)
         n : number of replicates
         rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
         workers : threads; the numbers are the same for any number of them
-        time_limit : seconds after which no replicate is begun; what is done is kept, with a
+        time_limit : seconds after which no replicate is begun; completed ones are kept, with a
             warning
         path : of a file that the replicates are saved to; if it is there already, they are
             continued from it
@@ -330,8 +330,8 @@ class Uncertainty(Fitted):
         ------
         EstimationError
             If a facet is not one of the random part or has fewer than two levels to draw from, an
-            option is not one that it can have, components are held and ``adjust`` is True, or no
-            resample could be fitted.
+            option is not valid, components are held and ``adjust`` is True, or no resample could
+            be fitted.
         DataError
             If the result was loaded without its rows, or the file is not one of replicates of this
             fit, seed and facets.
@@ -392,14 +392,14 @@ class Uncertainty(Fitted):
         ------
         EstimationError
             If the facet is not one of the random part, or has fewer than three levels (a nested
-            one fewer than two wherever it is); or if nothing could be fitted.
+            one fewer than two in every group); or if no sample could be fitted.
         DataError
             If the result was loaded without its rows.
 
         Warns
         -----
         VcompWarning
-            If an estimate is missing: then there is no standard error.
+            If an estimate is missing, so that there is no standard error.
 
         References
         ----------
@@ -441,9 +441,9 @@ class Uncertainty(Fitted):
 
             ``"f"``
                 ratio of mean squares with equal expectations if the component is 0: exact in
-                balanced data, and for terms without a finer one in any (Wald 1947). Where only
-                sums of several mean squares have the expectation, and the data are balanced, an
-                approximate one that says so
+                balanced data, and for terms without a finer one in any (Wald 1947). If only sums
+                of several mean squares have equal expectations, and the data are balanced, an
+                approximate F, which its notes state
             ``"lrt"``
                 likelihood ratio, restricted after REML, against ½χ²₀ + ½χ²₁ (Self & Liang 1987):
                 for many levels
@@ -454,7 +454,7 @@ class Uncertainty(Fitted):
             ``"auto"``
                 the exact F if there is one; else ``"simulated"`` where that is cheap (orthogonal
                 strata, or up to 500 effects and 20,000 rows), else ``"lrt"``. After closed forms
-                the F. The outcome says which and why
+                the F. The result states which test was used, and why
         n : number of data sets that a simulated test (which ``"auto"`` may choose) draws; the
             p-value has its Monte Carlo standard error
         rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
@@ -489,8 +489,9 @@ class Uncertainty(Fitted):
         alpha : intervals have confidence 1 − alpha
         ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest),
             ``"kenward-roger"`` (1997, with its standard errors; after REML, by engines that
-            factor) or ``"normal"``, the components as if known. df is ∞ where the normal
-            distribution serves, and nan where it has to as the components have no covariance
+            factor) or ``"normal"``, with the components treated as known. df is ∞ where the
+            normal distribution is used by choice or as no component is estimated, and nan where
+            it is used because the components have no covariance
 
         Raises
         ------
@@ -514,7 +515,7 @@ class Uncertainty(Fitted):
         Raises
         ------
         EstimationError
-            If they are no contrasts of these fixed effects, or the fit does not have ``ddf``.
+            If they are not contrasts of these fixed effects, or the fit does not have ``ddf``.
         """
         return hypothesis_tests.contrasts_table(self._record, self._rows, contrasts, alpha, ddf)
 

@@ -80,7 +80,7 @@ class GaugeStudy:
     tolerance, process_sd : as given, or None
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
-    notes : what a reader should know of these numbers
+    notes : sentences on these numbers
     """
 
     table: pd.DataFrame
@@ -164,8 +164,8 @@ def gauge_rr(
 
     Repeatability is the residual; reproducibility all else that is not of parts alone:
     operators, their interaction with parts, days, laboratories. Parts may be crossed with
-    operators, or nested in them (where measuring destroys the part); what else parts are
-    nested in, such as batches, counts as part-to-part variation.
+    operators, or nested in them (where measuring destroys the part); other facets that parts are
+    nested in, such as batches, count as part-to-part variation.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def gauge_rr(
     Raises
     ------
     PlanError
-        If part or operator is no facet or has no component, or a number is not one above 0.
+        If part or operator is not a facet or has no component, or a number is not above 0.
     EstimationError
         If the interval is not known, or has no intervals of shares.
 
@@ -275,7 +275,7 @@ def _sources(
         (of_parts if facets - above <= product else others).append(name)
     if not of_parts:
         raise PlanError(
-            f"no component is of {part!r} alone, so nothing tells parts apart; add (1|{part}) to "
+            f"no component is of {part!r} alone, so parts do not differ; add (1|{part}) to "
             f"the formula, which has {', '.join(components.names)}"
         )
     sources = {
@@ -371,7 +371,7 @@ def _interaction(components: VarianceComponents, part: str, operator: str) -> st
 
 
 def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
-    """Say that AIAG would pool the interaction, where an F-test has a large p-value."""
+    """Return a note that AIAG would pool the interaction, if its F-test has a large p-value."""
     try:
         test = res.test(interaction, "f")
     except VcompError:
@@ -390,11 +390,11 @@ _ACCEPTABLE, _MARGINAL = 10.0, 30.0
 """Per cent of study variation (AIAG, Measurement Systems Analysis, 4th ed., chap. II, sec. D)."""
 
 _ENOUGH = 5
-"""Distinct categories that AIAG asks for."""
+"""Distinct categories that AIAG requires."""
 
 
 def gauge_summary(study: GaugeStudy) -> Any:
-    """Return a summary: variances and shares, standard deviations, and what AIAG says of them.
+    """Return a summary: variances and shares, standard deviations, and AIAG's criteria.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ def gauge_summary(study: GaugeStudy) -> Any:
         "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
         f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
     }
-    # A total is all of itself, with no interval to tell.
+    # The total is 100 % of itself: it has no interval.
     spread[f"{confidence} interval"][-1] = ""
     for name in ("tolerance", "process"):
         if f"percent_{name}" in table:
@@ -448,7 +448,7 @@ def _ends(low: Any, high: Any) -> list[str]:
 
 
 def _verdict(study: GaugeStudy) -> list[str]:
-    """Return what AIAG's criteria say of the estimate, and whether the interval says it too."""
+    """Return notes on AIAG's criteria for the estimate and for the ends of its interval."""
     confidence = display.level(study.alpha)
     gauge = {str(name): float(column[TOTAL_GAUGE]) for name, column in study.table.items()}
     notes = []

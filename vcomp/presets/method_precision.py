@@ -66,7 +66,7 @@ class Precision:
     laboratory : the facet of laboratories, or None
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
-    notes : what a reader should know of these numbers
+    notes : sentences on these numbers
     """
 
     table: pd.DataFrame
@@ -112,7 +112,7 @@ def precision(
     From replicate measurements of one sample on several days, in several runs, at several
     sites: the standard deviation of results under the same conditions (repeatability), within
     a run, a day, a laboratory, and between laboratories (reproducibility). Each is a sum of
-    components: under a condition all effects vary but those of what is held.
+    components: under a condition all effects vary but those of the facets held constant.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def precision(
     Raises
     ------
     PlanError
-        If the laboratory is no facet, a label is for no condition of the design, or alpha is
+        If the laboratory is not a facet, a label is not a condition of the design, or alpha is
         not between 0 and 1.
     EstimationError
         If the interval is not known, or there is none for this fit.
