@@ -300,7 +300,7 @@ def _joined(parts: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 def _compared(
     difference: FloatArray, drawn: FloatArray, own: FloatArray
 ) -> dict[str, FloatArray | np.ndarray]:
-    """Compare differences with those in drawn data, (n, q); `own` are the fit's estimates there."""
+    """Compare differences with those in drawn data, (n, q), with `own` estimates of the fit."""
     has = np.isfinite(drawn).all(axis=1)
     drawn, own = drawn[has], own[has]
     if len(drawn) < _FEWEST:

@@ -97,7 +97,7 @@ class Uncertainty(Fitted):
         return tables.gstudy(self._record, alpha, self.interval_source(interval))
 
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
-        """Return profile likelihoods of components, of their ratios, and after ML of fixed effects.
+        """Return profile likelihoods of components, their ratios, and after ML fixed effects.
 
         Parameters
         ----------
