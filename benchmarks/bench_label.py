@@ -19,8 +19,8 @@ from benchmarks.common import (
     pipe,
 )
 from vcomp.estimators.estimate import Estimate
-from vcomp.formula.facets import object_key
-from vcomp.inference.components import VarianceComponents
+from vcomp.formula.brennan import object_key
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.model.record import label
 
 

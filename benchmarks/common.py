@@ -24,22 +24,6 @@ from vcomp.formula import parse
 from vcomp.formula.parser import Formula
 from vcomp.statistics.statistics import Statistics
 
-__all__ = [
-    "FULL_MODEL",
-    "Piped",
-    "Report",
-    "Settings",
-    "agree",
-    "attempt",
-    "best_of",
-    "crossed",
-    "memory_pass",
-    "nested",
-    "pipe",
-    "score_matrix",
-    "summed",
-]
-
 Answer = TypeVar("Answer")
 
 _LONG = 2.0
@@ -135,16 +119,31 @@ def attempt(work: Callable[[], Answer], limit: float) -> Answer | str:
     -------
     its answer, or why there is none, in a few words
     """
-    receive, send = _FORK.Pipe(duplex=False)
-    child = _FORK.Process(target=_answer, args=(work, send))
+    answer: Answer | str = answer_of(_FORK, _answer, (work,), limit)
+    return answer
+
+
+def answer_of(
+    context: Any, target: Callable[..., None], arguments: tuple[Any, ...], limit: float
+) -> Any:
+    """Return what `target` sends from a child process, or why it sends nothing, in a few words.
+
+    Parameters
+    ----------
+    context : of multiprocessing
+    target : called with a connection to send to, and the arguments
+    limit : seconds after which the process is ended
+    """
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=target, args=(send, *arguments))
     child.start()
     send.close()
     try:
         if not receive.poll(limit):
             return f"not done in {limit:.0f} s (--limit)"
-        answer: Answer | str = receive.recv()
-        return answer
+        return receive.recv()
     except EOFError:
+        child.join()
         return f"ended with exit code {child.exitcode}"
     finally:
         child.kill()
@@ -266,7 +265,7 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _answer(work: Callable[[], Any], send: Any) -> None:
+def _answer(send: Any, work: Callable[[], Any]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
         send.send(work())

@@ -16,19 +16,9 @@ from typing import Any, TypeVar
 import pandas as pd
 
 import vcomp
-from benchmarks.common import FULL_MODEL, memory_pass
+from benchmarks.common import FULL_MODEL, answer_of, memory_pass
 from benchmarks.perdoc import perdoc
 from vcomp.estimators import MethodName
-
-__all__ = [
-    "FitUsed",
-    "Used",
-    "compile_kernels",
-    "fit_frame",
-    "fit_perdoc",
-    "in_fresh_process",
-    "used_by",
-]
 
 Answer = TypeVar("Answer")
 
@@ -88,21 +78,8 @@ def in_fresh_process(
     -------
     its answer, or why there is none, in a few words
     """
-    receive, send = _SPAWN.Pipe(duplex=False)
-    child = _SPAWN.Process(target=_send, args=(send, work, arguments))
-    child.start()
-    send.close()
-    try:
-        if not receive.poll(limit):
-            return f"not done in {limit:.0f} s (--limit)"
-        answer: Answer | str = receive.recv()
-        return answer
-    except EOFError:
-        child.join()
-        return f"ended with exit code {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
+    answer: Answer | str = answer_of(_SPAWN, _send, (work, arguments), limit)
+    return answer
 
 
 def used_by(work: Callable[[], Any], repeat: int) -> Used:

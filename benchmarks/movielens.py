@@ -28,8 +28,6 @@ from vcomp.numerics.kernels.pairs import ONCE, pair_counts
 from vcomp.numerics.memory import gib
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 
-__all__ = ["COMPONENTS", "SIZES", "Ratings", "cross_products", "simulate"]
-
 SIZES = {
     "1e5": (100_000, 2_000, 1_000),
     "1e6": (1_000_000, 6_000, 4_000),

@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["COMPONENTS", "LARGE", "MIDDLE", "N_ASSESSORS", "N_SYSTEMS", "SMALL", "perdoc"]
-
 COMPONENTS = {
     "p": 0.01, "a": 0.002, "i": 0.03, "d": 0.05, "p:a": 0.001, "p:i": 0.02, "a:i": 0.01,
     "p:d": 0.1, "a:d": 0.05, "p:a:i": 0.005, "Residual": 0.2,

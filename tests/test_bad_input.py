@@ -121,7 +121,7 @@ def test_three_terms_that_cannot_be_told_apart():
     square = pd.DataFrame({"a": [0, 0, 1, 1] * 3, "b": [0, 1, 0, 1] * 3, "c": [0, 1, 1, 0] * 3})
     four = square.assign(score=rng.normal(size=12), cell=square["a"] * 2 + square["b"])
     message = message_of("score ~ (1|a) + (1|b) + (1|c) + (1|cell)", four, vcomp.DesignError)
-    check_words(message, "a", "b", "c", "cell", "cannot be told apart", "leave one of them out")
+    check_words(message, "a", "b", "c", "cell", "cannot distinguish", "leave one of them out")
 
 
 # Fixed part --------------------------------------------------------------------------------------

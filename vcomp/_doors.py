@@ -1,8 +1,8 @@
-"""Front doors: the names that a package offers, imported when they are first used.
+"""Public names of packages, imported when they are first used.
 
 The stub beside a package's ``__init__.py`` lists its names once, for type checkers and for this
 module: ``from .design import Chunk as Chunk`` in ``__init__.pyi`` makes ``Chunk`` a name of the
-package, and :mod:`design` is imported when somebody asks for it.
+package, and ``design`` is imported when the name is first used.
 """
 
 from __future__ import annotations

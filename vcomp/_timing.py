@@ -6,10 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-__all__ = [
-    "timed",
-]
-
 
 @contextmanager
 def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:

@@ -17,12 +17,6 @@ from vcomp.model import (
     compared_fit,
 )
 
-__all__ = [
-    "compare",
-    "fit",
-    "gstudy",
-]
-
 
 def fit(
     formula: str,

@@ -18,28 +18,6 @@ from typing import Any
 
 from vcomp.exceptions import DataError
 
-__all__ = [
-    "MISSING",
-    "bar",
-    "check_progress",
-    "coefficient",
-    "coefficient_interval",
-    "count",
-    "decimals_for",
-    "degrees_of_freedom",
-    "fixed",
-    "level",
-    "number",
-    "p_value",
-    "percent",
-    "plain_table",
-    "progress_bar",
-    "short_interval",
-    "simple_table",
-    "summary",
-]
-
-
 MISSING = "–"
 """What stands for a number that is not known."""
 
@@ -54,7 +32,7 @@ def decimals_for(values: Iterable[float], significant: int = 4) -> int:
 
     Parameters
     ----------
-    values : the column; zeros and what is not finite do not count
+    values : the column; zeros and numbers that are not finite do not count
     significant : digits that the smallest nonzero number keeps
 
     Examples
@@ -348,6 +326,35 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     return page
 
 
+class Printed:
+    """Base of results with a printed form, which subclasses give once, as :meth:`summary`.
+
+    Examples
+    --------
+    >>> class Size(Printed):
+    ...     def summary(self):
+    ...         return summary([simple_table([["20"]], ["scores"])])
+    >>> print(Size())
+    ======
+    scores
+    ------
+        20
+    ------
+    """
+
+    __slots__ = ()
+
+    def summary(self) -> Any:
+        """Return a printable summary (:class:`statsmodels.iolib.summary.Summary`)."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
 @cache
 def _escaping_summary() -> Any:
     """Return statsmodels' ``Summary`` with names escaped in HTML, which statsmodels does not do.
@@ -393,7 +400,7 @@ def _written(value: float, form: str, missing: str) -> str:
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
-    """Refuse what is neither True, False nor None, and a bar of work that Dask does.
+    """Refuse a value that is not True, False or None, and a bar of work that Dask does.
 
     Raises
     ------
@@ -412,7 +419,7 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
 def progress_bar(
     progress: bool | None, total: float | None, label: str, *, unit: str = "", delay: float = 0.0
 ) -> Iterator[Callable[[int], Any]]:
-    """Give a function that moves a bar, which may not be there.
+    """Return a context whose value moves a progress bar, if one is shown.
 
     Parameters
     ----------
@@ -420,7 +427,7 @@ def progress_bar(
     total : where it ends; None if nobody knows
     label : in front of it
     unit : of what it counts; many are shown as thousands and millions
-    delay : seconds after which it appears, unless it was asked for
+    delay : seconds after which it appears, unless it was requested
     """
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:

@@ -1,7 +1,7 @@
-"""What vcomp raises and warns.
+"""Errors and warnings of vcomp.
 
-Every mistake that a user can make is a :class:`VcompError`, which is a ``ValueError``; what may be
-wrong with an answer that is given all the same is a :class:`VcompWarning`.
+User errors are :class:`VcompError`, a ``ValueError``; doubts about a result that is returned are
+:class:`VcompWarning`.
 """
 
 from __future__ import annotations
@@ -14,37 +14,23 @@ from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 
-__all__ = [
-    "DataError",
-    "DesignError",
-    "EstimationError",
-    "FormulaError",
-    "PlanError",
-    "VcompError",
-    "VcompWarning",
-    "check_alpha",
-    "did_you_mean",
-    "warn",
-]
-
-
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class VcompError(ValueError):
-    """A mistake that the caller can mend; the message says how."""
+    """A user error; the message says how to correct it."""
 
 
 class FormulaError(VcompError):
-    """The formula cannot be read, or asks for what is not supported."""
+    """The formula cannot be read, or contains something that is not supported."""
 
 
 class DataError(VcompError):
-    """The data do not hold what the formula needs."""
+    """The data do not contain what the formula needs."""
 
 
 class DesignError(VcompError):
-    """The terms of the formula cannot be told apart with these data."""
+    """The data cannot distinguish the terms of the formula."""
 
 
 class EstimationError(VcompError):
@@ -52,23 +38,23 @@ class EstimationError(VcompError):
 
 
 class PlanError(VcompError):
-    """A D-study asks for what the G-study cannot support."""
+    """A D-study that the G-study does not support."""
 
 
 class VcompWarning(UserWarning):
-    """An answer was given, and the reader should know something about it."""
+    """A doubt about a result that is returned."""
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse an alpha that is not between 0 and 1: intervals have confidence 1 − alpha."""
+    """Check that alpha is between 0 and 1: intervals have confidence 1 − alpha."""
     if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
         raise PlanError(
-            f"alpha lies between 0 and 1, not at {alpha!r}; alpha=0.05 makes 95 % intervals"
+            f"alpha must be between 0 and 1, not {alpha!r}; alpha=0.05 gives 95 % intervals"
         )
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the name that may have been meant, as a question, or nothing when none is near.
+    """Return the closest known name as a question, empty if none is close.
 
     Examples
     --------
@@ -81,7 +67,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """Warn with the line of the caller's code, however deep in the package the reason lies."""
+    """Issue a warning with the line of the code that called vcomp."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

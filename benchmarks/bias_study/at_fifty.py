@@ -24,8 +24,6 @@ from vcomp.ir.rank.rank_accuracy import estimated_tau
 from vcomp.numerics.memory import limited_blas
 from vcomp.numerics.randomness import stream
 
-__all__ = ["ESTIMATORS", "MEANS", "AtFifty", "at_fifty"]
-
 ESTIMATORS = ("Etau", "Etau.shrunken", "Etau_ap", "Etau_ap.shrunken")
 """As published, and by the library's default."""
 

@@ -13,19 +13,6 @@ import numpy as np
 from vcomp.ir.simulate.simulation import fit_collection
 from vcomp.simulate import CollectionSimulator
 
-__all__ = [
-    "ASSUMPTIONS",
-    "COLLECTIONS",
-    "REALISTIC",
-    "SIZES",
-    "Cell",
-    "Part",
-    "collection_path",
-    "missing_collections",
-    "parts_of",
-    "simulator",
-]
-
 COLLECTIONS = ("enterprise2006", "genomics2004", "robust2003", "web2004")
 ASSUMPTIONS = ("normal", "homoscedastic", "uncorrelated", "random")
 """What may be forced; topics are a random sample or not."""

@@ -21,19 +21,6 @@ from vcomp.ir.splits import draw_halves, observer, published_sizes, published_tr
 from vcomp.numerics.randomness import stream
 from vcomp.simulate import CollectionSimulator
 
-__all__ = [
-    "DIAGNOSED_FROM",
-    "MEASURES",
-    "TRUTHS",
-    "Estimator",
-    "Evaluation",
-    "actual_ranks",
-    "estimators",
-    "evaluate",
-    "expected_ranks",
-    "halves_of",
-]
-
 MEASURES = ("tau", "tau_ap", "sens_abs", "sens_rel", "Erho2", "Phi", "F")
 """Whose actual values are taken."""
 

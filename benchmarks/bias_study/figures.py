@@ -10,8 +10,6 @@ from benchmarks.bias_study.cells import COLLECTIONS, SIZES
 from benchmarks.bias_study.summarise import PANELS, Bias, Box, Panel, Reliability
 from vcomp.plots.canvas import COLOURS, GREY, PAD, tidy_axes
 
-__all__ = ["FIGURES", "draw_all"]
-
 FIGURES = {
     4: "Scores, rankings and distributions of simulated collections, beside the original",
     5: "Variance components and correlations of simulated collections, less the original's",

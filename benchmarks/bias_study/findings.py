@@ -11,8 +11,6 @@ from benchmarks.bias_study.published import TABLES, TOTAL
 from benchmarks.bias_study.rows import Outcome
 from benchmarks.bias_study.variance import Share
 
-__all__ = ["AS_PUBLISHED", "ROUNDING", "UNBIASED", "are_enough", "findings", "is_near"]
-
 ROUNDING = 0.5e-6
 """Published totals have six decimals."""
 

@@ -14,8 +14,6 @@ from benchmarks.bias_study.published import TABLES, TOTAL, Published
 from benchmarks.bias_study.rows import Outcome, Run
 from benchmarks.bias_study.variance import Share
 
-__all__ = ["page"]
-
 _HEAD = """\
 # The bias study of Urbano (2016)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["TABLES", "TOTAL", "Published"]
-
 TOTAL = "total"
 """The sum of the components of a column, negative ones included."""
 

@@ -13,8 +13,6 @@ from benchmarks.bias_study.at_fifty import AtFifty
 from benchmarks.bias_study.summarise import Bias, Box, Reliability
 from benchmarks.bias_study.variance import Share
 
-__all__ = ["Outcome", "Run", "read_outcome", "write_outcome"]
-
 Row = TypeVar("Row")
 
 _KINDS: dict[str, tuple[str, type[Any]]] = {

@@ -13,8 +13,6 @@ import numpy as np
 from benchmarks.bias_study.cells import COLLECTIONS, SIZES, Part
 from benchmarks.bias_study.evaluate import Evaluation
 
-__all__ = ["VERSION", "OtherSettingsError", "Settings", "load", "path_of", "save"]
-
 VERSION = 1
 """Goes up with every change of what is simulated, measured or estimated."""
 

@@ -15,8 +15,6 @@ from benchmarks.bias_study.evaluate import Evaluation, evaluate
 from benchmarks.bias_study.store import Settings, load, save, stacked
 from vcomp.numerics.memory import limited_blas
 
-__all__ = ["run_study"]
-
 
 def run_study(
     settings: Settings, *, workers: int = 1, folder: Path | None = None, progress: bool = False

@@ -18,8 +18,6 @@ from benchmarks.bias_study.store import Settings
 from vcomp._typing import FloatArray
 from vcomp.ir.diagnosis import INDICATORS
 
-__all__ = ["PANELS", "Bias", "Box", "Panel", "Reliability", "biases", "boxes", "reliabilities"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bias:

@@ -38,8 +38,6 @@ from vcomp.ir.splits import draw_halves
 from vcomp.numerics.memory import limited_blas
 from vcomp.numerics.randomness import stream
 
-__all__ = ["curve_as_published", "listed", "totals"]
-
 _NAMES = ("sens_abs", "sens_rel")
 _TRIALS = (40, 12, 5, 4, 4, 3, 2, 2, 2, 2, 2, 2, 2)
 """Of each size: errors vary most where topics are few, and these are soon done."""

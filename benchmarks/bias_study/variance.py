@@ -31,8 +31,6 @@ from vcomp.ir.diagnosis import INDICATORS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Share", "components_of", "decompositions"]
-
 _AXES = ("collection", "normal", "homoscedastic", "uncorrelated", "random", "n", "trial", "target")
 _BATCHES = 10
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from benchmarks.common import agree
 
-__all__ = ["PeerFit", "agree_fits"]
-
 
 @dataclass(frozen=True, slots=True)
 class PeerFit:

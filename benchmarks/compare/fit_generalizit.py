@@ -10,8 +10,6 @@ import pandas as pd
 from benchmarks.compare.fit import PeerFit
 from benchmarks.compare.script import fit_by_script
 
-__all__ = ["fit_generalizit"]
-
 
 def fit_generalizit(
     terms: dict[str, tuple[str, ...]],

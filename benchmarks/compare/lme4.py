@@ -7,8 +7,6 @@ import pandas as pd
 from benchmarks.compare.fit import PeerFit
 from benchmarks.compare.script import fit_by_script
 
-__all__ = ["fit_lme4"]
-
 
 def fit_lme4(formula: str, data: pd.DataFrame, *, reml: bool, limit: float) -> PeerFit | str:
     """Return the fit, or why there is none; only ``lmer`` itself is timed."""

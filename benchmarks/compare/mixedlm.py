@@ -11,8 +11,6 @@ import pandas as pd
 from benchmarks.common import best_of
 from benchmarks.compare.fit import PeerFit
 
-__all__ = ["fit_mixedlm_crossed", "fit_mixedlm_one_way"]
-
 
 def fit_mixedlm_one_way(response: str, group: str, data: pd.DataFrame, *, reml: bool) -> PeerFit:
     """Fit ``response ~ (1|group)``."""

@@ -18,8 +18,6 @@ from benchmarks.compare.script import run_script
 from vcomp._typing import FloatArray
 from vcomp.ir.splits import Halves
 
-__all__ = ["PeerHalves", "PeerSimulation", "PeerTau", "expect_tau", "simulate", "split_half"]
-
 
 @dataclass(frozen=True, slots=True)
 class PeerTau:

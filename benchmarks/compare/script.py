@@ -13,8 +13,6 @@ import pandas as pd
 
 from benchmarks.compare.fit import PeerFit
 
-__all__ = ["fit_by_script", "run_script"]
-
 
 def fit_by_script(
     program: str,

@@ -7,8 +7,6 @@ import pandas as pd
 from benchmarks.compare.fit import PeerFit
 from benchmarks.compare.script import fit_by_script
 
-__all__ = ["fit_vca"]
-
 
 def fit_vca(formula: str, data: pd.DataFrame, *, limit: float) -> PeerFit | str:
     """Return the Type I analysis, or why there is none; only ``anovaVCA`` itself is timed.

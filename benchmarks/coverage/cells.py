@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.common import FULL_MODEL
-
-__all__ = ["CELLS", "DISTRIBUTIONS", "Cell", "Plan", "cells_by_name"]
 
 DISTRIBUTIONS = ("normal", "t5", "chi2")
 """Of all effects and errors, with mean 0: normal; t with 5 df (excess kurtosis 6); χ² with 4 df
@@ -148,88 +146,73 @@ _TREC_30_50 = Cell(
     Plan(profile=150, bootstrap=400),
 )
 
+
+def _two_way(
+    name: str,
+    words: str,
+    estimators: tuple[str, ...] = (),
+    distributions: tuple[str, ...] = ("normal",),
+    *,
+    components: dict[str, float] = TREC,
+    levels: Mapping[str, np.ndarray] = _TREC_30_50.levels,
+    plan: Plan | None = None,
+) -> Cell:
+    """Return another cell of systems and topics, of normal scores by REML if nothing is given."""
+    return Cell(
+        name, words, _TWO_WAY, levels, components, "s", estimators, distributions, plan or Plan()
+    )
+
+
 CELLS: tuple[Cell, ...] = (
     _TREC_30_50,
-    replace(
-        _TREC_30_50,
-        name="s100xt50",
-        words="100 systems × 50 topics",
+    _two_way(
+        "s100xt50",
+        "100 systems × 50 topics",
         levels=_crossed(s=100, t=50),
-        estimators=(),
-        distributions=("normal",),
         plan=Plan(local=4_000),
     ),
-    replace(
-        _TREC_30_50,
-        name="s20xt25",
-        words="20 systems × 25 topics",
+    _two_way(
+        "s20xt25",
+        "20 systems × 25 topics",
+        (),
+        _ALL,
         levels=_crossed(s=20, t=25),
-        estimators=(),
-        distributions=_ALL,
         plan=Plan(local=4_000, profile=150, bootstrap=400, jackknife=400, levels=100),
     ),
-    replace(
-        _TREC_30_50,
-        name="s30xt50-alike",
-        words="30 systems × 50 topics, systems alike (σ²(s) = .0005)",
+    _two_way(
+        "s30xt50-alike",
+        "30 systems × 50 topics, systems alike (σ²(s) = .0005)",
         components=TREC | {"s": 0.0005},
-        estimators=(),
-        distributions=("normal",),
-        plan=Plan(),
     ),
-    replace(
-        _TREC_30_50,
-        name="s30xt50-near0",
-        words="30 systems × 50 topics, σ²(s) a twentieth of its sampling error",
+    _two_way(
+        "s30xt50-near0",
+        "30 systems × 50 topics, σ²(s) a twentieth of its sampling error",
         components=TREC | {"s": 2.6e-6},
-        estimators=(),
-        distributions=("normal",),
-        plan=Plan(),
     ),
-    replace(
-        _TREC_30_50,
-        name="s30xt50-zero",
-        words="30 systems × 50 topics, σ²(s) = 0",
+    _two_way(
+        "s30xt50-zero",
+        "30 systems × 50 topics, σ²(s) = 0",
         components=TREC | {"s": 0.0},
-        estimators=(),
-        distributions=("normal",),
-        plan=Plan(),
     ),
-    replace(
-        _TREC_30_50,
-        name="s6xt5",
-        words="6 systems × 5 topics",
+    _two_way(
+        "s6xt5",
+        "6 systems × 5 topics",
+        ("ml",),
         levels=_crossed(s=6, t=5),
-        estimators=("ml",),
-        distributions=("normal",),
         plan=Plan(profile=100, bootstrap=200),
     ),
-    replace(
-        _TREC_30_50,
-        name="s6xt50",
-        words="6 systems × 50 topics",
-        levels=_crossed(s=6, t=50),
-        estimators=(),
-        distributions=("normal",),
-        plan=Plan(),
-    ),
-    replace(
-        _TREC_30_50,
-        name="s30xt50-20%",
-        words="30 systems × 50 topics, 20 % of the cells missing",
+    _two_way("s6xt50", "6 systems × 50 topics", levels=_crossed(s=6, t=50)),
+    _two_way(
+        "s30xt50-20%",
+        "30 systems × 50 topics, 20 % of the cells missing",
+        ("ml",),
         levels=_thinned(_crossed(s=30, t=50), 0.2),
-        estimators=("ml",),
-        distributions=("normal",),
         plan=Plan(profile=100),
     ),
-    replace(
-        _TREC_30_50,
-        name="s20xt25-40%",
-        words="20 systems × 25 topics, 40 % of the cells missing",
+    _two_way(
+        "s20xt25-40%",
+        "20 systems × 25 topics, 40 % of the cells missing",
         levels=_thinned(_crossed(s=20, t=25), 0.4),
-        estimators=(),
-        distributions=("normal",),
-        plan=Plan(),
     ),
     Cell(
         "pxai",

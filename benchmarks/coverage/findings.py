@@ -10,8 +10,6 @@ import numpy as np
 from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.study import Row
 
-__all__ = ["SYMBOLS", "findings"]
-
 SYMBOLS = {"rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)", "Erho2": "Eρ²", "Phi": "Φ"}
 """How quantities of a D-study are written."""
 

@@ -14,17 +14,16 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
 from vcomp.gtheory.conduct import project
-from vcomp.inference.components import VarianceComponents
 from vcomp.inference.intervals.limits import FromComponents, IntervalSource
+from vcomp.inference.quantities import VarianceComponents
+from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.delete_one import jackknife
 from vcomp.inference.resampling.facet import facet_bootstrap
-from vcomp.inference.resampling.parametric import Generating, parametric_bootstrap
+from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import FromReplicates
 from vcomp.model.interval_sources import FromProfile
 from vcomp.model.profiling import Likelihood
 from vcomp.statistics.statistics import Statistics
-
-__all__ = ["ALPHA", "DEFAULT", "GROUPS", "Found", "default_of", "limits_of"]
 
 ALPHA = 0.05
 DEFAULT = "default"
@@ -157,8 +156,8 @@ def levels(prepared: Prepared, number: int, plan: Plan) -> Found:
     return found
 
 
-def _generating(prepared: Prepared, stats: Statistics, fit: Estimate) -> Generating:
-    return Generating(
+def _generating(prepared: Prepared, stats: Statistics, fit: Estimate) -> GeneratingFit:
+    return GeneratingFit(
         stats=stats,
         recipe=prepared.recipe(fit.method),
         values=fit.values,

@@ -12,8 +12,6 @@ from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
 from benchmarks.coverage.study import Row
 
-__all__ = ["page"]
-
 _HEAD = """\
 # How often intervals contain what they are about
 

@@ -15,15 +15,12 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.registry import get_estimator
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import quantities, weights
-from vcomp.inference.components import TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.quantities import Quantities
+from vcomp.inference.quantities import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.resampling.draws import Draws, draws_of
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.model.record import label
 from vcomp.numerics.randomness import stream
 from vcomp.statistics.statistics import Statistics
-
-__all__ = ["Prepared", "draw_effects"]
 
 _NEAR_ZERO = 1.0
 """Standard errors: a variance that is smaller than its own is near zero."""

@@ -10,8 +10,6 @@ from pathlib import Path
 from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.study import Row
 
-__all__ = ["HIGH", "LOW", "is_claimed", "read_rows", "violations", "write_rows"]
-
 LOW, HIGH = 0.93, 0.97
 """Where the coverage of the default's 95 % intervals has to lie."""
 

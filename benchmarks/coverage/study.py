@@ -16,8 +16,6 @@ from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
 from vcomp.numerics.memory import limited_blas
 
-__all__ = ["Row", "run_cell", "run_study", "tally"]
-
 _BATCH = 10
 
 

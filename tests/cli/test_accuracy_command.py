@@ -144,7 +144,7 @@ MISTAKES = {
         "Phi",
     ],
     "trials= is of measures that are extrapolated": ["accuracy", "WIDE", "--trials", "5"],
-    "alpha lies between 0 and 1": ["accuracy", "WIDE", "--alpha", "2"],
+    "alpha must be between 0 and 1": ["accuracy", "WIDE", "--alpha", "2"],
     "cannot draw 'a.doc'": ["accuracy", "WIDE", "--plot", "a.doc"],
     "column 'word' does not hold the scores of a system: the first": ["tau", "TEXT"],
     "all scores are equal": ["accuracy", "EQUAL"],

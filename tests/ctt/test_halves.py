@@ -182,7 +182,7 @@ def test_options_that_do_not_go_together():
         split_half_reliability(QUESTIONS, "all", trials=10)
     with pytest.raises(DataError, match="are for split='random'"):
         split_half_reliability(QUESTIONS, (range(5), range(5, 10)), rng=1)
-    with pytest.raises(EstimationError, match="trials is a whole number"):
+    with pytest.raises(EstimationError, match="trials must be a whole number"):
         split_half_reliability(QUESTIONS, "random", trials=0)
     with pytest.raises(DataError, match="24 items have 1,352,078 splits"):
         split_half_reliability(np.random.default_rng(0).normal(size=(5, 24)), "all")

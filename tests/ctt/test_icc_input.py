@@ -59,7 +59,7 @@ def test_long_data_and_polars():
         ({"k": 0}, "k, the number of ratings"),
         ({"k": 2.5}, "k, the number of ratings"),
         ({"k": True}, "k, the number of ratings"),
-        ({"alpha": 2}, "alpha lies between 0 and 1"),
+        ({"alpha": 2}, "alpha must be between 0 and 1"),
     ],
 )
 def test_options_that_cannot_be(options, message):

@@ -286,7 +286,7 @@ def test_pairwise_alpha_above_one_says_so():
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, "x", True, None])
 def test_alpha_that_is_no_level(alpha):
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         reliability(FIGURE_2, alpha=alpha)
 
 

@@ -72,7 +72,7 @@ def test_errors_point_at_the_fault(text, message, place):
 
 
 def test_only_text_is_a_design():
-    with pytest.raises(PlanError, match="a design is text"):
+    with pytest.raises(PlanError, match="a design must be text"):
         parse_design(["p", "i"])
 
 

@@ -55,8 +55,8 @@ def test_any_name_of_a_column_is_read_again(name):
 @pytest.mark.parametrize(
     ("design", "message"),
     [
-        ("p", "one effect, which cannot be told from error"),
-        ("p x replicate", "'replicate' is what several scores in a cell are called"),
+        ("p", "one effect, which cannot be distinguished from error"),
+        ("p x replicate", "'replicate' is the name of several scores in a cell"),
         ("p x Residual", "'Residual' is the name of the last component"),
         ("p x 'a:b'", "':' in its name"),
         ("p x", "expected a facet"),

@@ -121,11 +121,11 @@ def test_expected_mean_squares_of_a_book_example():
     [
         ({"p": 3}, "the size of 'i' is missing"),
         ({"p": 3, "i": 4, "person": 2}, r"unknown facet 'person'.*the design has p, i"),
-        ({"p": 3, "i": 0}, "the size of 'i' is a whole number from 1 on, not 0"),
-        ({"p": 3, "i": 2.5}, "the size of 'i' is a whole number"),
-        ({"p": 3, "i": True}, "the size of 'i' is a whole number"),
-        ({"p": 3, "i": "4"}, "the size of 'i' is a whole number"),
-        ({"p": float("nan"), "i": 4}, "the size of 'p' is a whole number"),
+        ({"p": 3, "i": 0}, "the size of 'i' must be a whole number of at least 1, not 0"),
+        ({"p": 3, "i": 2.5}, "the size of 'i' must be a whole number"),
+        ({"p": 3, "i": True}, "the size of 'i' must be a whole number"),
+        ({"p": 3, "i": "4"}, "the size of 'i' must be a whole number"),
+        ({"p": float("nan"), "i": 4}, "the size of 'p' must be a whole number"),
     ],
 )
 def test_sizes_have_to_be_whole_numbers_of_all_facets(sizes, message):
@@ -140,5 +140,5 @@ def test_sizes_may_be_numbers_of_numpy():
 
 def test_too_many_facets_to_list():
     crossed = Design.of([f"facet{k}" for k in range(13)], {})
-    with pytest.raises(vcomp.PlanError, match="13 facets; effects are listed of up to 12"):
+    with pytest.raises(vcomp.PlanError, match="13 facets; effects are listed for up to 12"):
         design_effects(crossed)

@@ -118,7 +118,7 @@ INTERCEPTS = "only random intercepts are supported: (1 | g)"
 PARENTHESES = "a random term needs parentheses: (1 | g)"
 ADDED = "a random term is added with +; it cannot be part of another term"
 COLUMNS = "a random term groups by columns: (1 | g)"
-RESPONSE = "the response is one column or one expression, such as I(a + b)"
+RESPONSE = "the response must be one column or one expression, such as I(a + b)"
 TILDE = "a formula has one ~, between response and terms"
 
 
@@ -166,15 +166,15 @@ TILDE = "a formula has one ~, between response and terms"
         ("y ~ (1|)", "expected a column or a term, not ')'", (7, ")")),
         ("y ~ (1|a) # note", "comments are not allowed", (10, "# note")),
         ("y ~ .+(1|a)", "'.' is not short for the other columns; write out the terms", (4, ".")),
-        ("y ~ (1|a b)", "'a b' is neither a column nor an expression of Python", (7, "a b")),
-        ("y ~ if + (1|a)", "'if' is neither a column nor an expression of Python", (4, "if")),
-        ("class ~ (1|a)", "'class' is neither a column nor an expression of Python", (0, "class")),
-        ("y ~ y + (1|a)", "the response 'y' cannot stand on the right of ~ as well", (4, "y")),
-        ("y ~ (1|a:y)", "the response 'y' cannot stand on the right of ~ as well", (9, "y")),
-        ("Q('y') ~ (1|y)", "the response 'y' cannot stand on the right of ~ as well", (12, "y")),
+        ("y ~ (1|a b)", "'a b' is neither a column nor a Python expression", (7, "a b")),
+        ("y ~ if + (1|a)", "'if' is neither a column nor a Python expression", (4, "if")),
+        ("class ~ (1|a)", "'class' is neither a column nor a Python expression", (0, "class")),
+        ("y ~ y + (1|a)", "the response 'y' cannot be on the right of ~ as well", (4, "y")),
+        ("y ~ (1|a:y)", "the response 'y' cannot be on the right of ~ as well", (9, "y")),
+        ("Q('y') ~ (1|y)", "the response 'y' cannot be on the right of ~ as well", (12, "y")),
         (
             "y ~ (1|Q('a:b'))",
-            "the name of a facet cannot hold ':', which joins facets; rename it",
+            "the name of a facet cannot contain ':', which joins facets; rename it",
             (7, "Q('a:b')"),
         ),
         (
@@ -182,15 +182,15 @@ TILDE = "a formula has one ~, between response and terms"
             "|| separates correlated slopes, and random terms here are intercepts: (1 | g)",
             (7, "|"),
         ),
-        ("y ~ (1|a)+(1|a)", "the random term a is asked for twice; write it once", (10, "(1|a)")),
+        ("y ~ (1|a)+(1|a)", "the random term a occurs twice; write it once", (10, "(1|a)")),
         (
             "y ~ (1|a:b) + x + (1|b:a)",
-            "the random term a:b is asked for twice; write it once",
+            "the random term a:b occurs twice; write it once",
             (18, "(1|b:a)"),
         ),
         (
             "y ~ (1|a/b) + (1|a)",
-            "the random term a is asked for twice; write it once",
+            "the random term a occurs twice; write it once",
             (14, "(1|a)"),
         ),
         ("größe ~ (β|système)", INTERCEPTS, (9, "β")),

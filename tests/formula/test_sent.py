@@ -82,5 +82,7 @@ def test_the_same_columns_of_other_rows(fixed):
 
 
 def test_memory_that_cannot_be_read():
-    with pytest.raises(vcomp.DataError, match=r"what 'half\(x\)' learned of all rows cannot be"):
+    with pytest.raises(
+        vcomp.DataError, match=r"the state of 'half\(x\)', learned from all rows, cannot be"
+    ):
         learned("half(x)", Slotted).__reduce__()

@@ -5,9 +5,9 @@ import pytest
 
 from tests.helpers.gstudies import REPLICATED, TREC3, gstudy, two_way
 from vcomp.gtheory.conduct import dstudy
-from vcomp.inference.components import TwoWayMeanSquares
+from vcomp.inference.intervals.classical import ARTEAGA, FELDT
 from vcomp.inference.intervals.limits import MODIFIED_LARGE_SAMPLE
-from vcomp.inference.intervals.two_way import ARTEAGA, FELDT
+from vcomp.inference.quantities import TwoWayMeanSquares
 
 COLLECTIONS = [
     "adhoc3", "adhoc3_drop25", "enterprise2006", "enterprise2006_drop25", "genomics2004",

@@ -116,7 +116,7 @@ def test_negative_estimates():
     assert negative.quantity("i", negative="zero").estimate == 0.0
     zero = negative.quantity("abs_err_var", i=10)
     assert zero.estimate == pytest.approx(0.1)
-    assert "σ²(i) below zero taken as 0" in zero.notes
+    assert "σ²(i) below zero replaced by 0" in zero.notes
     assert negative.quantity("abs_err_var", i=10, negative="keep").estimate == pytest.approx(0.08)
 
 
@@ -137,7 +137,7 @@ def test_errors(res, published):
         vcomp.from_components({"p": 0.0, "Residual": 0.0}).quantity("p / Residual")
     with pytest.raises(EstimationError, match="'bootstrap' is not known"):
         published.quantity("p", interval="bootstrap")
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         res.quantity("sys", alpha=95)
 
 
@@ -151,7 +151,7 @@ def test_shares_lie_between_0_and_1():
     negative = vcomp.from_components({"p": -0.3, "i": 0.2, "Residual": 1.0}, cov=COV)
     found = negative.quantity("share(Residual)")
     assert found.estimate == pytest.approx(1 / 1.2)
-    assert "σ²(p) below zero taken as 0" in found.notes
+    assert "σ²(p) below zero replaced by 0" in found.notes
     assert negative.quantity("share(p)").estimate == 0.0
     kept = negative.quantity("share(Residual)", negative="keep")
     assert kept.estimate == pytest.approx(1 / 0.9)

@@ -77,7 +77,7 @@ def test_replicates_are_never_the_object():
 def test_object_that_cannot_be_told(n):
     with pytest.raises(
         PlanError,
-        match=r"cannot tell the object of measurement among \['p', 'i', 'a'\]; pass object=",
+        match=r"the object of measurement is not clear among \['p', 'i', 'a'\]; pass object=",
     ):
         make_plans(CROSSED, n=n)
 

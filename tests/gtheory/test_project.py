@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import PlanError
-from vcomp.formula.brennan import parse_design
-from vcomp.formula.facets import closure
+from vcomp.formula.brennan import closure, parse_design
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 TREC5 = from_components(BODOFF_LI)
 
@@ -223,21 +222,21 @@ def test_designs_that_the_gstudy_supports(own, planned):
         del shares[frozenset("p")]
         assert first(study)["abs_err_var"] == pytest.approx(sum(shares.values()))
     else:
-        with pytest.raises(PlanError, match="cannot tell"):
+        with pytest.raises(PlanError, match="cannot separate"):
             dstudy(g, planned, object="p", i=3, h=5)
 
 
 def test_confounded_components_are_named():
     nested = from_components({"p": 1, "i": 1, "a:i": 1, "p:i": 1, "Residual": 1})
     message = (
-        r"cannot tell a from i:a apart \(a is nested in i\), and the design 'p x i x a' needs "
+        r"cannot separate a from i:a \(a is nested in i\), and the design 'p x i x a' needs "
         r"them separately; nest a in i, or collect data in which a is crossed with i"
     )
     with pytest.raises(PlanError, match=message):
         nested.dstudy("p x i x a", i=20, a=3)
-    with pytest.raises(PlanError, match="cannot tell doc from topic:doc apart"):
+    with pytest.raises(PlanError, match="cannot separate doc from topic:doc"):
         dstudy(PER_DOCUMENT, "sys x topic x doc")
-    with pytest.raises(PlanError, match="cannot tell doc from topic:doc apart"):
+    with pytest.raises(PlanError, match="cannot separate doc from topic:doc"):
         dstudy(PER_DOCUMENT, "sys x (topic:doc)")
 
 
@@ -339,10 +338,10 @@ def test_negative_components():
     assert first(keep)["abs_err_var"] == pytest.approx(0.2)
     assert first(zero)["abs_err_var_se"] == pytest.approx(0.1)
     assert first(keep)["abs_err_var_se"] == pytest.approx(np.sqrt(0.02))
-    assert 'σ²(i) = -1 is taken as 0 (negative="keep"' in zero.notes[0]
-    assert "taken as estimated" in keep.notes[0]
+    assert 'σ²(i) = -1 is replaced by 0 (negative="keep"' in zero.notes[0]
+    assert "used as estimated" in keep.notes[0]
     assert zero.components.values[1] == -1.0
-    with pytest.raises(PlanError, match="negative is 'zero' or 'keep', not 'drop'"):
+    with pytest.raises(PlanError, match="negative must be 'zero' or 'keep', not 'drop'"):
         g.dstudy(i=10, negative="drop")
 
 
@@ -367,7 +366,7 @@ def test_nothing_at_all():
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, 5, np.nan, "0.05", None])
 def test_alpha(alpha):
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         dstudy(TREC3, topic=5, alpha=alpha)
 
 

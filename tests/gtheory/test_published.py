@@ -94,7 +94,7 @@ def test_sizes_of_the_gstudy():
         (["p", "i", "p i"], "cannot read component 'p i'"),
         (["p", "i", "p:"], "cannot read component 'p:'"),
         (["p", "", "Residual"], "cannot read component ''"),
-        (["p", "a:i", "p:a:i"], "'a' and 'i' never occur apart"),
+        (["p", "a:i", "p:a:i"], "'a' and 'i' always occur together"),
         (["Residual"], "no component names a facet"),
         (["p", 3], "named by text"),
     ],

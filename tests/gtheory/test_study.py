@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
+from vcomp.codec import from_plain, to_plain
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 QUANTITIES = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
 
@@ -46,11 +47,11 @@ def test_facets_whose_names_are_no_parameters():
 
 
 def test_stored_components_give_the_same_study():
-    stored = VarianceComponents.from_json(TREC3.to_json())
+    stored = from_plain(VarianceComponents, to_plain(TREC3))
     ours, theirs = dstudy(TREC3, topic=[10, 50]).table, dstudy(stored, topic=[10, 50]).table
     np.testing.assert_array_equal(ours.to_numpy(), theirs.to_numpy())
     for g in (PER_DOCUMENT, REPLICATED, from_components(BODOFF_LI).components):
-        assert VarianceComponents.from_json(g.to_json()).to_json() == g.to_json()
+        assert to_plain(from_plain(VarianceComponents, to_plain(g))) == to_plain(g)
 
 
 def test_pickle():
@@ -85,7 +86,7 @@ def test_summary_without_intervals():
     text = str(from_components(BODOFF_LI | {"a": -0.001}).dstudy("p x (a:i)", i=[20, 50], a=3))
     assert text.startswith("D-study p × (a:i); object of measurement: p")
     assert "interval" not in text.splitlines()[2]
-    assert "σ²(a) = -0.001 is taken as 0" in text
+    assert "σ²(a) = -0.001 is replaced by 0" in text
 
 
 def test_summary_elsewhere():

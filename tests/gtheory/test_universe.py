@@ -21,7 +21,7 @@ from vcomp.formula.brennan import parse_design
 from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components
 from vcomp.gtheory.universe import Counts
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 
 
 def written_out(values, closure, objects, within, sampled, universe):
@@ -400,7 +400,7 @@ CROSSED = from_components(BODOFF_LI)
         ({"universe": ["i"]}, "universe is a mapping"),
         ({"universe": {"i": 50}, "fixed": "i"}, "'i' is fixed: its universe is what is planned"),
         ({"within": "a"}, "within='a': objects are compared within levels of a facet that is a"),
-        ({"within": "p"}, "nothing of the object p is left to tell apart"),
+        ({"within": "p"}, "nothing of the object p is left to distinguish"),
         ({"object": []}, "the object of measurement is empty"),
         ({"object": "p:x"}, "unknown facet 'x'"),
         ({"object": "p:i"}, "'i' is a part of the object of measurement p:i and takes no size"),

@@ -6,8 +6,6 @@ import numpy as np
 
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 
-__all__ = ["AverageOnly", "Flat", "Interrupted", "Probing", "Saddle"]
-
 
 class AverageOnly(BlockedLikelihood):
     """Has no other information than the average one."""

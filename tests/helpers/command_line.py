@@ -12,8 +12,6 @@ from click.testing import CliRunner
 
 from vcomp.cli.main import cli, main
 
-__all__ = ["output_of", "run", "run_process"]
-
 _MAIN = "from vcomp.cli.main import main; main()"
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["DenseLikelihood", "hessian_of", "score_of"]
-
 STEP = 1e-30
 
 

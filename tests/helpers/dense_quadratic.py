@@ -116,3 +116,15 @@ def generalised_least_squares(model, v):
     ViX = np.linalg.solve(covariance_matrix(model, np.maximum(v, 0.0)), model.exog)
     information = model.exog.T @ ViX
     return np.linalg.solve(information, ViX.T @ model.endog), np.linalg.inv(information)
+
+
+def eliminated(rows):
+    """Return [I | A⁻¹B] for the rows of [A | B], by Gauss and Jordan without pivoting."""
+    rows, n = list(rows), len(rows)
+    for i in range(n):
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for j in range(n):
+            if j != i and rows[j][i]:
+                factor = rows[j][i]
+                rows[j] = [x - factor * z for x, z in zip(rows[j], rows[i], strict=True)]
+    return rows

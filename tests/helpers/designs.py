@@ -8,10 +8,6 @@ from hypothesis import strategies as st
 
 from vcomp.formula import parse
 
-__all__ = [
-    "DESIGNS", "GRIDS", "UNBALANCED", "balanced", "drop_rows", "gridded", "simulate", "unbalanced",
-]  # fmt: skip
-
 DESIGNS = {
     "one way": ("y ~ (1|a)", {"a": 8}, 4, ()),
     "crossed": ("y ~ (1|a) + (1|b)", {"a": 7, "b": 9}, 1, ()),

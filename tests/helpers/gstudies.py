@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vcomp.formula.facets import REPLICATE
-from vcomp.inference.components import TwoWayMeanSquares, VarianceComponents
+from vcomp.formula.brennan import REPLICATE
+from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
 
 BODOFF_LI = {
     "p": 0.00751, "i": 0.01596, "a": 0, "pi": 0.01258, "pa": 0.00002, "ia": 0.00143,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["agree_in_mean", "score_agrees"]
-
 
 def agree_in_mean(samples, mean, variance=None, sigmas=4.5):
     """Assert that (n, ...) samples have a mean; with their own variance, if none is given."""

@@ -13,8 +13,6 @@ from tests.helpers.designs import balanced, unbalanced
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.inference.profile.profile import LinearConstraint
 
-__all__ = ["Z", "component", "engine_of", "fitted", "one_way", "two_way"]
-
 Z = -float(ndtri(0.025))
 
 

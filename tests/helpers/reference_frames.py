@@ -15,6 +15,12 @@ CODED_AS_IN_R = {
     "y~service+(1|s)+(1|d)+(1|dept:service)": "y ~ C(service)+(1|s)+(1|d)+(1|dept:service)",
 }
 
+COLLECTIONS = [
+    "adhoc3", "adhoc3_drop25", "enterprise2006", "enterprise2006_drop25", "genomics2004",
+    "genomics2004_drop25", "web2010ap",
+]  # fmt: skip
+"""TREC collections that Urbano (2016) studied: there is a file ``irj2015_<name>`` of each."""
+
 LME4 = [
     "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "MLrepro", "adhoc3",
     "adhoc3_drop25", "adhoc3_unbal", "brennan_missing_pxi", "brennan_synthetic1",

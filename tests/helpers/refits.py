@@ -8,10 +8,8 @@ import pandas as pd
 import vcomp
 from vcomp.estimators.registry import get_estimator
 from vcomp.formula import parse
-from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.refits import Recipe
-
-__all__ = ["TABLES", "fit_again", "table"]
 
 TABLES = {
     # Formula, levels, levels of nested facets start anew.
@@ -53,7 +51,7 @@ def fit_again(formula, data, method="anova", **options):
         return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
 
     recipe = Recipe(get_estimator(method, **options), model.component_names)
-    fit = Generating(
+    fit = GeneratingFit(
         model.statistics, recipe, estimate.values, estimate.beta, design.fixed.names, uncentre,
         formula,
     )  # fmt: skip

@@ -43,7 +43,9 @@ def test_other_functions_have_differences(function, gradient):
 
 
 def test_errors():
-    with pytest.raises(EstimationError, match=r"asks for component 'c'.* they are a, b, Residual"):
+    with pytest.raises(
+        EstimationError, match=r"uses component 'c'.* components are a, b, Residual"
+    ):
         smooth_of(lambda v: v["c"], NAMES).function(V, NOTHING)
-    with pytest.raises(EstimationError, match="has to return one number, not Series"):
+    with pytest.raises(EstimationError, match="must return one number, not Series"):
         smooth_of(lambda v: v, NAMES).function(V, NOTHING)

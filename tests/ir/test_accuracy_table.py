@@ -223,7 +223,7 @@ def test_other_sizes_and_levels():
     pd.testing.assert_frame_equal(made.predict([10, 24]), made.table)
     with pytest.raises(PlanError, match="must be positive, not 0"):
         made.predict(0)
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         made.predict(5, alpha=2)
 
 
@@ -240,7 +240,7 @@ def test_negative_components_are_zero_unless_kept():
     X = np.array([[0.1, 0.9], [0.9, 0.1], [0.2, 0.8], [0.8, 0.25]])
     made = accuracy(X, ["Erho2"], 10)
     assert made.table["estimate"].item() == 0.0
-    assert "is taken as 0" in str(made)
+    assert "is replaced by 0" in str(made)
     kept = accuracy(X, ["rmse"], 10, negative="keep")
     zero = accuracy(X, ["rmse"], 10)
     assert kept.table["estimate"].item() < zero.table["estimate"].item()
@@ -365,8 +365,10 @@ MISTAKES = {
         SCORES, "tau", trials=50
     ),
     "model= is of measures that are extrapolated": lambda: accuracy(SCORES, "tau", model="exp1"),
-    "trials is a whole number from 1 on, not 0": lambda: accuracy(SCORES, "sens_abs", trials=0),
-    "alpha lies between 0 and 1": lambda: accuracy(SCORES, "tau", alpha=1.5),
+    "trials must be a whole number of at least 1, not 0": lambda: accuracy(
+        SCORES, "sens_abs", trials=0
+    ),
+    "alpha must be between 0 and 1": lambda: accuracy(SCORES, "tau", alpha=1.5),
     "the number of topics must be positive, not -1": lambda: accuracy(SCORES, "tau", -1),
     "the number of topics must be positive, not True": lambda: accuracy(SCORES, "tau", True),
     "the F test needs more than one topic, not 1": lambda: accuracy(SCORES, "F", [1, 5]),

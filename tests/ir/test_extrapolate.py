@@ -12,20 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
 
+from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.curve import MODELS
 from vcomp.ir.extrapolate import fit_curve, fit_curves
 from vcomp.ir.kernels.binomial import fit_binomial_line
 
-COLLECTIONS = [
-    "adhoc3",
-    "adhoc3_drop25",
-    "enterprise2006",
-    "enterprise2006_drop25",
-    "genomics2004",
-    "genomics2004_drop25",
-    "web2010ap",
-]
 SCALES = {
     "tau": "correlation",
     "tauAP": "correlation",
@@ -245,7 +237,7 @@ def test_bad_sizes_of_predictions(n):
 
 
 def test_bad_alpha():
-    with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         fit_curve(*noisy()).predict(50, alpha=5)
 
 

@@ -78,8 +78,13 @@ def test_halves_without_a_value_are_counted(scores):
     ("name", "options", "error", "message"),
     [
         ("power_ratio", {"model": "probit"}, PlanError, "'exp1', 'exp2', 'logit', not 'probit'"),
-        ("power_ratio", {"trials": 0}, EstimationError, "trials is a whole number from 1 on"),
-        ("power_ratio", {"rng": "x"}, EstimationError, "rng is a seed"),
+        (
+            "power_ratio",
+            {"trials": 0},
+            EstimationError,
+            "trials must be a whole number of at least 1",
+        ),
+        ("power_ratio", {"rng": "x"}, EstimationError, "rng must be a seed"),
     ],
 )
 def test_options_are_checked(name, options, error, message, scores):

@@ -209,7 +209,7 @@ def test_picture(study):
         ({"sizes": []}, EstimationError, "sizes is empty"),
         ({"sizes": [5.5]}, EstimationError, "not 5.5"),
         ({"sizes": 23}, DataError, "'first' has 44 topics, and the smallest halves need 46"),
-        ({"trials": 0}, EstimationError, "trials is a whole number"),
+        ({"trials": 0}, EstimationError, "trials must be a whole number"),
         ({"smallest": {"Rho": 0.1}}, PlanError, "'Erho2' and 'Phi', not 'Rho'"),
         ({"smallest": {"Phi": 1.0}}, PlanError, "at least 0 and less than 1, not 1.0"),
         ({"smallest": {"Erho2": 0.999}}, EstimationError, "'tau' has 0 points with Erho2"),

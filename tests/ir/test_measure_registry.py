@@ -131,7 +131,7 @@ def test_systems_that_are_called_by_numbers_are_matched_by_name():
         ("sens_abs", {"rate": 1}, "rate must be at least 0 and less than 1, not 1"),
         ("sens_rel", {"rate": "5 %"}, "rate must be at least 0 and less than 1, not '5 %'"),
         ("sens_rel", {"rate": True}, "rate must be"),
-        ("power_ratio", {"alpha": 5}, "alpha lies between 0 and 1, not at 5"),
+        ("power_ratio", {"alpha": 5}, "alpha must be between 0 and 1, not 5"),
         ("minor_conflicts", {"alpha": 0}, "alpha lies between"),
         ("major_conflicts", {"alpha": None}, "alpha lies between"),
         ("swap_rate", {"alpha": 2}, "alpha lies between"),

@@ -7,17 +7,8 @@ import pandas as pd
 import pytest
 
 import vcomp.ir
+from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.ir.measures import get
-
-COLLECTIONS = [
-    "adhoc3",
-    "adhoc3_drop25",
-    "enterprise2006",
-    "enterprise2006_drop25",
-    "genomics2004",
-    "genomics2004_drop25",
-    "web2010ap",
-]
 
 # Tied systems stay in the order of their columns there.
 MEASURES = {

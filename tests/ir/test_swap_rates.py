@@ -70,7 +70,7 @@ def test_a_difference_on_a_bound_is_in_the_upper_bin():
         ({"bins": [[0, 1], [2, 3]]}, PlanError, "two or more bounds"),
         ({"bins": ["a", "b"]}, PlanError, "bins must be numbers"),
         ({"alpha": 1}, PlanError, "alpha lies between"),
-        ({"trials": 0}, EstimationError, "trials is a whole number from 1 on, not 0"),
+        ({"trials": 0}, EstimationError, "trials must be a whole number of at least 1, not 0"),
         ({"rng": "x"}, EstimationError, "rng"),
     ],
 )

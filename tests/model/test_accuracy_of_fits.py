@@ -148,7 +148,7 @@ def test_empty_cells(scores):
         ({"topic": 5, "measures": "tau", "trials": 7}, "trials= is of measures that are"),
         ({"topic": 5, "estimator": "own"}, "'shrunken', 'urbano' or 'split_half', not 'own'"),
         ({"topic": 5, "measures": "tau", "interval": "wald"}, "interval= is of what comes from"),
-        ({"topic": 5, "alpha": 0}, "alpha lies between 0 and 1"),
+        ({"topic": 5, "alpha": 0}, "alpha must be between 0 and 1"),
         ({"topic": 5, "sizes": {"topic": 5}}, "topic"),
     ],
 )

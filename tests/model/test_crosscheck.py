@@ -170,9 +170,9 @@ def test_what_cannot_be_checked(nested):
     formula, data, res, _ = nested
     for options, message in (
         ({"methods": "lasso"}, "method='lasso' is not known"),
-        ({"n": 0}, "n is a whole number from 1 on"),
-        ({"rng": "a"}, "rng is a seed"),
-        ({"time_limit": -1}, "time_limit is a positive number"),
+        ({"n": 0}, "n must be a whole number of at least 1"),
+        ({"rng": "a"}, "rng must be a seed"),
+        ({"time_limit": -1}, "time_limit must be a positive number"),
     ):
         with pytest.raises(vcomp.EstimationError, match=message):
             res.crosscheck(**options)

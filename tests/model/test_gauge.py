@@ -306,7 +306,7 @@ def test_other_intervals():
     table = vcomp.presets.gauge_rr(res, "part", "operator", interval=replicates).table
     assert (table["low"] <= table["variance"]).all()
     assert (table["variance"] <= table["high"]).all()
-    with pytest.raises(EstimationError, match="not of a ratio"):
+    with pytest.raises(EstimationError, match="not for ratios"):
         vcomp.presets.gauge_rr(res, "part", "operator", interval="satterthwaite")
 
 
@@ -334,8 +334,8 @@ def test_held_components_have_no_error():
         (("part", "operator"), {"process_sd": np.nan}, "process_sd is a standard deviation"),
         (("part", "operator"), {"multiplier": -6}, "6 or 5.15"),
         (("part", "operator"), {"multiplier": np.inf}, "above 0; not inf"),
-        (("part", "operator"), {"alpha": 2}, "alpha lies between 0 and 1"),
-        (("part", "operator"), {"negative": "drop"}, "negative is 'zero' or 'keep'"),
+        (("part", "operator"), {"alpha": 2}, "alpha must be between 0 and 1"),
+        (("part", "operator"), {"negative": "drop"}, "negative must be 'zero' or 'keep'"),
     ],
 )
 def test_errors(arguments, options, said):

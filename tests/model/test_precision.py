@@ -214,7 +214,7 @@ def test_errors():
         vcomp.presets.precision(res, laboratory="dya")
     with pytest.raises(PlanError, match="alpha lies between"):
         vcomp.presets.precision(res, alpha=0)
-    with pytest.raises(PlanError, match="negative is"):
+    with pytest.raises(PlanError, match="negative must be"):
         vcomp.presets.precision(res, negative="drop")
     with pytest.raises(EstimationError, match="'exact' is not known"):
         vcomp.presets.precision(res, interval="exact")

@@ -202,9 +202,9 @@ def test_summary_frame(crossed):
     obs = norm.isf(0.005) * prediction.se_obs
     wide = prediction.summary_frame(alpha=0.01)
     np.testing.assert_allclose(wide["mean"] - wide["obs_ci_lower"], obs)
-    with pytest.raises(vcomp.PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(vcomp.PlanError, match="alpha must be between 0 and 1"):
         prediction.summary_frame(alpha=5)
-    with pytest.raises(vcomp.PlanError, match="alpha lies between 0 and 1"):
+    with pytest.raises(vcomp.PlanError, match="alpha must be between 0 and 1"):
         res.get_prediction(NEW, alpha=0)
 
 

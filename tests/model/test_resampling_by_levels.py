@@ -55,7 +55,7 @@ def test_what_is_approximate_reaches_the_intervals():
     drawn = res.resample("a", 50)
     source = res.interval_source(drawn)
     notes = source.limits(Quantities("linear", np.eye(3)), 0.1).notes
-    assert any("rests on mean sizes here" in note for note in notes)
+    assert any("uses mean sizes here" in note for note in notes)
 
 
 def test_a_result_without_rows_says_so(res):

@@ -240,7 +240,7 @@ def test_mistakes_are_named(error, words, call):
     ("error", "words", "formula", "options"),
     [
         (DataError, "did you mean 'test'", ITEMS, {"variable": "tst"}),
-        (DesignError, "no facet of them", "y ~ (1|p) + (1|test)", {"variable": "test"}),
+        (DesignError, "not a facet of them", "y ~ (1|p) + (1|test)", {"variable": "test"}),
         (DataError, "'y' names the column of the scores", ITEMS, {"variable": "y"}),
         (FormulaError, "has 2 responses", "y + z ~ (1|p)", {"variable": "test"}),
         (EstimationError, "needs all variables", ITEMS, {"variable": "test", "method": "type1"}),

@@ -185,7 +185,7 @@ def test_a_negative_composite_variance_is_taken_as_zero_and_said():
     assert (np.diagonal(res.matrix("i")) < 0).all()
     w = {"a": 1, "b": 1}
     study = res.dstudy(w, i=10)
-    assert any("taken as 0" in note and COMPOSITE in note for note in study.notes)
+    assert any("replaced by 0" in note and COMPOSITE in note for note in study.notes)
 
 
 def test_another_design_of_the_composite():

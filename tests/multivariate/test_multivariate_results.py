@@ -172,6 +172,11 @@ def test_travel(res, items, tmp_path):
                 again.profiles()
 
 
+def test_a_file_that_cannot_be_written(res, tmp_path):
+    with pytest.raises(DataError, match="there is no such folder"):
+        res.to_json(tmp_path / "absent" / "result.json")
+
+
 def test_other_texts_are_refused(res):
     for text, words in [
         ("{}", "not a multivariate result"),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
-from vcomp.numerics.elimination import Factor, Pattern, Plan, make_plan
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
+from vcomp.numerics.sparse.elimination import EliminationOrder, Factor, Pattern, plan_elimination
 
 
 def equations(sizes, n_rows, seed, nested=False):
@@ -36,7 +36,7 @@ def plan_of(C, order, cut):
         lower.indptr.astype(np.int64), lower.indices.astype(np.int32), cut, 10**9
     )
     parent = np.where(parent < 0, C.shape[0], parent).astype(np.int32)
-    return Plan(order, cut, lower, parent, counts, 0.0)
+    return EliminationOrder(order, cut, lower, parent, counts, 0.0)
 
 
 def factor_of(C, order, cut):
@@ -152,5 +152,5 @@ def test_nested_blocks_are_peeled():
     Z = [csr_array((np.ones(c.size), (np.arange(c.size), c)), shape=(c.size, q))
          for c, q in zip(codes, sizes, strict=True)]  # fmt: skip
     gram = block_array([[a.T @ b if a is not b else None for b in Z] for a in Z]).tocsr()
-    plan = make_plan(gram, sizes)
+    plan = plan_elimination(gram, sizes)
     assert (plan.order, plan.cut, plan.n_dense) == (None, students + schools, items)

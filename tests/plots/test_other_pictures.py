@@ -93,7 +93,7 @@ def test_what_cannot_be_drawn_is_refused(crossed):
     with pytest.raises(VcompError, match="leave out method="):
         crossed.plot("effects", term="a", interval="wald")
     for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
-        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+        with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
             alpha_of(alpha=5)
     stored = vcomp.VarianceComponentsResults.from_json(crossed.to_json())
     assert drawn_text(stored.plot()) == ["a", "b", "Residual"]
@@ -214,7 +214,7 @@ def test_replicates_are_drawn_by_component():
         llf=np.zeros(50),
         converged=numbers >= 0,
         seed=1,
-        asked=50,
+        requested=50,
     )
     ax = replicates.plot("b", estimate=4.0)
     assert ax.get_xlabel().startswith("σ²(b)")

@@ -281,7 +281,7 @@ def test_no_size_is_enough(frame):
     assert table.loc[("noise", "p20"), "ratio"] == inf
     said = " ".join(ratios.notes)
     assert "No size is enough for 'noise'" in said
-    assert "The correlation of ap and noise is not known and taken as 0" in said
+    assert "The correlation of ap and noise is not known, and 0 is used" in said
     assert "∞" in str(found)
 
 
@@ -336,7 +336,7 @@ def test_a_bootstrap_needs_the_same_levels(frame):
         ({"coefficient": "phi"}, vcomp.PlanError, "did you mean 'Phi'"),
         ({"interval": "t"}, vcomp.PlanError, "interval is 'mover' or 'bootstrap'"),
         ({"shared": ["topics"]}, vcomp.EstimationError, "did you mean 'topic'"),
-        ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n is a whole number"),
+        ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n must be a whole number"),
     ],
 )
 def test_options_that_cannot_be(frame, arguments, error, message):

@@ -188,7 +188,7 @@ def test_what_is_not_normalised_is_told_where_it_matters():
         ({"target": 2}, PlanError, "measure 'F'"),
         ({"assessors": "cross"}, PlanError, "did you mean 'crossed'"),
         ({"assessors": "none"}, PlanError, "needs one assessor a topic"),
-        ({"alpha": 5}, PlanError, "alpha lies between 0 and 1"),
+        ({"alpha": 5}, PlanError, "alpha must be between 0 and 1"),
         ({"beta": 0}, DataError, "beta is positive"),
         ({"scores": "f"}, DataError, "scores='f' is not known"),
         ({"method": "mle"}, EstimationError, "measure 'F'"),

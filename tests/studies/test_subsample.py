@@ -233,7 +233,7 @@ def test_what_cannot_be_fitted_is_said():
     [
         ({}, "sizes is a mapping"),
         ([5], "sizes is a mapping"),
-        ({"aa": 5}, r"'aa' is no facet .*did you mean 'a'"),
+        ({"aa": 5}, r"'aa' is not a facet .*did you mean 'a'"),
         ({"a": []}, "no size is given for 'a'"),
         ({"a": 1}, "sizes of 'a' go from 2 to 7"),
         ({"a": [3, 8]}, "not to 8"),
@@ -259,7 +259,7 @@ def test_sizes_of_numpy(frame):
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"trials": 0}, vcomp.EstimationError, "trials is a whole number from 1 on"),
+        ({"trials": 0}, vcomp.EstimationError, "trials must be a whole number of at least 1"),
         ({"workers": 0}, vcomp.EstimationError, "workers"),
         ({"grid": "every"}, vcomp.PlanError, "grid is 'all' or 'each'"),
         ({"rng": "x"}, vcomp.EstimationError, "rng"),
@@ -267,8 +267,8 @@ def test_sizes_of_numpy(frame):
         ({"method": "lasso"}, vcomp.EstimationError, "lasso"),
         ({"dstudy": 50}, vcomp.PlanError, "dstudy is a mapping"),
         ({"options": 50}, vcomp.EstimationError, "options is a mapping"),
-        ({"path": 50}, vcomp.DataError, "path names a file"),
-        ({"dstudy": {"b": [10, 20]}}, vcomp.PlanError, "asks for 2"),
+        ({"path": 50}, vcomp.DataError, "path must be the name of a file"),
+        ({"dstudy": {"b": [10, 20]}}, vcomp.PlanError, "dstudy= has 2"),
         ({"dstudy": {"c": 10}}, vcomp.PlanError, "unknown facet 'c'"),
         ({"target": 1.5}, vcomp.PlanError, "between 0 and 1"),
         ({"facet": "c"}, vcomp.PlanError, "'c' has no size"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vcomp.cli.arguments import facets_argument, topic_counts
+from vcomp.cli.arguments import (
+    alpha_option,
+    dataset_option,
+    facets_argument,
+    topic_counts,
+    topics_option,
+    with_options,
+)
 from vcomp.cli.output import check_picture, read_matrix, save
 from vcomp.exceptions import DataError
 
@@ -17,22 +24,7 @@ if TYPE_CHECKING:
 
     from vcomp.ir import ScoreMatrix
 
-__all__ = [
-    "accuracy_command",
-    "format_option",
-    "formatted",
-    "read_scores",
-    "score_options",
-    "source_of",
-    "topics_option",
-]
-
-
 FORMATS = ("text", "csv", "json")
-
-topics_option = click.option(
-    "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
-)
 
 format_option = click.option(
     "--format",
@@ -50,8 +42,9 @@ _KNOWN = {
 }
 """What the columns of long data are often called."""
 
-_OPTIONS = (
-    click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp."),
+score_options = with_options(
+    click.argument("scores", required=False, type=click.Path(path_type=Path)),
+    dataset_option,
     click.option("--system", metavar="COLUMN", help="Long data: the systems."),
     click.option("--topic", metavar="COLUMN", help="Long data: the topics."),
     click.option("--score", metavar="COLUMN", help="Long data: the scores."),
@@ -62,13 +55,7 @@ _OPTIONS = (
         help="Share of systems to leave out, the worst by mean score.",
     ),
 )
-
-
-def score_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command its scores, and the options that say how they are read."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return click.argument("scores", required=False, type=click.Path(path_type=Path))(command)
+"""Scores of a command, and options that say how they are read."""
 
 
 def source_of(scores: Path | None, dataset: str | None) -> Any:
@@ -163,9 +150,7 @@ Measures:
 
 @click.command("accuracy", epilog=_EXAMPLES)
 @score_options
-@click.option(
-    "--formula", metavar="TEXT", help="Long data of any design: fit this, and go on from the fit."
-)
+@click.option("--formula", metavar="TEXT", help="Long data of any design: fit this formula first.")
 @click.option(
     "--facet", metavar="NAME", help="With --formula: what is sampled.  [default: its second facet]"
 )
@@ -186,7 +171,7 @@ Measures:
 @click.option("--model", metavar="NAME", help="Split halves: exp1, exp2 or logit.")
 @click.option("--trials", type=int, metavar="N", help="Split halves: pairs of each size.")
 @click.option("--seed", "rng", type=int, metavar="N", help="Seed of halves and intervals.")
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@alpha_option
 @click.option("--plot", "picture", metavar="FILE", help="Draw as FILE.png, .svg or .pdf.")
 @format_option
 def accuracy_command(

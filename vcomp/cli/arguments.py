@@ -1,23 +1,53 @@
-"""Texts of the command line → values."""
+"""Options that several commands have, and texts of the command line → values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
 
 from vcomp.exceptions import PlanError
 
-__all__ = [
-    "columns_argument",
-    "components_argument",
-    "cut_scores",
-    "facets_argument",
-    "options_given",
-    "single_sizes",
-    "sizes_argument",
-    "topic_counts",
-]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+dataset_option = click.option(
+    "--dataset", metavar="NAME", help="A data set that comes with vcomp."
+)
+
+alpha_option = click.option(
+    "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
+)
+
+missing_option = click.option(
+    "--missing",
+    default="drop",
+    show_default=True,
+    type=click.Choice(["drop", "raise"]),
+    help="What to do with rows that have a missing value.",
+)
+
+progress_option = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
+)
+
+topics_option = click.option(
+    "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
+)
+
+
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command several options, in this order of its help."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -56,7 +86,7 @@ def columns_argument(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         facet, equals, column = text.partition("=")
         if not equals or not facet or not column:
-            raise PlanError(f"{text!r} is no facet; write NAME=COLUMN such as p=person")
+            raise PlanError(f"{text!r} is not a facet; write NAME=COLUMN such as p=person")
         if facet in columns:
             raise PlanError(f"the column of {facet!r} is given twice")
         columns[facet] = column
@@ -95,7 +125,7 @@ def cut_scores(text: str) -> list[float]:
 
 
 def components_argument(text: str) -> dict[str, float]:
-    """Read ``p=.00751 i=.01596``, apart by spaces, commas or semicolons.
+    """Read ``p=.00751 i=.01596``, separated by spaces, commas or semicolons.
 
     Examples
     --------

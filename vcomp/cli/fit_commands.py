@@ -1,4 +1,4 @@
-"""What ``vcomp fit`` and ``vcomp gstudy`` have in common: their options, and what follows."""
+"""Options and report that ``vcomp fit`` and ``vcomp gstudy`` share."""
 
 from __future__ import annotations
 
@@ -9,27 +9,19 @@ from typing import Any
 import click
 
 from vcomp.cli import output
-from vcomp.cli.arguments import options_given, sizes_argument
+from vcomp.cli.arguments import (
+    dataset_option,
+    missing_option,
+    options_given,
+    progress_option,
+    sizes_argument,
+    with_options,
+)
 from vcomp.cli.output import check_picture, draw
 from vcomp.cli.planning_commands import plan_of, plan_options
 from vcomp.ir.rank import TauEstimator, check_tau_estimator
 
-__all__ = [
-    "data_of_paths",
-    "fit_options",
-    "fit_report",
-    "progress_option",
-    "row_options",
-]
-
-
-progress_option = click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
-)
-
-_OF_ROWS = (
+row_options = with_options(
     click.option(
         "--stream/--no-stream",
         default=None,
@@ -44,9 +36,11 @@ _OF_ROWS = (
         help="Write fitted values and residuals of all rows to FILE.parquet.",
     ),
 )
+"""How rows are read, and what is written of each."""
 
-_OPTIONS = (
-    click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp."),
+fit_options = with_options(
+    plan_options,
+    dataset_option,
     click.option(
         "--method",
         default="reml",
@@ -54,21 +48,13 @@ _OPTIONS = (
         metavar="NAME",
         help="reml, ml, anova (Henderson's Method I), type1, henderson3 or minque.",
     ),
+    missing_option,
+    click.option("--max-iter", type=int, metavar="N", help="REML, ML: most iterations."),
     click.option(
-        "--missing",
-        default="drop",
-        show_default=True,
-        type=click.Choice(["drop", "raise"]),
-        help="What to do with rows that have a missing value.",
+        "--tol", type=float, metavar="X", help="REML, ML: tolerance, in standard errors."
     ),
-    click.option("--max-iter", type=int, metavar="N", help="REML, ML: steps at most."),
-    click.option(
-        "--tol", type=float, metavar="X", help="REML, ML: end this near, in standard errors."
-    ),
-    click.option(
-        "--hold", multiple=True, metavar="NAME=X", help="REML, ML: a component that is known."
-    ),
-    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: where to start."),
+    click.option("--hold", multiple=True, metavar="NAME=X", help="REML, ML: a known component."),
+    click.option("--start", multiple=True, metavar="NAME=X", help="REML, ML: starting value."),
     click.option(
         "--engine",
         metavar="NAME",
@@ -88,7 +74,12 @@ _OPTIONS = (
         metavar="NAME=X",
         help="MINQUE: prior value of a component; all are needed.",
     ),
-    click.option("--iterated", is_flag=True, default=None, help="MINQUE: to the REML equations."),
+    click.option(
+        "--iterated",
+        is_flag=True,
+        default=None,
+        help="MINQUE: iterate to the solution of the REML equations.",
+    ),
     click.option(
         "--negative",
         metavar="NAME",
@@ -123,20 +114,7 @@ _OPTIONS = (
         help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
     ),
 )
-
-
-def fit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a fit, in their order."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return plan_options(command)
-
-
-def row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how rows are read, and what is written of each."""
-    for option in reversed(_OF_ROWS):
-        command = option(command)
-    return command
+"""Options of a fit and of the D-study after it."""
 
 
 def data_of_paths(paths: Sequence[str]) -> Any:
@@ -166,7 +144,7 @@ def fit_report(
     augmented: Path | None = None,
     **of_method: Any,
 ) -> None:
-    """Fit, and print, draw and store what is asked for.
+    """Fit, then print, draw and store what was requested.
 
     Parameters
     ----------

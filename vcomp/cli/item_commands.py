@@ -8,14 +8,10 @@ from typing import Any
 import click
 
 from vcomp.cli import output
+from vcomp.cli.arguments import alpha_option, dataset_option
 from vcomp.cli.output import check_picture, save
 from vcomp.data import ITEMS
 from vcomp.exceptions import DataError
-
-__all__ = [
-    "items",
-]
-
 
 _EXAMPLES = """
 \b
@@ -28,7 +24,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("data", required=False, type=click.Path(path_type=Path))
-@click.option("--dataset", metavar="NAME", help="A data set that comes with vcomp.")
+@dataset_option
 @click.option("--object", "object_", metavar="COLUMN", help="Long data: who is measured.")
 @click.option("--item", metavar="COLUMN", help="Long data: the items.")
 @click.option("--score", metavar="COLUMN", help="Long data: the scores.")
@@ -47,7 +43,7 @@ Examples:
     show_default=True,
     help="Items to show at most.",
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@alpha_option
 @click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - for the screen.")
 @click.option("--plot", "picture", metavar="FILE", help="Draw items as FILE.png, .svg or .pdf.")
 def items(

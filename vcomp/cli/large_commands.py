@@ -1,4 +1,4 @@
-"""``vcomp fit``, ``accumulate`` and ``merge``: data of any size, and sums that stand for them."""
+"""``vcomp fit``, ``accumulate``, ``merge``: data of any size, and their sufficient statistics."""
 
 from __future__ import annotations
 
@@ -8,21 +8,9 @@ from typing import Any
 
 import click
 
-from vcomp.cli.fit_commands import (
-    data_of_paths,
-    fit_options,
-    fit_report,
-    progress_option,
-    row_options,
-)
+from vcomp.cli.arguments import missing_option, progress_option
+from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
 from vcomp.exceptions import DataError
-
-__all__ = [
-    "accumulate",
-    "fit",
-    "merge",
-]
-
 
 _FIT = """
 \b
@@ -58,7 +46,7 @@ _OUT = click.option(
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the statistics go; a file that is there is replaced once the new one is whole.",
+    help="File of the statistics; an existing one is replaced once the new one is complete.",
 )
 
 
@@ -69,7 +57,7 @@ _OUT = click.option(
     "--statistics",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead of FORMULA and DATA: what accumulate or merge wrote.",
+    help="Statistics of accumulate or merge, instead of FORMULA and DATA.",
 )
 @row_options
 @fit_options
@@ -104,7 +92,7 @@ def fit(
 def _check_statistics(
     arguments: tuple[str, ...], stream: bool | None, progress: bool | None, given: dict[str, Any]
 ) -> None:
-    """Refuse what is of rows where there are none."""
+    """Refuse options that need rows, which saved statistics do not contain."""
     if arguments:
         raise click.UsageError(
             f"{arguments[0]!r} is given with --statistics, which has the formula and its data"
@@ -127,7 +115,7 @@ def _is_given(option: str) -> bool:
 
 
 def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
-    """Return the fit of statistics, in which nothing is missing."""
+    """Return the fit of saved statistics; they have no missing values."""
     return sums.fit(**options)
 
 
@@ -135,18 +123,12 @@ def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
 @click.argument("formula")
 @click.argument("data", nargs=-1, required=True)
 @_OUT
-@click.option(
-    "--missing",
-    default="drop",
-    show_default=True,
-    type=click.Choice(["drop", "raise"]),
-    help="What to do with rows that have a missing value.",
-)
+@missing_option
 @progress_option
 def accumulate(
     formula: str, data: tuple[str, ...], target: Path, missing: Any, progress: bool | None
 ) -> None:
-    """Sum up the rows of DATA to what any fit of FORMULA needs of them.
+    """Save the sufficient statistics of DATA for fits of FORMULA.
 
     DATA are CSV or Parquet files, folders or patterns of them; they are read in batches. The
     statistics are merged with those of other days and machines, and fitted by `vcomp fit

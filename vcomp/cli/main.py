@@ -1,4 +1,4 @@
-"""``vcomp``: the commands, and how a mistake ends."""
+"""``vcomp``: the commands, their exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ from vcomp.cli.accuracy_commands import (
     formatted,
     read_scores,
     score_options,
+)
+from vcomp.cli.arguments import (
+    alpha_option,
+    columns_argument,
+    components_argument,
+    sizes_argument,
+    topic_counts,
     topics_option,
 )
-from vcomp.cli.arguments import columns_argument, components_argument, sizes_argument, topic_counts
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
 from vcomp.cli.item_commands import items
 from vcomp.cli.large_commands import accumulate, fit, merge
@@ -28,12 +34,6 @@ from vcomp.cli.planning_commands import allocation_text, cut_score_text, plan_of
 from vcomp.cli.simulate_commands import simulate_command
 from vcomp.exceptions import VcompError, VcompWarning
 from vcomp.ir.rank import RankOptions, TauVariant
-
-__all__ = [
-    "cli",
-    "main",
-]
-
 
 _EXAMPLES = """
 \b
@@ -77,7 +77,7 @@ def cli() -> None:
 @click.option(
     "--facet", "facets", multiple=True, metavar="NAME=COLUMN", help="The column of a facet."
 )
-@click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if it is another.")
+@click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if different.")
 @row_options
 @fit_options
 def gstudy(
@@ -112,12 +112,14 @@ def gstudy(
 @click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
 @plan_options
-@click.option("--layout", type=click.Path(path_type=Path), help="A table of planned observations.")
-@click.option("--target", type=float, help="Also say what a coefficient of this size needs.")
-@click.option("--facet", metavar="FACET", help="The facet whose size --target asks for.")
-@click.option("--cut", metavar="X,X…", help="Cut scores: how dependable decisions are, Φ(λ).")
+@click.option(
+    "--layout", type=click.Path(path_type=Path), help="A table of the planned observations."
+)
+@click.option("--target", type=float, help="Also print the sizes that reach this coefficient.")
+@click.option("--facet", metavar="FACET", help="With --target: the facet whose size is sought.")
+@click.option("--cut", metavar="X,X…", help="Cut scores λ: print the dependability Φ(λ).")
 @click.option("--cost", metavar="TEXT", help="Prices, such as '50*topic + 2*topic:judge + 1000'.")
-@click.option("--budget", type=float, help="With --cost: the best design that it pays for.")
+@click.option("--budget", type=float, help="With --cost: find the best design within it.")
 @click.option(
     "--coefficient",
     help="With --cost: Erho2 (if not given), Phi, rel_err_var or abs_err_var. With --target "
@@ -126,11 +128,11 @@ def gstudy(
 @click.option(
     "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
 )
-@click.option("--n-objects", type=int, help="With --cost: how many objects there will be.")
+@click.option("--n-objects", type=int, help="With --cost: number of objects measured.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), help="With --cost: draw the frontier."
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@alpha_option
 @click.option(
     "--interval",
     default="auto",
@@ -226,7 +228,7 @@ def dstudy(
     help="How intervals are made: draws; or independent, for independent swaps as published. "
     "auto is the latter with --estimator urbano and --target test.",
 )
-@click.option("--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha.")
+@alpha_option
 @click.option(
     "--seed",
     "rng",

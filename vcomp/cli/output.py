@@ -21,21 +21,6 @@ from vcomp.statistics.batches import replacing
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "as_json",
-    "both_ranks",
-    "check_picture",
-    "dataset_text",
-    "draw",
-    "fit_text",
-    "rank_accuracy",
-    "rank_text",
-    "read_matrix",
-    "save",
-    "write",
-]
-
-
 Ranks = tuple[str, "pd.DataFrame", "pd.DataFrame"]
 
 _ESTIMATORS = {

@@ -1,30 +1,25 @@
-"""What the commands that plan a D-study have in common: options of its universe and allocation."""
+"""Options and texts of commands that plan a D-study: universe, cut scores, allocation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes
+from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes, with_options
 from vcomp.cli.output import check_picture, save
 
-__all__ = [
-    "allocation_text",
-    "cut_score_text",
-    "plan_of",
-    "plan_options",
-]
-
-
-_OPTIONS = (
+plan_options = with_options(
     click.option(
         "--object", "object_", metavar="FACET", help="The object of measurement, such as p or d:p."
     ),
     click.option(
-        "--fixed", multiple=True, metavar="FACET", help="A facet whose levels are all that count."
+        "--fixed",
+        multiple=True,
+        metavar="FACET",
+        help="A fixed facet: its levels are the whole universe.",
     ),
     click.option(
         "--universe", multiple=True, metavar="FACET=N", help="The size of a finite universe."
@@ -33,13 +28,7 @@ _OPTIONS = (
         "--within", multiple=True, metavar="FACET", help="Compare objects within its levels."
     ),
 )
-
-
-def plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what is measured, and generalized to what."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""Options that say what is measured, and to which universe scores generalize."""
 
 
 def plan_of(
@@ -71,14 +60,14 @@ def allocation_text(
     picture: Path | None = None,
     n_objects: int | None = None,
 ) -> str | None:
-    """Return the best design for a budget or a target, or None where neither is asked for.
+    """Return the best design for a budget or a target, None if neither is given.
 
     Parameters
     ----------
     study : the D-study whose design comes first
     cost : prices as text
     budget, target : one of them
-    coefficient : to be as good as can be, or to reach the target
+    coefficient : to be maximised, or to reach the target
     alternatives : other designs
     picture : where to draw the frontier
     n_objects : how many objects there will be, where the cost counts them

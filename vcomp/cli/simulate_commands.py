@@ -1,4 +1,4 @@
-"""``vcomp simulate``: collections like one there is, with the true means known."""
+"""``vcomp simulate``: collections like an existing one, with known true means."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from vcomp import display
 from vcomp.cli.accuracy_commands import read_scores, score_options
 from vcomp.cli.output import write
 from vcomp.exceptions import DataError, PlanError
-
-__all__ = [
-    "simulate_command",
-]
-
 
 _EXAMPLES = """
 \b
@@ -44,7 +39,7 @@ Examples:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many of them.",
+    help="Number of collections.",
 )
 @click.option(
     "--margins",
@@ -84,25 +79,24 @@ Examples:
     help="Degrees of freedom of the t copula.  [default: fitted]",
 )
 @click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
-@click.option("--seed", "rng", default=0, show_default=True, metavar="N", help="Of the draws.")
+@click.option(
+    "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the draws."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Threads.",
+    help="Number of threads.",
 )
-@click.option(
-    "--out", required=True, metavar="FILE", help="Where the scores go, FILE.parquet or .csv."
-)
+@click.option("--out", required=True, metavar="FILE", help="File of the scores, .parquet or .csv.")
 @click.option(
     "--true-means",
     metavar="FILE",
-    help="Where the true mean of each system goes; - for the screen.  "
-    "[default: OUT with .means.csv]",
+    help="File of the true mean of each system; - for the screen.  [default: OUT with .means.csv]",
 )
-@click.option("--diagnose", is_flag=True, help="Say how like the original the collections are.")
+@click.option("--diagnose", is_flag=True, help="Compare the collections with the original.")
 def simulate_command(
     scores: Path | None,
     dataset: str | None,
@@ -161,7 +155,7 @@ def simulate_command(
 
 
 def _check_means(file: str, scores: Path) -> None:
-    """Refuse a file for true means that cannot be, before anything is computed."""
+    """Refuse a file of true means that cannot be written, before anything is computed."""
     path = Path(file)
     if path == scores:
         raise PlanError(f"scores and true means go to two files, not both to {file!r}")

@@ -1,4 +1,4 @@
-"""Reliability from two halves of a test."""
+"""Split-half reliability: choose the halves of a test, correlate them, and correct for length."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SplitHalf:
+class SplitHalf(display.Printed):
     """Coefficients of one split into halves, or of many; ``print`` it.
 
     Attributes
@@ -118,14 +118,8 @@ class SplitHalf:
         )
         return display.summary([table], [f"Halves: {self.how}.", last, *self.notes])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"SplitHalf(splits={len(self.table)}, items={self.n_items})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def split_half_reliability(

@@ -1,4 +1,4 @@
-"""Intraclass correlations as a value: a table, and how a person reads it."""
+"""The result of :mod:`~vcomp.ctt.intraclass`: a table of correlations and its summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IntraclassCorrelations:
+class IntraclassCorrelations(display.Printed):
     """The ten intraclass correlations of McGraw and Wong, six formulae; ``print`` it.
 
     ``found["ICC(A,1)"]`` and ``found["ICC(2,1)"]`` are a row of :attr:`table`.
@@ -141,14 +141,8 @@ class IntraclassCorrelations:
             lines.append(f"F tests whether a coefficient is above {display.number(self.r0)}.")
         return lines + list(self.notes)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"IntraclassCorrelations(objects={self.n_objects}, raters={self.n_raters})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How reliable the total of a test is: all coefficients of internal consistency together."""
+"""Reliability of the total of a test: all coefficients of internal consistency together."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BINARY = ("KR20", "KR21")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Reliability:
+class Reliability(display.Printed):
     """Coefficients of internal consistency; ``print`` it.
 
     Attributes
@@ -178,15 +178,9 @@ class Reliability:
         lines += [f"Not given: {', '.join(names)}: {why}." for why, names in by_reason.items()]
         return lines + list(self.notes)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         value = display.coefficient(self.alpha)
         return f"Reliability(alpha={value}, objects={self.n_objects}, items={self.n_items})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 _ABOVE_ONE = (

@@ -1,4 +1,4 @@
-"""Intraclass correlations: how alike the ratings of one object are."""
+"""Intraclass correlations of Shrout and Fleiss and of McGraw and Wong, with F intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An item analysis as a value: a table, a picture, and how a person reads it."""
+"""The result of :mod:`~vcomp.ctt.items`: a table of the items, a picture, and a summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ItemAnalysis:
+class ItemAnalysis(display.Printed):
     """A row an item, those to look at first; ``print`` it.
 
     Columns and rows are those of :attr:`table`: ``analysis["item_rest"]``, ``len(analysis)``.
@@ -168,14 +168,8 @@ class ItemAnalysis:
 
         return plots.items(self.table, low=self.low, max_labels=max_labels, ax=ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return (
             f"ItemAnalysis(items={self.n_items}, objects={self.n_objects}, "
             f"flagged={len(self.flagged)})"
         )
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())

@@ -5,29 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.data import ITEMS, RATINGS, ScoreTable, as_levels, read_score_table, select_rows
-from vcomp.design import encode, learn
-from vcomp.estimators import check_terms, get_estimator
-from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean, warn
-from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
+from vcomp.data import ITEMS, RATINGS, ScoreTable, as_levels, read_score_table
+from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean
+from vcomp.gtheory import crossed_components
 from vcomp.inference import VarianceComponents
-from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.ir import ScoreMatrix
-
 __all__ = [
     "ItemScores",
     "ScoresOfItems",
+    "TopicSystemScores",
     "check_choice",
     "complete_rows",
     "one_way_components",
@@ -36,8 +32,24 @@ __all__ = [
 ]
 
 
+class TopicSystemScores(Protocol):
+    """A labelled topic × system matrix, such as :class:`vcomp.ir.ScoreMatrix`."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """The numbers, a row a topic; nan where there is none."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Names of the rows."""
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+
 ScoresOfItems: TypeAlias = (
-    "ArrayLike | pd.DataFrame | ScoreMatrix | Mapping[str, Any] | str | os.PathLike[str]"
+    "ArrayLike | pd.DataFrame | TopicSystemScores | Mapping[str, Any] | str | os.PathLike[str]"
 )
 """What :func:`read_scores` reads."""
 
@@ -96,8 +108,8 @@ def read_scores(
     Raises
     ------
     DataError
-        If `scores` cannot be read (see :func:`vcomp.data.score_forms.read_score_table`), a score is
-        infinite or beyond 1e100, or there are fewer than two objects or items.
+        If `scores` cannot be read (see :func:`vcomp.data.score_forms.read_score_table`), a score
+        is infinite or beyond 1e100, or there are fewer than two objects or items.
     """
     names = {"object": object_, item_name: item, "score": score}
     orientation = RATINGS if item_name == "rater" else ITEMS
@@ -186,56 +198,38 @@ def two_way_components(matrix: ItemScores) -> VarianceComponents:
     Raises
     ------
     DataError
-        If all scores are equal, if the components cannot be told apart with these cells, as where
-        every object has one score, or if nothing is left for the residual.
+        If all scores are equal, if the components cannot be distinguished with these cells, as
+        where every object has one score, or if nothing is left for the residual.
 
     Warns
     -----
     VcompWarning
         If the estimation did not converge.
     """
-    return _fit(matrix, "score ~ (1|object) + (1|item)")
+    return _components(matrix, ("object", "item"))
 
 
 def one_way_components(matrix: ItemScores) -> VarianceComponents:
-    """Return the components of object and residual, whoever gave the scores; see above."""
-    return _fit(matrix, "score ~ (1|object)")
+    """Return the components of object and residual, items being replicates; see above."""
+    return _components(matrix, ("object",))
 
 
-def _fit(matrix: ItemScores, formula: str) -> VarianceComponents:
+def _components(matrix: ItemScores, facets: tuple[str, ...]) -> VarianceComponents:
     rows, columns = np.nonzero(~np.isnan(matrix.values))
     if rows.size == 0:
         raise DataError("no object has a score on any item")
     scores = matrix.values[rows, columns]
     if np.ptp(scores) == 0.0:
         raise DataError("all scores are equal, so there is no variance to share")
-    data = {"score": scores, "object": rows, "item": columns}
-    environment = caller_environment(0, 0)
-    parsed = parse(formula)
-    selected = select_rows(parsed, data, environment, "raise")
+    levels = {"object": rows, "item": columns}
     try:
-        design = learn(parsed, selected, environment)
-        stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
-        terms = tuple(term.name for term in parsed.random)
-        check_terms(stats, terms)
+        return crossed_components(scores, {facet: levels[facet] for facet in facets}, "reml")
     except DesignError as error:
         raise DataError(
             f"variance components cannot be estimated from the cells that are there: {error}"
         ) from error
-    try:
-        estimate = get_estimator("reml").estimate(stats, (*terms, RESIDUAL))
     except EstimationError as error:
         raise DataError(
             f"REML has no estimate from the cells that are there: {error}. The objects with all "
             "scores may have one: missing='listwise'"
         ) from error
-    if not estimate.converged:
-        warn(estimate.status)
-    everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
-    return VarianceComponents(
-        names=estimate.names,
-        facets=(*(frozenset({term}) for term in terms), everything),
-        values=estimate.values,
-        cov=next(iter(estimate.covariances.values())),
-        without_bounds=estimate.without_bounds,
-    )

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ITEMS",
-    "Orientation",
     "RATINGS",
     "SYSTEMS",
+    "Orientation",
     "ScoreTable",
     "read_score_table",
 ]

@@ -93,7 +93,7 @@ def drawn(
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> print(drawn(parse_design("p x (i:h)")))
     ┌───┐   ┌ h ────┐
     │ p │ × │ ┌───┐ │

@@ -1,4 +1,8 @@
-"""Estimators of variance components: statistics to estimates."""
+"""Estimators of variance components: sufficient statistics in, estimates out.
+
+Two families: ``likelihood`` (REML and ML) and ``quadratic`` (Henderson's methods, Type I, MINQUE).
+Statistics come from ``vcomp.statistics``; estimates go to ``vcomp.inference`` and ``vcomp.model``.
+"""
 
 from vcomp._doors import front_door
 

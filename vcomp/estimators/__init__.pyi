@@ -1,11 +1,8 @@
 from .estimate import Certificate as Certificate
 from .estimate import Estimate as Estimate
 from .estimate import FixedErrors as FixedErrors
-from .estimate import Point as Point
-from .estimate import errors_of_fixed as errors_of_fixed
-from .estimate import nan_to_none as nan_to_none
-from .estimate import without_bounds_from_json as without_bounds_from_json
-from .estimate import without_bounds_to_json as without_bounds_to_json
+from .estimate import Iteration as Iteration
+from .estimate import PointEstimate as PointEstimate
 from .identify import check_fixed_rank as check_fixed_rank
 from .identify import check_terms as check_terms
 from .options import known_components as known_components

@@ -1,91 +1,83 @@
-"""What an estimation leaves: numbers on the scale of the data, and how they were reached."""
+"""The result of an estimation: components, fixed effects, their covariances, the certificate.
+
+Every estimator returns an :class:`Estimate`; inference and results work on it alone.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, Json
-from vcomp.estimators.likelihood import Iteration, LikelihoodEngine
+from vcomp.codec import from_plain, stored
 
 __all__ = [
     "Certificate",
     "Estimate",
     "FixedErrors",
     "Iteration",
-    "Point",
-    "errors_of_fixed",
-    "nan_to_none",
-    "without_bounds_from_json",
-    "without_bounds_to_json",
+    "PointEstimate",
+    "StepKind",
 ]
 
 
-_MOST_SLOPES = 10_000_000
-"""Numbers that slopes may take; beyond, there are none."""
-
 _STORED = 20_000
-"""Numbers of slopes that are written into a file, at most."""
+"""Largest number of elements of slopes that is written to a file."""
+
+
+def _few_slopes(slopes: FloatArray) -> FloatArray | None:
+    """Return slopes for a file, None where they are many or not known."""
+    return None if slopes.size > _STORED or not np.isfinite(slopes).all() else slopes
 
 
 @dataclass(frozen=True, slots=True)
 class FixedErrors:
-    """Degrees of freedom of the fixed effects, and how their covariance moves with components.
+    """Degrees of freedom of the fixed effects, and the derivatives of their covariance matrix.
 
     Attributes
     ----------
-    slopes : (k + 1, p, p) ∂Cov(β̂)/∂σ²_t, on the scale of the ``cov_beta`` beside it; None where
-        there are too many to be kept in a file
-    df : (p,) Satterthwaite's degrees of freedom, ∞ where all components are known and nan where
-        their covariance is not; empty before the fixed effects are on the scale of the data
+    slopes : (k + 1, p, p) ∂Cov(β̂)/∂σ²_t, on the scale of ``cov_beta``; None if there are too many
+        to be stored
+    df : (p,) Satterthwaite's degrees of freedom (docs/explanation/mathematics.md, eq. (11.5)), ∞
+        if all components are known, nan if their covariance is not; empty until the fixed effects
+        have been transformed to the scale of the data
     """
 
-    slopes: FloatArray | None
+    slopes: FloatArray | None = field(metadata=stored(write=_few_slopes))
     df: FloatArray
 
-    def to_json(self) -> Json:
-        """Return plain lists that :meth:`from_json` reads again."""
-        slopes = self.slopes
-        if slopes is not None and (slopes.size > _STORED or not np.isfinite(slopes).all()):
-            slopes = None
-        return {
-            "df": [None if np.isnan(x) else float(x) for x in self.df],
-            "slopes": None if slopes is None else slopes.tolist(),
-        }
 
-    @classmethod
-    def from_json(cls, stored: Json | None, k: int, p: int) -> FixedErrors | None:
-        """Return what :meth:`to_json` stored, None for files of older versions.
-
-        Parameters
-        ----------
-        stored : the plain lists
-        k : number of components, the residual counted
-        p : number of fixed effects
-        """
-        if stored is None:
-            return None
-        slopes = stored["slopes"]
-        return cls(
-            slopes=None if slopes is None else np.array(slopes, dtype=float).reshape(k, p, p),
-            df=np.array(stored["df"], dtype=float).reshape(p),
-        )
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
 
 
-def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return how the covariance of the fixed effects moves at components `v`, still without df.
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One point of an iteration.
 
-    None where there are no fixed effects, or too many.
+    Attributes
+    ----------
+    step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one
+        factor), ``"AI"``, ``"Newton"`` or ``"EM"``
+    fraction : the part of the full step that was used; nan at the start
+    loglike : log-likelihood; nan if the engine does not compute it during the iteration
+    newton_decrement : estimated distance to the maximum in standard errors
+    kkt_residual : see :class:`~vcomp.estimators.Certificate`
+    n_bound : components at zero
+    components : (k + 1,) their values
     """
-    p = engine.n_fixed
-    if not p or v.size * p**2 > _MOST_SLOPES:
-        return None
-    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))
+
+    step: StepKind
+    fraction: float
+    loglike: float
+    newton_decrement: float
+    kkt_residual: float
+    n_bound: int
+    components: tuple[float, ...]
 
 
 _LINE = 92
@@ -93,30 +85,32 @@ _LINE = 92
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """The numbers that show that an iteration has ended at a maximum; printed, in words.
+    """The numbers that show that an iteration ended at a maximum; they print as sentences.
+
+    The conditions are those of docs/explanation/mathematics.md, section 6.2.
 
     Attributes
     ----------
     free : components estimated above zero
     bounded : components estimated at their bound, zero
-    bound_scores : the score of each bounded component, its multiplier; negative means that the
-        likelihood falls from zero on
-    kkt_residual : the largest violation of the first-order conditions, with every score multiplied
-        by its component (for a bounded one by the total variance), so that it has no unit
-    newton_decrement : √(s' I⁻¹ s) on the free components: how far the maximum is, in standard
-        errors
-    information_eigenvalues : of the information of the free components scaled to a unit diagonal;
-        all positive at a proper maximum
-    iterations, evaluations : steps taken, and evaluations of the likelihood
-    at_maximum : whether all of this shows a maximum
+    bound_scores : the likelihood score of each bounded component; negative means that the
+        likelihood decreases as the component increases from zero
+    kkt_residual : the largest violation of the first-order conditions, eq. (6.2). Scores are
+        multiplied by their component (by the total variance at a bound), so that it has no unit
+    newton_decrement : √(s' I⁻¹ s) on the free components: the distance to the maximum in
+        standard errors
+    information_eigenvalues : of the information of the free components, scaled to a unit
+        diagonal; all positive at a proper maximum
+    iterations, evaluations : number of steps, and of evaluations of the likelihood
+    at_maximum : whether these numbers show a maximum
     held : components that were given and not estimated
-    information : which information the eigenvalues and standard errors are of, ``"observed"`` or
+    information : the information that gives the eigenvalues and standard errors, ``"observed"`` or
         ``"average"``
     flat : combinations of components along which the likelihood is flat, in words
-    tolerance : the decrement that was asked for; a larger one at a maximum means that rounding
-        ended the iteration
-    engine, reason : what computed the likelihood, and why that
-    seconds : of each stage
+    tolerance : the requested decrement; a larger one at a maximum means that rounding ended the
+        iteration
+    engine, reason : the engine that computed the likelihood, and why it was chosen
+    seconds : time of each stage
     """
 
     free: tuple[str, ...]
@@ -191,19 +185,24 @@ def _counted(n: int, word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """What is estimated, without how well it is known: all that a resample needs.
+class PointEstimate:
+    """Point estimates without standard errors: all that a resample needs.
 
     Attributes
     ----------
     values : (k + 1,) components, the residual last
     beta : (p,) fixed effects of the columns of X as they are in the statistics
-    converged : whether it is what the method defines
+    converged : whether it is the estimate that the method defines
     """
 
     values: FloatArray
     beta: FloatArray
     converged: bool = True
+
+
+def _certificate(plain: Json, estimate: Json) -> Certificate:
+    """Return a stored certificate; format 1 did not say twice that it is at a maximum."""
+    return from_plain(Certificate, {"at_maximum": estimate["converged"], **plain})
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,157 +211,56 @@ class Estimate:
 
     Attributes
     ----------
-    method : its name, such as ``"reml"``
+    method : name of the method, such as ``"reml"``
     names : the components, the residual last
     values : (k + 1,) their estimates
     covariances : covariance matrices of the estimates by kind: ``"observed"``, ``"expected"`` and
-        ``"average"`` for likelihood methods, ``"sampling"`` for ANOVA; nan where a component is at
-        its bound or held. The first is the one used for standard errors
+        ``"average"`` for likelihood methods, ``"sampling"`` for closed forms; nan where a
+        component is at its bound or held. The first one gives the standard errors
     beta, cov_beta : fixed effects (of X as given, not centred) and their covariance matrix
-    llf : log-likelihood, nan for ANOVA
-    converged : whether the result can be relied on as what the method defines
-    status : a sentence about it
-    engine : which engine computed it, and why
+    llf : log-likelihood; nan for closed forms
+    converged : whether the result is the estimate that the method defines
+    status : a sentence on convergence
+    engine : the engine that computed it, and why it was chosen
     certificate : for likelihood methods, else None
     held : components that were given, not estimated
     log : the points of the iteration, the start first; empty for closed forms
-    seconds : of each stage
-    monte_carlo : of each component the standard error that random probes give it; empty where the
-        engine has none
-    llf_error : the same of the log-likelihood
-    covariance_error : where a covariance matrix is by Monte Carlo the standard error of each
-        component's standard error, relative to it; empty where the matrices are exact
-    fixed_errors : degrees of freedom of the fixed effects; None where there are none
-    without_bounds : where a likelihood has components at their bound, what the estimates would be
-        without bounds, and their covariance matrix; else None
+    seconds : time of each stage
+    monte_carlo : Monte Carlo standard error of each component, eq. (8.6); empty if the engine has
+        no random probes
+    llf_error : Monte Carlo standard error of the log-likelihood
+    covariance_error : relative Monte Carlo error of each component's standard error, if the
+        covariance matrix is estimated by probes; empty if it is exact
+    fixed_errors : degrees of freedom of the fixed effects; None if there are none
+    without_bounds : if components are at their bound, the estimates without bounds, eq. (6.3), and
+        their covariance matrix; else None
     """
 
     method: str
     names: tuple[str, ...]
     values: FloatArray
-    covariances: dict[str, FloatArray]
+    covariances: dict[str, FloatArray] = field(metadata=stored(shape=("names", "names")))
     beta: FloatArray
-    cov_beta: FloatArray
+    cov_beta: FloatArray = field(metadata=stored(shape=("beta", "beta")))
     llf: float
     converged: bool
     status: str
     engine: str
-    certificate: Certificate | None = None
+    certificate: Certificate | None = field(default=None, metadata=stored(read=_certificate))
     held: tuple[str, ...] = ()
     log: tuple[Iteration, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     monte_carlo: Mapping[str, float] = field(default_factory=dict)
     llf_error: float = 0.0
     covariance_error: Mapping[str, float] = field(default_factory=dict)
-    without_bounds: tuple[FloatArray, FloatArray] | None = None
+    without_bounds: tuple[FloatArray, FloatArray] | None = field(
+        default=None, metadata=stored(keys=("values", "cov"))
+    )
     fixed_errors: FixedErrors | None = None
 
     def with_seconds(self, stages: Mapping[str, float]) -> Estimate:
-        """Return the same estimate with the seconds of earlier stages before its own."""
+        """Return the same estimate with the times of earlier stages added."""
         seconds, certificate = {**stages, **self.seconds}, self.certificate
         if certificate is not None:
             certificate = replace(certificate, seconds=seconds)
         return replace(self, seconds=seconds, certificate=certificate)
-
-    def to_json(self) -> Json:
-        """Return plain lists and dicts that :meth:`from_json` reads again."""
-        certificate = self.certificate
-        return {
-            "method": self.method,
-            "names": list(self.names),
-            "values": self.values.tolist(),
-            "covariances": {kind: _plain(c) for kind, c in self.covariances.items()},
-            "beta": self.beta.tolist(),
-            "cov_beta": _plain(self.cov_beta),
-            "llf": _number(self.llf),
-            "converged": self.converged,
-            "status": self.status,
-            "engine": self.engine,
-            "certificate": None if certificate is None else asdict(certificate),
-            "held": list(self.held),
-            "log": [_entry(point) for point in self.log],
-            "seconds": dict(self.seconds),
-            "monte_carlo": dict(self.monte_carlo),
-            "llf_error": self.llf_error,
-            "fixed_errors": None if self.fixed_errors is None else self.fixed_errors.to_json(),
-            "covariance_error": {n: _number(e) for n, e in self.covariance_error.items()},
-            "without_bounds": without_bounds_to_json(self.without_bounds),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> Estimate:
-        """Return what :meth:`to_json` stored; format 1 ended with the certificate."""
-        k, p = len(stored["names"]), len(stored["beta"])
-        certificate = stored["certificate"]
-        if certificate is not None:
-            # Format 1 did not say it twice.
-            certificate = {"at_maximum": stored["converged"], **certificate}
-        return cls(
-            method=stored["method"],
-            names=tuple(stored["names"]),
-            values=np.array(stored["values"], dtype=float),
-            covariances={
-                kind: np.array(c, dtype=float).reshape(k, k)
-                for kind, c in stored["covariances"].items()
-            },
-            beta=np.array(stored["beta"], dtype=float),
-            cov_beta=np.array(stored["cov_beta"], dtype=float).reshape(p, p),
-            llf=_or_nan(stored["llf"]),
-            converged=stored["converged"],
-            status=stored["status"],
-            engine=stored["engine"],
-            certificate=None if certificate is None else Certificate(**_tuples(certificate)),
-            held=tuple(stored.get("held", ())),
-            log=tuple(Iteration(**_tuples(_with_nan(p))) for p in stored.get("log", ())),
-            seconds=dict(stored.get("seconds", {})),
-            monte_carlo=dict(stored.get("monte_carlo", {})),
-            llf_error=stored.get("llf_error", 0.0),
-            fixed_errors=FixedErrors.from_json(stored.get("fixed_errors"), k, p),
-            covariance_error={
-                n: _or_nan(e) for n, e in stored.get("covariance_error", {}).items()
-            },
-            without_bounds=without_bounds_from_json(stored.get("without_bounds")),
-        )
-
-
-def _entry(point: Iteration) -> Json:
-    plain: Json = {f.name: getattr(point, f.name) for f in fields(point)}
-    return plain | {name: _number(plain[name]) for name in ("fraction", "loglike")}
-
-
-def _with_nan(entry: Json) -> Json:
-    return entry | {name: _or_nan(entry[name]) for name in ("fraction", "loglike")}
-
-
-def _tuples(plain: Json) -> dict[str, Any]:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
-
-
-def _plain(matrix: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]
-
-
-def without_bounds_to_json(pair: tuple[FloatArray, FloatArray] | None) -> Json | None:
-    """Return plain lists of estimates without bounds."""
-    if pair is None:
-        return None
-    return {"values": pair[0].tolist(), "cov": nan_to_none(pair[1])}
-
-
-def without_bounds_from_json(stored: Json | None) -> tuple[FloatArray, FloatArray] | None:
-    """Return what :func:`without_bounds_to_json` stored."""
-    if stored is None:
-        return None
-    return np.array(stored["values"], dtype=float), np.array(stored["cov"], dtype=float)
-
-
-def nan_to_none(matrix: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(x) for x in row] for row in matrix]

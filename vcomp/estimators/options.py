@@ -1,4 +1,4 @@
-"""What a user asks of REML and ML: limits, known components, a start. Checked, and by position."""
+"""Options of REML and ML: limits, held components and start, checked and put in order."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ENGINES = ("auto", "strata", "blocked", "iterative")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Components that are held.
+    """Held components.
 
     Attributes
     ----------
-    held : (k + 1,) which
-    values : (k + 1,) at what; 0 elsewhere
+    held : (k + 1,) whether a component is held
+    values : (k + 1,) the values of held components; 0 elsewhere
     """
 
     held: BoolArray
@@ -46,33 +46,33 @@ class Known:
 
 
 def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
-    """Refuse limits and engines that cannot be meant.
+    """Refuse invalid limits and unknown engines.
 
     Raises
     ------
     EstimationError
-        Saying what is allowed.
+        If an option is invalid; the message says what is allowed.
     """
     if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 0:
-        raise EstimationError(f"max_iter is a whole number from 0 on, not {max_iter!r}")
+        raise EstimationError(f"max_iter must be a whole number of at least 0, not {max_iter!r}")
     if tol is not None and not (_is_number(tol) and 0.0 < tol < 1.0):
-        raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
+        raise EstimationError(f"tol must be a number between 0 and 1, not {tol!r}")
     if engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
         raise EstimationError(f"engine={engine!r} is not known; it is one of {known}")
 
 
 def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
-    """Refuse numbers of probes, and sources of randomness, that cannot be meant or serve nothing.
+    """Refuse invalid numbers of probes and seeds, and either for engines without probes.
 
     Raises
     ------
     EstimationError
-        Saying what is allowed.
+        If an option is invalid; the message says what is allowed.
     """
     whole = isinstance(n_probes, Integral) and not isinstance(n_probes, bool)
     if n_probes is not None and not (whole and int(n_probes) >= 2):
-        raise EstimationError(f"n_probes is a whole number from 2 on, not {n_probes!r}")
+        raise EstimationError(f"n_probes must be a whole number of at least 2, not {n_probes!r}")
     if engine in ("strata", "blocked") and (n_probes is not None or rng is not None):
         raise EstimationError(
             f"engine={engine!r} has no random probes; leave n_probes= and rng= out, or use "
@@ -82,19 +82,19 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
 
 
 def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
-    """Return which components are held, and at what.
+    """Return the held components and their values.
 
     Raises
     ------
     EstimationError
-        If one is not there, or its value is not one that it can have.
+        If a component is not in the model, or its value is invalid.
     """
     known = Known(np.zeros(len(names), dtype=bool), np.zeros(len(names)))
     for place, value in _by_place(hold, names, "hold").items():
         if place == len(names) - 1 and value == 0.0:
             raise EstimationError(
-                f"hold={{{names[-1]!r}: 0}} leaves no likelihood: the residual is held at a "
-                "positive value, or estimated"
+                f"hold={{{names[-1]!r}: 0}} leaves no likelihood: hold the residual at a positive "
+                "value, or estimate it"
             )
         known.held[place] = True
         known.values[place] = value
@@ -104,12 +104,12 @@ def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
 def start_of(
     start: Start | None, names: tuple[str, ...], known: Known, default: FloatArray
 ) -> FloatArray:
-    """Return where to start: what is held, then what is given, then `default`.
+    """Return the start of an iteration: held values, else given ones, else `default`.
 
     Raises
     ------
     EstimationError
-        If the start names what is not there or held, or a value that cannot be.
+        If the start names an unknown or held component, or has an invalid value.
     """
     given = _by_place(_as_mapping(start, names), names, "start")
     both = [names[place] for place in given if known.held[place]]
@@ -118,7 +118,7 @@ def start_of(
             f"start and hold both name component {both[0]!r}; a held component has no start"
         )
     if given.get(len(names) - 1) == 0.0 and not known.held[-1]:
-        raise EstimationError(f"the start of {names[-1]!r} is positive, not 0")
+        raise EstimationError(f"the start of {names[-1]!r} must be positive, not 0")
     values = np.array(default, dtype=float)
     for place, value in given.items():
         values[place] = value
@@ -134,7 +134,7 @@ def _as_mapping(start: Start | None, names: tuple[str, ...]) -> Mapping[str, flo
         values = np.zeros(0)
     if values.shape != (len(names),):
         raise EstimationError(
-            f"start is a mapping by name, or {len(names)} numbers in the order "
+            f"start must be a mapping by name, or {len(names)} numbers in the order "
             f"{', '.join(names)}, not {start!r}"
         )
     return dict(zip(names, values.tolist(), strict=True))
@@ -143,22 +143,22 @@ def _as_mapping(start: Start | None, names: tuple[str, ...]) -> Mapping[str, flo
 def _by_place(
     given: Mapping[str, float] | None, names: tuple[str, ...], option: str
 ) -> dict[int, float]:
-    """Return values by position, names and values checked."""
+    """Return values by position, with names and values checked."""
     if given is None:
         return {}
     if not hasattr(given, "keys"):
-        raise EstimationError(f"{option} is a mapping such as {{{names[0]!r}: 0.01}}")
+        raise EstimationError(f"{option} must be a mapping such as {{{names[0]!r}: 0.01}}")
     places = {}
     for name in given.keys():  # noqa: SIM118 - a Series iterates over its values
         if name not in names:
             raise EstimationError(
-                f"{option} names component {name!r}, which is not there; they are "
+                f"{option} names component {name!r}, which is not in the model; components are "
                 f"{', '.join(names)}"
             )
         value = given[name]
         if not _is_number(value) or not np.isfinite(value) or value < 0.0:
             raise EstimationError(
-                f"{option}={{{name!r}: {value!r}}}: a component is a number from 0 on"
+                f"{option}={{{name!r}: {value!r}}}: a component must be a number of at least 0"
             )
         places[names.index(name)] = float(value)
     return places

@@ -1,4 +1,7 @@
-"""Terms with negative estimates, dropped one by one: what ``negative="refit"`` asks for."""
+"""Negative estimates: the words on them, and ``negative="refit"``, which drops their terms.
+
+See docs/explanation/mathematics.md, section 2.3.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _Found = TypeVar("_Found", bound=_HasValues)
 
 
 def below_zero(names: Sequence[str], values: FloatArray) -> str:
-    """Return words on the components below zero, empty if there are none.
+    """Return half a sentence that names the components estimated below zero, empty if none is.
 
     Examples
     --------
@@ -50,12 +53,12 @@ def below_zero(names: Sequence[str], values: FloatArray) -> str:
 
 
 def check_negative(negative: str, method: str) -> None:
-    """Refuse a policy that is not known, or that the method has no use for.
+    """Refuse an unknown policy for negative estimates, and ``"refit"`` for REML and ML.
 
     Raises
     ------
     EstimationError
-        Saying what is allowed.
+        If it is; the message says what is allowed.
     """
     if negative not in get_args(Negative):
         raise EstimationError(f"negative={negative!r} is not known; it is 'keep' or 'refit'")
@@ -69,17 +72,18 @@ def check_negative(negative: str, method: str) -> None:
 def refit_without_negative(
     first: Estimate, estimate: Callable[[tuple[int, ...]], Estimate]
 ) -> Estimate:
-    """Drop the term with the most negative estimate, and again, until none is negative.
+    """Return the estimate after dropping terms until none is negative, the most negative first.
 
     Parameters
     ----------
-    first : of all terms
+    first : estimate of all terms
     estimate : returns the estimate of the terms at these positions
 
     Returns
     -------
     Estimate of all components: those of dropped terms are 0, without a standard error, and the
-    status names them with what they were. A negative residual is kept, as no model is without.
+    status names them with their negative estimates. A negative residual is kept, as every model
+    has one.
 
     References
     ----------
@@ -97,7 +101,7 @@ def refit_without_negative(
         found,
         names=first.names,
         values=values,
-        # Those are of the terms that were kept.
+        # These belong to the kept terms only.
         fixed_errors=None,
         covariances={
             kind: _spread(covariance, places, values.size)
@@ -111,17 +115,17 @@ def refit_without_negative(
 def drop_negative(
     first: _Found, estimate: Callable[[tuple[int, ...]], _Found]
 ) -> tuple[_Found, tuple[int, ...], dict[int, float]]:
-    """Drop terms as :func:`refit_without_negative` does, and say which.
+    """Return the last estimate of :func:`refit_without_negative`, and which terms were dropped.
 
     Parameters
     ----------
-    first : values of all terms and of the residual
-    estimate : returns those of the terms at these positions
+    first : estimate of all terms and the residual
+    estimate : returns the estimate of the terms at these positions
 
     Returns
     -------
-    What was found last, the positions of its terms, and those of the dropped ones in order, each
-    with its negative estimate.
+    The last estimate, the positions of its terms, and the positions of the dropped terms in order,
+    each with its negative estimate.
     """
     kept, found = tuple(range(first.values.size - 1)), first
     dropped: dict[int, float] = {}
@@ -138,7 +142,7 @@ def residual_alone(method: str, n: int, XX: FloatArray, Xy: FloatArray, yy: floa
 
     Parameters
     ----------
-    method : that was asked for
+    method : name of the requested method
     n : number of rows
     XX, Xy, yy : cross-products of the fixed part and the response, centred
     """

@@ -1,11 +1,11 @@
-"""The estimators by name."""
+"""The estimators by name: ``method="reml"`` becomes a value with one method, ``estimate``."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import Any, Literal, Protocol, TypeAlias
 
-from vcomp.estimators.estimate import Estimate, Point
+from vcomp.estimators.estimate import Estimate, PointEstimate
 from vcomp.estimators.likelihood import ML, REML
 from vcomp.estimators.quadratic import ANOVA, MINQUE, Henderson3, Type1
 from vcomp.exceptions import EstimationError
@@ -15,14 +15,13 @@ __all__ = [
     "METHODS",
     "ClosedForm",
     "Estimator",
-    "METHODS",
     "MethodName",
     "get_estimator",
 ]
 
 
 class Estimator(Protocol):
-    """A value with one method; its options are its fields."""
+    """An estimator of components; its options are its fields."""
 
     name: Any
 
@@ -31,9 +30,9 @@ class Estimator(Protocol):
 
 
 class ClosedForm(Estimator, Protocol):
-    """An estimator whose point costs much less than its standard errors."""
+    """An estimator whose point estimates cost much less than its standard errors."""
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects without standard errors."""
 
 
@@ -55,7 +54,7 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     Raises
     ------
     EstimationError
-        If there is no such method, or it does not take such an option.
+        If the method is not known, or does not have such an option.
     """
     known = METHODS.get(str(method).lower())
     if known is None:

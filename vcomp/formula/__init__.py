@@ -1,4 +1,7 @@
-"""Formulas and designs as text: parsing, the fixed part, Brennan's notation and the algebra of effects."""
+"""Formulas and designs as text: parsing, the fixed part, Brennan's notation, effects of a design.
+
+The first stage of a fit: text becomes a ``Formula``, before any data are read.
+"""
 
 from vcomp._doors import front_door
 

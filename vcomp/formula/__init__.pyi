@@ -1,5 +1,9 @@
+from .brennan import REPLICATE as REPLICATE
+from .brennan import RESIDUAL as RESIDUAL
 from .brennan import Design as Design
 from .brennan import Factor as Factor
+from .brennan import closure as closure
+from .brennan import object_key as object_key
 from .brennan import parse_design as parse_design
 from .brennan import written as written
 from .effects import MOST_FACETS as MOST_FACETS
@@ -10,10 +14,6 @@ from .effects import design_effects as design_effects
 from .effects import design_formula as design_formula
 from .effects import expected_mean_squares as expected_mean_squares
 from .effects import formula_text as formula_text
-from .facets import REPLICATE as REPLICATE
-from .facets import RESIDUAL as RESIDUAL
-from .facets import closure as closure
-from .facets import object_key as object_key
 from .fixed import FixedPart as FixedPart
 from .fixed import build_fixed as build_fixed
 from .fixed import caller_environment as caller_environment

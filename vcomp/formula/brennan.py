@@ -1,4 +1,7 @@
-"""Brennan's notation for designs: ``p x (i:h)`` is persons crossed with items within headings."""
+"""Brennan's notation for designs: ``p x (i:h)`` is persons crossed with items within headings.
+
+Parsing and writing of designs, closures of nesting, and the names that every design has.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,40 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from vcomp.exceptions import PlanError
-from vcomp.formula.facets import REPLICATE, closure
 
-__all__ = [
-    "Design",
-    "Factor",
-    "parse_design",
-    "written",
-]
+RESIDUAL = "Residual"
+"""Name of the last component, as in lme4's tables."""
+
+
+REPLICATE = "replicate"
+"""The facet of repeated scores in one cell; it is nested in all other facets."""
+
+
+def closure(facets: frozenset[str], nested_in: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the closure of `facets`: with all facets that these are nested in.
+
+    Examples
+    --------
+    >>> sorted(closure(frozenset({"doc"}), {"doc": frozenset({"topic"})}))
+    ['doc', 'topic']
+    """
+    grown = facets.union(*(nested_in.get(f, frozenset()) for f in facets))
+    return grown if grown == facets else closure(grown, nested_in)
+
+
+def object_key(objects: frozenset[str]) -> str:
+    """Return the key of an object of measurement in ``inverse_n``.
+
+    Parameters
+    ----------
+    objects : facets of the object, with those that they are nested in
+
+    Examples
+    --------
+    >>> object_key(frozenset({"patient", "doctor"}))
+    'doctor:patient'
+    """
+    return ":".join(sorted(objects))
 
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -27,7 +56,7 @@ _SIGNS = ("(", ")", ":", "×", "*")
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What is crossed with other factors: one facet, or some that are nested in others.
+    """A factor of a design: one facet, or facets nested in others.
 
     Attributes
     ----------
@@ -42,12 +71,12 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Facets, and which of them are nested in which.
+    """A design: facets with their nesting.
 
     Attributes
     ----------
     facets : in the order of the text
-    nested_in : for every facet those that it is nested in, transitively
+    nested_in : for each facet those that it is nested in, transitively
 
     Examples
     --------
@@ -76,7 +105,7 @@ class Design:
         return cls(names, {f: closure(frozenset({f}), direct) - {f} for f in names})
 
     def closure(self, facets: Iterable[str]) -> frozenset[str]:
-        """Return `facets` with those that they are nested in.
+        """Return the closure of `facets`: with those that they are nested in.
 
         Examples
         --------
@@ -86,7 +115,7 @@ class Design:
         return closure(frozenset(facets), self.nested_in)
 
     def innermost(self, facets: Iterable[str]) -> frozenset[str]:
-        """Return those of `facets` in which no other of them is nested.
+        """Return the `facets` in which no other one of them is nested.
 
         Examples
         --------
@@ -98,7 +127,7 @@ class Design:
 
     @property
     def outer_first(self) -> tuple[str, ...]:
-        """The facets in the order of the text, but for those that others are nested in: first.
+        """The facets in the order of the text, each after those that it is nested in.
 
         Examples
         --------
@@ -114,7 +143,7 @@ class Design:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """What is crossed in the design, as a tree; without replicates."""
+        """The crossed factors of the design, without replicates."""
         return _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
 
     def __str__(self) -> str:
@@ -132,8 +161,8 @@ def written(
     Parameters
     ----------
     factors : crossed with each other
-    label : of a facet; its name, in quotes where need be, if None
-    cross, nest : the signs
+    label : returns the text of a facet; None for its name, quoted if necessary
+    cross, nest : the signs of crossing and nesting
 
     Examples
     --------
@@ -159,25 +188,25 @@ def written(
 
 
 def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
-    """Return the design that `text` writes in Brennan's notation.
+    """Return the design that a text in Brennan's notation describes.
 
     Facets are letters or words; ``x``, ``×`` or ``*`` cross them, ``:`` nests the facets on its
     left in those on its right and binds more tightly: ``p x i:h`` is ``p x (i:h)``, and
-    ``d:i:h`` is ``d:(i:h)``. An ``x`` inside a word is a letter like any other. A name with spaces
-    or signs stands in quotes: ``p x ('exam item':h)``. A facet is named once, but for those on the
-    right of a colon: ``(i:h) x (r:(h x t))`` has i within h, and r within h and t.
+    ``d:i:h`` is ``d:(i:h)``. An ``x`` inside a word is an ordinary letter. A name with spaces or
+    signs is quoted: ``p x ('exam item':h)``. A facet is named once, except on the right of a
+    colon: ``(i:h) x (r:(h x t))`` has i within h, and r within h and t.
 
     Parameters
     ----------
     text : such as ``"p x i x a"``, ``"p × (i:h)"``, ``"sys x (judge:topic)"``, ``"r:(p x t)"``
-    known : facets of a G-study. A name that is none of them but for its capitals, which are how
-        Brennan writes the facets of a D-study, is taken for the one that is meant
+    known : facets of a G-study. A name that differs from one of them only in its capitals, with
+        which Brennan writes the facets of a D-study, is read as that facet
 
     Raises
     ------
     PlanError
-        The text cannot be read, names a facet twice, or nests one in itself; the message points at
-        the place.
+        The text cannot be read, names a facet twice, or nests one in itself; the message marks the
+        position.
 
     References
     ----------
@@ -194,8 +223,8 @@ def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
     p x (i:h)
     """
     if not isinstance(text, str):
-        raise PlanError(f"a design is text such as 'p x (a:i)', not {type(text).__name__}")
-    # One line, so that the caret stands under the fault.
+        raise PlanError(f"a design must be text such as 'p x (a:i)', not {type(text).__name__}")
+    # One line, so that the caret is below the error.
     reader = _Reader(re.sub(r"\s", " ", text), tuple(known or ()))
     facets = reader.product(outer=False)
     if reader.at < len(reader.tokens):
@@ -220,7 +249,7 @@ class _Reader:
         self.nested_in: dict[str, frozenset[str]] = {}
 
     def product(self, *, outer: bool) -> list[str]:
-        """Read facets that are crossed; `outer` ones stand on the right of a colon."""
+        """Read crossed facets; `outer` if they are on the right of a colon."""
         facets = self.chain(outer=outer)
         while self.take(*_CROSSED):
             facets += self.chain(outer=outer)
@@ -253,7 +282,7 @@ class _Reader:
         return [name]
 
     def name(self) -> str:
-        """Return the facet that stands here."""
+        """Return the facet at this position."""
         token = self.tokens[self.at][0] if self.at < len(self.tokens) else None
         if token is None or token in _SIGNS:
             self.fail("expected a facet")
@@ -269,7 +298,7 @@ class _Reader:
         return token
 
     def above(self, facet: str) -> frozenset[str]:
-        """Return all that a facet is nested in, step by step: itself, if the text goes round."""
+        """Return all facets that a facet is nested in; itself if the nesting is circular."""
         return closure(self.nested_in.get(facet, frozenset()), self.nested_in)
 
     def take(self, *wanted: str) -> bool:
@@ -307,10 +336,11 @@ def _connected(
 def _factors_of_part(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
 ) -> tuple[Factor, ...]:
-    """Return facets that nesting connects as one chain, where some are within all others.
+    """Return the factors of facets that are connected by nesting.
 
-    The others are as few as possible. Where there are none such, facets without any within them
-    are written with all that is above them, which names some facets more than once.
+    If all other facets are nested in some (as few as possible), the factor is one nesting. If not,
+    each innermost facet is written with all facets that it is nested in, which names some facets
+    more than once.
     """
     if len(facets) == 1:
         return (Factor(facets[0]),)
@@ -331,7 +361,7 @@ def _factors_of_part(
 def _common_outer(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
-    """Return the fewest facets that all others are nested in; none if there are none such."""
+    """Return the fewest facets that all others are nested in, empty if there are none."""
     depth = {f: len(nested_in[f].intersection(facets)) for f in facets}
     for m in range(1, len(facets)):
         outer = frozenset(f for f in facets if depth[f] < m)
@@ -347,7 +377,7 @@ def _nested(
 
 
 def _quoted(name: str) -> str:
-    """Return a name as the text of a design has it, in quotes where it has spaces or signs."""
+    """Return a name as written in a design, quoted if it has spaces or signs."""
     if re.fullmatch(_BARE, name):
         return name
     quote = '"' if "'" in name and '"' not in name else "'"

@@ -1,4 +1,4 @@
-"""The effects of a design, and what analysis of variance expects of them, from nesting alone."""
+"""The effects of a design and their expected mean squares, from the nesting of its facets."""
 
 from __future__ import annotations
 
@@ -11,26 +11,13 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import Design, parse_design
-from vcomp.formula.facets import REPLICATE, RESIDUAL
+from vcomp.formula.brennan import REPLICATE, RESIDUAL, Design, parse_design
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_FACETS",
-    "Effect",
-    "as_written",
-    "check_facets",
-    "design_effects",
-    "design_formula",
-    "expected_mean_squares",
-    "formula_text",
-]
-
-
 MOST_FACETS = 12
-"""Effects are listed of designs with up to this many facets: crossed they have 4,095."""
+"""Largest number of facets of a design whose effects are listed: crossed they have 4,095."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +28,8 @@ class Effect:
     ----------
     name : in Brennan's notation, ``"pi:h"``; of facets with longer names ``"(sys x judge):topic"``
     term : in the notation of formulas, ``"p:h:i"``
-    facets : all that it depends on; with a facet also those that it is nested in
-    innermost : of these the ones in which no other is nested, which stand before the colon
+    facets : the facets of the effect, with those that they are nested in
+    innermost : those in which no other is nested, written before the colon
     """
 
     name: str
@@ -52,9 +39,10 @@ class Effect:
 
 
 def design_effects(design: Design) -> tuple[Effect, ...]:
-    """Return all effects of a design, an effect after those that it is nested in.
+    """Return all effects of a design, in an order in which coarser effects come first.
 
-    There is one for each set of facets that holds, with a facet, all that it is nested in.
+    There is one effect for each closed set of facets: with a facet it contains all facets that
+    this one is nested in.
 
     Parameters
     ----------
@@ -63,7 +51,7 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
     Raises
     ------
     PlanError
-        If the design has more facets than effects can be listed of (12).
+        If the design has more than 12 facets.
 
     References
     ----------
@@ -71,7 +59,7 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> [effect.name for effect in design_effects(parse_design("p x (i:h)"))]
     ['p', 'h', 'i:h', 'ph', 'pi:h']
     >>> [effect.term for effect in design_effects(parse_design("p x (i:h)"))]
@@ -79,7 +67,7 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
     """
     if len(design.facets) > MOST_FACETS:
         raise PlanError(
-            f"the design '{design}' has {len(design.facets)} facets; effects are listed of up to "
+            f"the design '{design}' has {len(design.facets)} facets; effects are listed for up to "
             f"{MOST_FACETS}"
         )
     order = design.outer_first
@@ -101,27 +89,27 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
 def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFrame:
     """Return degrees of freedom and expected mean squares of a balanced design.
 
-    An effect has (n − 1) of its innermost facets times n of the facets that they are nested in as
-    its degrees of freedom. Its mean square expects of each effect that has all its facets the
-    component, times n of the facets which that effect has not. All facets are random.
+    The degrees of freedom of an effect are the product of n − 1 over its innermost facets and of n
+    over the facets that these are nested in. The expected mean square contains the component of
+    each effect that has all its facets, multiplied by the sizes n of the facets that this effect
+    does not have. All facets are random.
 
     Parameters
     ----------
     design : as :func:`~vcomp.formula.parse_design` reads it
-    sizes : the number of levels of each facet, of a nested one within each combination of those
-        that it is nested in; ``replicate`` for the number of scores in a cell, if there are more
-        than one
+    sizes : the number of levels of each facet, for a nested one within each combination of those
+        that it is nested in; ``replicate`` is the number of scores in a cell, if above one
 
     Returns
     -------
     pandas.DataFrame
-        A row an effect, with the columns ``term``, ``df`` and ``E[…]`` for the multiple of every
-        component. With replicates the last row is that of ``replicate``.
+        A row for each effect, with the columns ``term``, ``df`` and ``E[…]`` for the coefficient
+        of each component. With replicates the last row is that of ``replicate``.
 
     Raises
     ------
     PlanError
-        If a size is missing, is not of a facet, or is not a whole number from 1 on.
+        If a size is missing, not that of a facet, or not a whole number of at least 1.
 
     References
     ----------
@@ -130,7 +118,7 @@ def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFr
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> table = expected_mean_squares(parse_design("p x (i:h)"), {"p": 10, "i": 4, "h": 3})
     >>> table["df"].tolist()
     [9, 2, 9, 18, 81]
@@ -167,7 +155,7 @@ def _closed_sets(design: Design) -> Iterator[frozenset[str]]:
 
 
 def _effect(design: Design, order: tuple[str, ...], facets: frozenset[str]) -> Effect:
-    # What is nested in all else is the scores of a cell, and has no more to its name.
+    # Replicates are nested in all other facets, which their name leaves out.
     alone = REPLICATE in facets and REPLICATE in design.facets
     name = REPLICATE if alone else _brennan(design, facets)
     innermost = design.innermost(facets)
@@ -175,7 +163,7 @@ def _effect(design: Design, order: tuple[str, ...], facets: frozenset[str]) -> E
 
 
 def _brennan(design: Design, facets: frozenset[str]) -> str:
-    """Return the letters before the colon and, by the same rule, those after it."""
+    """Return the name in Brennan's notation: innermost facets, a colon, the others likewise."""
     innermost = design.innermost(facets)
     first = [f for f in design.facets if f in innermost]
     rest = facets - innermost
@@ -197,7 +185,9 @@ def _checked(design: Design, sizes: Mapping[str, Any]) -> dict[str, int]:
                 f"unknown facet {facet!r}{hint}; the design has {', '.join(design.facets)}"
             )
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
-            raise PlanError(f"the size of {facet!r} is a whole number from 1 on, not {size!r}")
+            raise PlanError(
+                f"the size of {facet!r} must be a whole number of at least 1, not {size!r}"
+            )
     missing = [f for f in design.facets if f not in sizes]
     if missing:
         raise PlanError(f"the size of {missing[0]!r} is missing; pass sizes={{{missing[0]!r}: …}}")
@@ -209,20 +199,21 @@ def design_formula(
 ) -> str:
     """Return the formula of a G-study: a random term for every effect of its design.
 
-    The last effect, of all facets, is the residual and has no term of its own where a cell holds
-    one score. A nested facet stands with those that it is nested in, so that its labels may start
-    anew in each of their levels.
+    The last effect, of all facets, is the residual and has no term if a cell holds one score. A
+    nested facet is written with those that it is nested in, so that its labels may be repeated in
+    each of their levels.
 
     Parameters
     ----------
     design : in Brennan's notation
     response : the column of the scores, or an expression of Python
-    replicated : whether cells hold several scores: then the last effect is a term as well
+    replicated : whether cells hold several scores; the last effect is then a term as well
 
     Raises
     ------
     PlanError
-        The design cannot be read, or has one facet and one score a cell, which leaves no term.
+        The design cannot be read, or has one facet and one score in each cell, which leaves no
+        term.
 
     Examples
     --------
@@ -239,19 +230,19 @@ def design_formula(
     kept = terms if replicated else terms[:-1]
     if not kept:
         raise PlanError(
-            f"the design '{read}' has one effect, which cannot be told from error with one score "
-            "a cell; pass replicated=True if there are several"
+            f"the design '{read}' has one effect, which cannot be distinguished from error "
+            "with one score in each cell; pass replicated=True if there are several"
         )
     return formula_text(response, kept)
 
 
 def formula_text(response: str, terms: Iterable[Iterable[str]]) -> str:
-    """Return the formula with these random terms, the facets of each in the order given.
+    """Return the formula with these random terms, with their facets in the given order.
 
     Parameters
     ----------
-    response : as it stands in the formula
-    terms : the facets of every term, any text
+    response : text of the response
+    terms : the facets of each term, any text
 
     Examples
     --------
@@ -263,7 +254,7 @@ def formula_text(response: str, terms: Iterable[Iterable[str]]) -> str:
 
 
 def as_written(column: str) -> str:
-    """Return a column as a formula names it: in ``Q(…)`` if it is no name of Python.
+    """Return a column as written in a formula: in ``Q(…)`` if it is not a Python name.
 
     Examples
     --------
@@ -275,7 +266,7 @@ def as_written(column: str) -> str:
 
 
 def check_facets(design: Design) -> None:
-    """Refuse names that a G-study gives to other things.
+    """Refuse facets whose names have another meaning in a G-study.
 
     Raises
     ------
@@ -285,8 +276,8 @@ def check_facets(design: Design) -> None:
     for facet in design.facets:
         if facet == REPLICATE:
             raise PlanError(
-                f"{REPLICATE!r} is what several scores in a cell are called, and needs no place "
-                "in the design of a G-study; leave it out, or give the facet another name"
+                f"{REPLICATE!r} is the name of several scores in a cell, which are not written in "
+                "the design of a G-study; leave it out, or give the facet another name"
             )
         if facet == RESIDUAL:
             raise PlanError(

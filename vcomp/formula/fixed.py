@@ -1,4 +1,7 @@
-"""The parts of a formula that patsy evaluates: the response and the fixed effects."""
+"""The response and the fixed part of a formula, which patsy evaluates.
+
+``FixedPart`` is the coding of the fixed effects, learned from all rows and applied to batches.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +19,17 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, FormulaError, VcompError
 from vcomp.formula.parser import Formula, patsy_description
 
-__all__ = [
-    "FixedPart",
-    "SentCoding",
-    "build_fixed",
-    "caller_environment",
-    "evaluate",
-    "fixed_of_few_rows",
-    "names_in",
-]
-
 
 @dataclass(frozen=True, slots=True)
-class SentFactor:
-    """A factor: its code, and what was learned of it.
+class PlainFactor:
+    """A factor of the fixed part as plain data, which can be pickled.
 
     Attributes
     ----------
-    code : expression of Python
-    n_columns : of a numerical factor; None of a categorical one
-    categories : of a categorical factor
-    transforms : for each stateful transform what it remembers, by attribute
+    code : Python expression
+    n_columns : number of columns of a numerical factor; None for a categorical one
+    categories : levels of a categorical factor
+    transforms : attributes of each stateful transform
     """
 
     code: str
@@ -45,22 +38,24 @@ class SentFactor:
     transforms: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, info: Any) -> SentFactor:
-        """Take patsy's ``FactorInfo`` apart.
+    def of(cls, info: Any) -> PlainFactor:
+        """Return the plain data of patsy's ``FactorInfo``.
 
         Raises
         ------
         DataError
-            If a transform keeps its memory where it cannot be read.
+            If the state of a transform cannot be read.
         """
         code = info.factor.code
         try:
             memory = {name: dict(vars(t)) for name, t in info.state["transforms"].items()}
         except TypeError:  # it has slots
-            raise DataError(f"what {code!r} learned of all rows cannot be sent") from None
+            raise DataError(
+                f"the state of {code!r}, learned from all rows, cannot be sent"
+            ) from None
         return cls(code, info.num_columns, info.categories, memory)
 
-    def received(self, environment: Any) -> Any:
+    def restored(self, environment: Any) -> Any:
         """Return the ``FactorInfo``."""
         from patsy import EvalFactor, FactorInfo
 
@@ -74,14 +69,14 @@ class SentFactor:
 
 
 @dataclass(frozen=True, slots=True)
-class SentSubterm:
-    """Some columns of a term.
+class PlainSubterm:
+    """A part of a term: some of its columns.
 
     Attributes
     ----------
-    factors : their places among all factors
-    contrasts : for each categorical one the (levels, columns) matrix, and names of its columns
-    n_columns : that these factors make together
+    factors : positions among all factors
+    contrasts : for each categorical factor the (levels, columns) matrix and names of its columns
+    n_columns : number of columns
     """
 
     factors: tuple[int, ...]
@@ -90,34 +85,34 @@ class SentSubterm:
 
 
 @dataclass(frozen=True, slots=True)
-class SentCoding:
-    """The coding of a fixed part.
+class PlainCoding:
+    """The coding of a fixed part as plain data, which can be pickled.
 
     Attributes
     ----------
     names : of the columns
     factors : in any order
-    terms : for each term the places of its factors, and its parts
+    terms : for each term the positions of its factors, and its parts
     """
 
     names: tuple[str, ...]
-    factors: tuple[SentFactor, ...]
-    terms: tuple[tuple[tuple[int, ...], tuple[SentSubterm, ...]], ...]
+    factors: tuple[PlainFactor, ...]
+    terms: tuple[tuple[tuple[int, ...], tuple[PlainSubterm, ...]], ...]
 
     @classmethod
-    def of(cls, info: Any) -> SentCoding:
-        """Take patsy's ``DesignInfo`` apart.
+    def of(cls, info: Any) -> PlainCoding:
+        """Return the plain data of patsy's ``DesignInfo``.
 
         Raises
         ------
         DataError
-            If it cannot be.
+            If a transform cannot be read.
         """
         place = {factor: k for k, factor in enumerate(info.factor_infos)}
         terms = []
         for term, subterms in info.term_codings.items():
             parts = tuple(
-                SentSubterm(
+                PlainSubterm(
                     tuple(place[f] for f in s.factors),
                     {
                         place[f]: (c.matrix, tuple(c.column_suffixes))
@@ -128,20 +123,20 @@ class SentCoding:
                 for s in subterms
             )
             terms.append((tuple(place[f] for f in term.factors), parts))
-        factors = tuple(SentFactor.of(found) for found in info.factor_infos.values())
+        factors = tuple(PlainFactor.of(found) for found in info.factor_infos.values())
         return cls(tuple(info.column_names), factors, tuple(terms))
 
-    def received(self, scope: Mapping[str, Any]) -> Any:
+    def restored(self, scope: Mapping[str, Any]) -> Any:
         """Return the ``DesignInfo``.
 
         Parameters
         ----------
-        scope : names of the caller's scope that the factors use
+        scope : names from the caller's scope that the factors use
         """
         from patsy import ContrastMatrix, DesignInfo, EvalEnvironment, SubtermInfo, Term
 
         environment = EvalEnvironment([dict(scope)])
-        infos = [factor.received(environment) for factor in self.factors]
+        infos = [factor.restored(environment) for factor in self.factors]
         codings: OrderedDict[Any, list[Any]] = OrderedDict()
         for factors, subterms in self.terms:
             codings[Term([infos[k].factor for k in factors])] = [
@@ -160,30 +155,30 @@ class SentCoding:
 
 @dataclass(frozen=True, slots=True)
 class FixedPart:
-    """How rows become the columns of X, with patsy's memory of codings and transforms."""
+    """The coding of rows as columns of X, with patsy's state of codings and transforms."""
 
     names: tuple[str, ...]
     design_info: Any = None
-    """patsy's ``DesignInfo``; None for a lone intercept, which needs no patsy at all."""
+    """patsy's ``DesignInfo``; None for a single intercept, which does not need patsy."""
     is_known: bool = True
     """False if the coding was not stored with the statistics of the rows."""
     is_stateful: bool = False
     """Whether columns depend on all rows, by center(), bs() and the like."""
     scope: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Names of the caller's scope that it uses, which other machines do not have."""
+    """Names from the caller's scope that it uses; they are sent to other processes."""
 
     def __reduce__(self) -> Any:
         if self.design_info is None:
             return FixedPart, (self.names, None, self.is_known, self.is_stateful)
-        sent = SentCoding.of(self.design_info)
-        return _received, (self.names, sent, self.is_stateful, self.scope)
+        sent = PlainCoding.of(self.design_info)
+        return _restored, (self.names, sent, self.is_stateful, self.scope)
 
     def depends_on_rows(self, numbers: Collection[str]) -> bool:
-        """Whether other rows might be coded in another way.
+        """Whether the coding might differ for other rows.
 
         Parameters
         ----------
-        numbers : columns of which few values were there; of others all levels were
+        numbers : columns of which only some values were seen; of others all levels were
         """
         if self.design_info is None:
             return self.is_stateful
@@ -199,8 +194,8 @@ class FixedPart:
         Raises
         ------
         DataError
-            If a column of the fixed part is missing, has a level that was not there before, or is
-            not one finite number a row.
+            If a column of the fixed part is missing, has a new level, or is not one finite number
+            for each row.
         """
         if not self.is_known:
             raise DataError(
@@ -211,7 +206,7 @@ class FixedPart:
         from patsy import PatsyError, build_design_matrices
 
         try:
-            with np.errstate(all="ignore"):  # what is not finite is refused below, by name
+            with np.errstate(all="ignore"):  # values that are not finite are refused below
                 (X,) = build_design_matrices([self.design_info], columns, NA_action="raise")
         except PatsyError as error:
             raise DataError(_from_patsy(error)) from None
@@ -219,7 +214,7 @@ class FixedPart:
             terms = ", ".join(self.design_info.term_names)
             raise DataError(
                 f"the fixed part ({terms}) gives {X.shape[0]} rows where the data have {n_rows}; "
-                "each of its terms needs one value a row"
+                "each of its terms needs one value for each row"
             )
         infinite = ~np.isfinite(X).all(axis=0)
         if infinite.any():
@@ -234,11 +229,11 @@ class FixedPart:
 def build_fixed(
     formula: Formula, batches: Callable[[], Iterable[Mapping[str, Any]]], environment: Any
 ) -> FixedPart:
-    """Learn the coding of the fixed part.
+    """Return the coding of the fixed part, learned from all rows.
 
     Parameters
     ----------
-    batches : gives the columns of all rows, in one batch or several, anew at every call
+    batches : yields the columns of all rows, in one batch or several, at each call
 
     Raises
     ------
@@ -265,7 +260,7 @@ def build_fixed(
         raise FormulaError(_from_patsy(error)) from None
     except VcompError:
         raise
-    except ValueError as error:  # of a transform that cannot be learned of these rows
+    except ValueError as error:  # from a transform that cannot be learned from these rows
         raise FormulaError(f"the fixed part of the formula: {error}") from None
     stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
     names = tuple(map(_plain_name, info.column_names))
@@ -275,9 +270,9 @@ def build_fixed(
 
 
 def fixed_of_few_rows(formula: Formula, columns: Mapping[str, Any], environment: Any) -> FixedPart:
-    """Learn the coding of the fixed part from few rows in which all levels occur.
+    """Return the coding of the fixed part, learned from few rows in which all levels occur.
 
-    Where they are too few for it, as for the knots of a spline, it depends on all rows.
+    If they are too few, as for the knots of a spline, the result is marked as stateful.
 
     Parameters
     ----------
@@ -285,7 +280,7 @@ def fixed_of_few_rows(formula: Formula, columns: Mapping[str, Any], environment:
     """
     try:
         return build_fixed(formula, lambda: [columns], environment)
-    except FormulaError:  # which all rows raise as well if it is not for these alone
+    except FormulaError:  # all rows raise it again unless few rows are the reason
         return FixedPart((), is_stateful=True)
 
 
@@ -293,10 +288,10 @@ def _names_in_term(term: str) -> tuple[str, ...]:
     return () if term == "Intercept" else names_in(term.replace(":", "+"))
 
 
-def _received(
-    names: tuple[str, ...], sent: SentCoding, is_stateful: bool, scope: Mapping[str, Any]
+def _restored(
+    names: tuple[str, ...], sent: PlainCoding, is_stateful: bool, scope: Mapping[str, Any]
 ) -> FixedPart:
-    return FixedPart(names, sent.received(scope), is_stateful=is_stateful, scope=scope)
+    return FixedPart(names, sent.restored(scope), is_stateful=is_stateful, scope=scope)
 
 
 def _from_patsy(error: Any) -> str:
@@ -305,7 +300,7 @@ def _from_patsy(error: Any) -> str:
         message = message.replace(
             "factor contains missing values",
             "a term has missing values in rows whose columns have none, as the logarithm of a "
-            "negative number; mend it, or make those values missing in the data",
+            "negative number; correct it, or make those values missing in the data",
         )
     return f"the fixed part of the formula: {message}"
 
@@ -316,12 +311,12 @@ def _plain_name(name: str) -> str:
 
 
 def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
-    """Evaluate an expression of the formula, columns first, then the caller's names.
+    """Return the value of an expression of the formula, with columns before the caller's names.
 
     Raises
     ------
     FormulaError
-        If Python cannot evaluate it; the message says what it said.
+        If Python cannot evaluate it; the message has Python's.
     """
     if code in columns:
         return columns[code]
@@ -330,24 +325,24 @@ def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
     names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
     names |= {"Q": columns.__getitem__, **columns}
     try:
-        with np.errstate(all="ignore"):  # who asks counts what is not finite
+        with np.errstate(all="ignore"):  # callers handle values that are not finite
             return environment.eval(code, inner_namespace=names)
     except Exception as error:
         raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
 
 
 def caller_environment(eval_env: Any, depth: int) -> Any:
-    """Return patsy's ``EvalEnvironment`` of the scope where the caller's caller stands.
+    """Return patsy's ``EvalEnvironment`` of the scope of the caller's caller.
 
     Parameters
     ----------
     eval_env : 0 for that scope, 1 for the one above it, or an ``EvalEnvironment``
-    depth : how many functions are between it and this one
+    depth : number of functions between it and this one
 
     Raises
     ------
     FormulaError
-        If it is none of these, or there is no scope so far up.
+        If `eval_env` is invalid, or there is no such scope.
     """
     from patsy import EvalEnvironment
 
@@ -355,14 +350,14 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
         return EvalEnvironment.capture(eval_env, reference=depth + 1)
     except (TypeError, ValueError):
         raise FormulaError(
-            "eval_env is 0 for the scope of the caller, 1 for the one above and so on, or patsy's "
-            f"EvalEnvironment; {eval_env!r} is not one of them"
+            "eval_env must be 0 for the scope of the caller, 1 for the one above and so on, or "
+            f"patsy's EvalEnvironment, not {eval_env!r}"
         ) from None
 
 
 @cache
 def names_in(code: str) -> tuple[str, ...]:
-    """Return the names that an expression looks up, ``Q("...")`` included.
+    """Return the names that an expression uses, ``Q("...")`` included.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Formula text → :class:`Formula`, with errors that show where.
+"""The parser of formulas: text to :class:`Formula`, with errors that show the position.
 
-patsy tokenises and parses; its tree gains one operator, the bar of a random term. Its evaluator
-then expands ``a/b``, ``a*b`` and ``(a + b)**2`` inside the bar and everything in the fixed part.
+patsy tokenises and parses, with one more operator, the bar of a random term. Its evaluator then
+expands ``a/b``, ``a*b`` and ``(a + b)**2`` inside the bar and everything in the fixed part.
 """
 
 from __future__ import annotations
@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcomp.exceptions import FormulaError
-
-__all__ = [
-    "Formula",
-    "RandomTerm",
-    "parse",
-    "patsy_description",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +27,14 @@ class RandomTerm:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula that was read: plain text and names, no data and no patsy objects.
+    """A parsed formula: plain text and names, without data or patsy objects.
 
     Attributes
     ----------
     text : as given
-    response : the left-hand side, an expression of Python or a column
+    response : the left-hand side, a Python expression or a column
     fixed : names of the fixed terms (``"Intercept"``, ``"x"``, ``"C(g)"``)
-    random : the random terms, in the order in which they are written
+    random : the random terms, in the order of the text
     """
 
     text: str
@@ -56,12 +49,12 @@ class Formula:
 
     @property
     def intercept_only(self) -> bool:
-        """Whether the mean is one constant."""
+        """Whether the fixed part is a single intercept."""
         return self.fixed == ("Intercept",)
 
 
 def parse(text: str) -> Formula:
-    """Read a formula such as ``"score ~ x + (1|sys) + (1|topic/doc)"``.
+    """Return the parsed formula of a text such as ``"score ~ x + (1|sys) + (1|topic/doc)"``.
 
     Parameters
     ----------
@@ -72,9 +65,9 @@ def parse(text: str) -> Formula:
     Raises
     ------
     FormulaError
-        If the text cannot be parsed, has no response or no random term, asks for random slopes,
-        groups by something that is not a column, names a term twice, or has the response on both
-        sides. The message shows the formula with a caret under the fault.
+        If the text cannot be parsed, has no response or no random term, has random slopes, groups
+        by something that is not a column, names a term twice, or has the response on both sides.
+        The message shows the formula with a caret below the error.
 
     Examples
     --------
@@ -94,7 +87,7 @@ def parse(text: str) -> Formula:
             key = frozenset(term.facets)
             if key in random:
                 raise _fault(
-                    f"the random term {random[key].name} is asked for twice; write it once", bar
+                    f"the random term {random[key].name} occurs twice; write it once", bar
                 )
             random[key] = term
     if not random:
@@ -121,7 +114,7 @@ def patsy_description(formula: Formula) -> Any:
 
 
 def _tree(text: str) -> Any:
-    """Parse with patsy; the bar binds looser than + so that ``(1 + x | g)`` is one bar."""
+    """Return patsy's tree; the bar binds looser than + so that ``(1 + x | g)`` is one bar."""
     from patsy import PatsyError
     from patsy.infix_parser import Operator
     from patsy.parse_formula import parse_formula
@@ -131,9 +124,9 @@ def _tree(text: str) -> Any:
             "the formula is text such as 'score ~ (1|sys)' and comes first, "
             f"not {type(text).__name__}"
         )
-    # One line, so that the caret stands under the fault; names within it keep their spaces.
+    # One line, so that the caret is below the error; names within it keep their spaces.
     text = re.sub(r"\s*[\r\n]\s*", " ", text)
-    # The unary bar is there for `||` alone: it lets the parser reach the place to complain about.
+    # The unary bar is for `||` only: the parser then reaches the position of the error.
     operators = [Operator("|", 2, 50), Operator("|", 1, 60)]
     try:
         return parse_formula(text, extra_operators=operators)
@@ -154,7 +147,7 @@ def _check_sides(tree: Any, text: str) -> None:
 
 
 def _check_expressions(tree: Any) -> None:
-    """Refuse leaves that Python cannot read, before something else trips over them."""
+    """Refuse expressions that Python cannot read."""
     for leaf in _leaves(tree):
         if leaf.type != "PYTHON_EXPR":
             continue
@@ -164,15 +157,13 @@ def _check_expressions(tree: Any) -> None:
         try:
             ast.parse(code.strip(), mode="eval")
         except SyntaxError:
-            raise _fault(
-                f"{code!r} is neither a column nor an expression of Python", leaf
-            ) from None
+            raise _fault(f"{code!r} is neither a column nor a Python expression", leaf) from None
 
 
 def _check_response(left: Any, right: Any) -> None:
     """Refuse a response of several terms, and one that stands on the right as well."""
     if left.type != "PYTHON_EXPR" or isinstance(_parsed(left), ast.Constant):
-        raise _fault("the response is one column or one expression, such as I(a + b)", left)
+        raise _fault("the response must be one column or one expression, such as I(a + b)", left)
     response = _column_name(left.token.extra)
     for leaf in _leaves(right):
         if (
@@ -180,7 +171,7 @@ def _check_response(left: Any, right: Any) -> None:
             and leaf.type == "PYTHON_EXPR"
             and _column_name(leaf.token.extra) == response
         ):
-            raise _fault(f"the response {response!r} cannot stand on the right of ~ as well", leaf)
+            raise _fault(f"the response {response!r} cannot be on the right of ~ as well", leaf)
 
 
 def _parsed(leaf: Any) -> ast.expr:
@@ -189,7 +180,7 @@ def _parsed(leaf: Any) -> ast.expr:
 
 
 def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
-    """Yield the bar nodes, which may stand only as summands of the right-hand side."""
+    """Yield the bar nodes, which must be summands of the right-hand side."""
     if node.type == "|":
         if not allowed:
             raise _fault("a random term is added with +; it cannot be part of another term", node)
@@ -203,7 +194,7 @@ def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
 
 
 def _check_bar(bar: Any) -> None:
-    """Refuse what is not ``(1 | g)`` with parentheses."""
+    """Refuse random terms that are not ``(1 | g)`` with parentheses."""
     if len(bar.args) == 1:
         raise _fault("a random term has a 1 before its bar: (1 | g)", bar)
     effects, groups = bar.args
@@ -260,7 +251,7 @@ def _column(leaf: Any) -> str:
             leaf,
         )
     if ":" in name:
-        raise _fault("the name of a facet cannot hold ':', which joins facets; rename it", leaf)
+        raise _fault("the name of a facet cannot contain ':', which joins facets; rename it", leaf)
     return name
 
 
@@ -269,7 +260,7 @@ def _column_name(code: str) -> str | None:
     expression = ast.parse(code.strip(), mode="eval").body
     match expression:
         case ast.Name():
-            return code.strip()  # as written: Python would normalise its letters
+            return code.strip()  # not normalised, as Python would do
         case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))], keywords=[]):
             return name
     return None
@@ -322,7 +313,7 @@ def _without_bars(node: Any) -> Any | None:
 
 
 def _fault(message: str, place: Any) -> FormulaError:
-    """Return an error that shows the formula with a caret under `place`."""
+    """Return an error that shows the formula with a caret below `place`."""
     origin = getattr(place, "origin", place)
     return FormulaError(f"{message}\n\n{origin.caretize(4)}")
 

@@ -1,4 +1,4 @@
-"""Layouts: a D-study whose planned observations are listed, one a row."""
+"""Layouts: plans whose observations are listed, one a row, with exact divisors of components."""
 
 from __future__ import annotations
 

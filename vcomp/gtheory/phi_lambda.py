@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.inference import Smooth
 
-__all__ = ["MeanOfScores", "NO_MEAN", "phi_lambda", "check_mean", "read_cuts"]
+__all__ = ["NO_MEAN", "MeanOfScores", "check_mean", "phi_lambda", "read_cuts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,7 @@
-"""What a D-study plans: its design, its object of measurement, and the sizes of its facets."""
+"""The plans of a D-study: its design, its object of measurement, and the sizes of its facets.
+
+Every D-study starts here: the arguments of ``dstudy`` are read against the design of the G-study.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ from vcomp.inference import VarianceComponents
 
 __all__ = [
     "DStudyPlan",
+    "PlanOptions",
     "gstudy_design",
     "inverse_universe",
     "make_plans",
@@ -135,7 +139,7 @@ class DStudyPlan:
 
     Attributes
     ----------
-    object : what is to be told apart: a facet, or several as ``"doctor:patient"``
+    object : of measurement: a facet, or several as ``"doctor:patient"``
     design : facets and nesting, with ``replicate`` where the G-study has replicates
     facets : those with a size: all but the object's
     sizes : (m, F) a row for each plan, n' of `facets`; of a nested facet within those it is
@@ -209,6 +213,39 @@ def gstudy_design(components: VarianceComponents) -> Design:
     return Design.of(names, above)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The arguments that describe plans; see :func:`make_plans`, whose `n` are the sizes."""
+
+    design: str | None = None
+    object: str | Sequence[str] | None = None
+    sizes: Mapping[str, Any] | None = None
+    fixed: str | Sequence[str] = ()
+    universe: Mapping[str, float] | None = None
+    within: str | Sequence[str] = ()
+    layout: Any = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of them is given."""
+        named = self.design is not None or self.object is not None
+        placed = bool(self.sizes or self.fixed or self.universe or self.within)
+        return named or placed or self.layout is not None
+
+    def plans(self, components: VarianceComponents) -> DStudyPlan:
+        """Return the plans of a G-study that they describe."""
+        return make_plans(
+            components,
+            self.design,
+            self.object,
+            self.sizes,
+            fixed=self.fixed,
+            universe=self.universe,
+            within=self.within,
+            layout=self.layout,
+        )
+
+
 def make_plans(
     components: VarianceComponents,
     design: str | None = None,
@@ -220,7 +257,7 @@ def make_plans(
     within: str | Sequence[str] = (),
     layout: Any = None,
 ) -> DStudyPlan:
-    """Return the plans that the arguments ask for.
+    """Return the plans of a D-study.
 
     Plans are the Cartesian product of the sizes in `n`, in the order given. A facet without a size
     takes the G-study's. Where no size is given and the design is the G-study's own, the exact
@@ -243,7 +280,7 @@ def make_plans(
     ------
     PlanError
         A facet is unknown, left out or without a size; a size is not a positive number, or larger
-        than its universe; the object of measurement cannot be told, has a size, or is a part of
+        than its universe; the object of measurement is not clear, has a size, or is a part of
         another; a layout does not fit.
 
     Examples
@@ -298,7 +335,7 @@ def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) 
             f"{named[0]!r} is the only facet and so the object of measurement, which takes no "
             f"size; pass {REPLICATE}=... for the number of scores of each"
         )
-    raise PlanError(f"cannot tell the object of measurement among {named}; pass object=...")
+    raise PlanError(f"the object of measurement is not clear among {named}; pass object=...")
 
 
 # Sizes ------------------------------------------------------------------------------------------

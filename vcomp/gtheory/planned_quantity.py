@@ -1,7 +1,8 @@
-"""Any quantity that is made of components: estimate, standard error, interval, by one mechanism.
+"""Quantities made of components and a plan: estimate, standard error and interval of any of them.
 
-A quantity is a component, a sum or ratio of components, what a D-study projects, or a function
-that the user writes; :mod:`vcomp.inference` has the intervals.
+A quantity is a component, a sum or ratio of components, what a D-study projects, Φ(λ), a required
+size, or a function that the user writes. The plan comes from :mod:`~vcomp.gtheory.plan`, the
+intervals from :mod:`vcomp.inference`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ import numpy as np
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
 from vcomp.gtheory.conduct import dstudy
-from vcomp.gtheory.exact_limits import planned_limits
 from vcomp.gtheory.phi_lambda import MeanOfScores, phi_lambda, read_cuts
-from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import PLANNED, CoefficientName, planned_quantity, weights
+from vcomp.gtheory.plan import DStudyPlan, PlanOptions
+from vcomp.gtheory.projection import (
+    PLANNED,
+    CoefficientName,
+    planned_limits,
+    planned_quantity,
+    weights,
+)
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
 from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.universe import all_sizes
@@ -49,28 +55,15 @@ _OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """Options of a quantity beside its name; see :meth:`HasDStudies.quantity`."""
+class _Options:
+    """Plan and options of a quantity; see :meth:`HasDStudies.quantity`."""
 
-    design: str | None = None
-    object: str | Sequence[str] | None = None
-    sizes: Mapping[str, Any] | None = None
+    plan: PlanOptions
     negative: Projected | None = None
     target: float | None = None
     coefficient: CoefficientName | None = None
     facet: str | None = None
     cut: float | None = None
-    fixed: str | Sequence[str] = ()
-    universe: Mapping[str, float] | None = None
-    within: str | Sequence[str] = ()
-    layout: Any = None
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether anything of a plan is given."""
-        named = self.design is not None or self.object is not None
-        placed = bool(self.sizes or self.fixed or self.universe or self.within)
-        return named or placed or self.layout is not None
 
 
 class HasDStudies:
@@ -253,26 +246,14 @@ class HasDStudies:
         >>> print(published.quantity("p", interval="wald"))
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
-        asked = _Asked(
-            design,
-            object,
-            all_sizes(sizes, n),
-            negative,
-            target,
-            coefficient,
-            facet,
-            cut,
-            fixed,
-            universe,
-            within,
-            layout,
-        )
+        plan = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe, within, layout)
+        options = _Options(plan, negative, target, coefficient, facet, cut)
         return _quantity(
             self._components(),
             what,
             lambda policy: self._source(interval, policy),
             self._mean_of_scores(),
-            asked,
+            options,
             alpha,
         )
 
@@ -282,7 +263,7 @@ def _quantity(
     what: str | Callable[..., Any],
     source_of: Callable[[Projected], IntervalSource],
     mean: MeanOfScores,
-    asked: _Asked,
+    options: _Options,
     alpha: float,
 ) -> EstimatedQuantity:
     """Return estimate, standard error and interval of a quantity.
@@ -295,7 +276,7 @@ def _quantity(
         a function of a Series of the components
     source_of : makes what gives the intervals from a policy for negative estimates
     mean : of the scores
-    asked : plan and options
+    options : plan and options
     alpha : the interval has confidence 1 − alpha
 
     Raises
@@ -306,17 +287,19 @@ def _quantity(
         If the plan cannot be, is more than one, or an option is not one of the quantity.
     """
     check_alpha(alpha)
-    given = {k: getattr(asked, k) for k in ("target", "coefficient", "facet", "cut")}
+    given = {k: getattr(options, k) for k in ("target", "coefficient", "facet", "cut")}
     allowed = _OPTIONS.get(what, ()) if isinstance(what, str) else ()
     strange = [k for k, value in given.items() if value is not None and k not in allowed]
     if strange:
-        homes = {k: name for name, options in _OPTIONS.items() for k in options}
+        homes = {k: name for name, own in _OPTIONS.items() for k in own}
         home = homes[strange[0]]
-        taken = f"; {home!r} is a component here" if home in components.names else ""
-        raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{taken}")
+        shadowed = f"; {home!r} is a component here" if home in components.names else ""
+        raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{shadowed}")
     if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
-        return _of_plan(components, what, source_of(asked.negative or "zero"), mean, asked, alpha)
-    if asked.has_plan:
+        return _of_plan(
+            components, what, source_of(options.negative or "zero"), mean, options, alpha
+        )
+    if options.plan.is_given:
         names = [name for name in DSTUDY_QUANTITIES if name not in components.names]
         raise PlanError(
             f"{what!r} needs no plan: design=, object=, fixed=, universe=, within=, layout= and "
@@ -325,10 +308,11 @@ def _quantity(
     if isinstance(what, str):
         quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
         # Shares lie between 0 and 1, as those of the tables do.
-        policy: Projected = asked.negative or ("zero" if quantity.form == "share" else "keep")
-        local = _local(components, mean, asked, policy)
+        policy: Projected = options.negative or ("zero" if quantity.form == "share" else "keep")
+        local = _local(components, mean, options, policy)
         return _estimated(what, quantity, source_of(policy), local, alpha)
-    source, local = source_of(asked.negative or "keep"), _local(components, mean, asked, "keep")
+    source = source_of(options.negative or "keep")
+    local = _local(components, mean, options, "keep")
     if not callable(what):
         raise EstimationError(
             f"a quantity is a text such as 'sys / total', or a function of the components; not "
@@ -339,9 +323,9 @@ def _quantity(
 
 
 def _local(
-    components: VarianceComponents, mean: MeanOfScores, asked: _Asked, default: Projected
+    components: VarianceComponents, mean: MeanOfScores, options: _Options, default: Projected
 ) -> FromComponents:
-    negative = asked.negative or default
+    negative = options.negative or default
     return FromComponents(components, "auto", negative, mean.beta, mean.cov_beta)
 
 
@@ -360,7 +344,7 @@ def _estimated(
         return EstimatedQuantity(name, value, np.nan, np.nan, np.nan, alpha, "", held)
     found = source.limits(q, alpha)
     low, high = float(found.low[0]), float(found.high[0])
-    notes = [*found.notes, *_taken_as_zero(q, local)]
+    notes = [*found.notes, *_replaced_by_zero(q, local)]
     if np.isnan(low):
         notes.append(
             "no interval: what it depends on has no standard error, or the covariance matrix of "
@@ -368,7 +352,7 @@ def _estimated(
         )
     elif np.isnan(se):
         notes.append(
-            "no standard error: a component that it rests on is at its bound, or taken so"
+            "no standard error: a component that it rests on is at its bound, or replaced by 0"
         )
     return EstimatedQuantity(
         name, value, se, low, high, alpha, found.interval_method, tuple(notes)
@@ -381,14 +365,12 @@ def _is_held(q: Quantities, components: VarianceComponents) -> bool:
     return bool(used.any() and held[used].all())
 
 
-def _taken_as_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
-    """Say which negative estimates a quantity takes as zero."""
+def _replaced_by_zero(q: Quantities | Smooth, local: FromComponents) -> list[str]:
+    """Return a note on the negative estimates that are replaced by zero."""
     names = local.components.names
     used = q.used[0] if isinstance(q, Quantities) else np.ones(len(names), dtype=bool)
-    zeroed = [
-        f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.taken.zeroed
-    ]
-    return [f"{', '.join(zeroed)} below zero taken as 0"] if zeroed else []
+    zeroed = [f"σ²({n})" for n, u in zip(names, used, strict=True) if u and n in local.used.zeroed]
+    return [f"{', '.join(zeroed)} below zero replaced by 0"] if zeroed else []
 
 
 def _of_plan(
@@ -396,29 +378,20 @@ def _of_plan(
     what: str,
     source: IntervalSource,
     mean: MeanOfScores,
-    asked: _Asked,
+    options: _Options,
     alpha: float,
 ) -> EstimatedQuantity:
-    plan = make_plans(
-        components,
-        asked.design,
-        asked.object,
-        asked.sizes,
-        fixed=asked.fixed,
-        universe=asked.universe,
-        within=asked.within,
-        layout=asked.layout,
-    )
+    plan = options.plan.plans(components)
     if len(plan) > 1:
         raise PlanError(
             f"{what!r} is estimated for one plan, and these sizes make {len(plan)}; use "
             "dstudy(…).table for several"
         )
-    local = _local(components, mean, asked, "zero")
+    local = _local(components, mean, options, "zero")
     if what == "n":
-        return _required(components, plan, source, local, asked, alpha)
+        return _required(components, plan, source, local, options, alpha)
     if what == "Phi_lambda":
-        w, cuts = weights(components, plan), read_cuts(asked.cut)
+        w, cuts = weights(components, plan), read_cuts(options.cut)
         if len(cuts) > 1:
             raise PlanError(
                 f"{what!r} is estimated for one cut score, and cut= has {len(cuts)}; use "
@@ -447,13 +420,13 @@ def _required(
     plan: DStudyPlan,
     source: IntervalSource,
     local: FromComponents,
-    asked: _Asked,
+    options: _Options,
     alpha: float,
 ) -> EstimatedQuantity:
     """Return the size of a facet that a coefficient needs, not rounded up."""
-    target = 0.95 if asked.target is None else asked.target
-    coefficient: CoefficientName = asked.coefficient or "Erho2"
-    facet = check_requirement(plan, target, coefficient, asked.facet)
+    target = 0.95 if options.target is None else options.target
+    coefficient: CoefficientName = options.coefficient or "Erho2"
+    facet = check_requirement(plan, target, coefficient, options.facet)
     ratio = requirement_ratio(components, plan, target, coefficient, facet)
     found = required_size(
         components,

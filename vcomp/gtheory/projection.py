@@ -1,13 +1,14 @@
 """From the components of a G-study to the error variances and coefficients of a D-study.
 
-Universe-score and error variances are linear in the components. The weights say it all: of each
-component 1/n' where it is part of the variance, else 0.
+Universe-score and error variances are linear in the components. A component has weight 1/n' in a
+variance that it is part of, else 0. Of a complete two-way table Eρ² and Φ have
+exact limits from F quantiles; all other limits come from :mod:`vcomp.inference`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,22 +16,29 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.plan import DStudyPlan, gstudy_design
-from vcomp.inference import Form, Quantities, VarianceComponents, take_components
-
-if TYPE_CHECKING:
-    import pandas as pd
+from vcomp.inference import Form, Quantities, TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.intervals import (
+    ARTEAGA,
+    FELDT,
+    IntervalSource,
+    Limits,
+    arteaga_interval,
+    erho2_of,
+    feldt_interval,
+    phi_of,
+)
 
 __all__ = [
+    "PLANNED",
+    "QUANTITIES",
     "CoefficientName",
     "Composition",
     "GoalName",
-    "PLANNED",
     "PlannedName",
-    "QUANTITIES",
-    "Composition",
     "Weights",
     "composition",
-    "effects_table",
+    "first_two_way",
+    "planned_limits",
     "planned_quantity",
     "quantities",
     "sampling_fractions",
@@ -93,7 +101,7 @@ class Composition:
     Attributes
     ----------
     divides : (k, F) whether a component is averaged over the levels of a facet
-    has_object : (k,) whether an effect tells objects of measurement apart
+    has_object : (k,) whether an effect distinguishes objects of measurement
     effects : the facets of the D-study's effect of each component
 
     Examples
@@ -111,7 +119,7 @@ class Composition:
 
 
 def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition:
-    """Return which facets divide each component, and which components tell objects apart.
+    """Return which facets divide each component, and which components distinguish objects.
 
     A component of the G-study goes to the D-study's effect of its facets and of those that they
     are nested in there; so σ²(a) and σ²(ai) of a crossed G-study add up to σ²(a:i) of a nested
@@ -125,7 +133,7 @@ def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition
     Raises
     ------
     PlanError
-        The design needs apart what the G-study confounds, or there is no component of the object.
+        The design separates what the G-study confounds, or there is no component of the object.
     """
     _refuse_confounded(components, plan.design)
     effects = tuple(plan.design.closure(f) for f in components.facets)
@@ -135,8 +143,8 @@ def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition
     has_object = np.array([bool(e & compared) for e in effects])
     if not (has_object & ~divides.any(axis=1)).any():
         raise PlanError(
-            f"the G-study has no component of {plan.object!r} alone, so nothing tells its levels "
-            f"apart; it has {', '.join(components.names)}"
+            f"the G-study has no component of {plan.object!r} alone, so its levels "
+            f"cannot be distinguished; it has {', '.join(components.names)}"
         )
     return Composition(divides, has_object, effects)
 
@@ -147,7 +155,7 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     The effect of a component is the mean of as many levels as its sized facets have together, n'.
     The universe score is that of all N' of them: n' of fixed facets, infinite of random ones. The
     variance of a mean of n' out of N' about that of all is 1/n' − 1/N', which is error; 1/N' is
-    universe-score variance, of those effects that tell objects apart. Error of differences is
+    universe-score variance, of those effects that distinguish objects. Error of differences is
     relative, all error is absolute. In a layout whose objects meet different levels, differences
     hold effects of these levels too.
 
@@ -159,7 +167,7 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     Raises
     ------
     PlanError
-        The design needs apart what the G-study confounds, there is no component of the object, or
+        The design separates what the G-study confounds, there is no component of the object, or
         nothing is left over which scores are generalized.
 
     References
@@ -295,11 +303,11 @@ def _refuse_no_error(
 
 
 def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
-    """Refuse a design that needs apart what one component of the G-study holds together.
+    """Refuse a design that separates what one component of the G-study confounds.
 
     A component of facets t stands for all crossed effects whose closure in the G-study is t. The
-    smallest of them is that of the innermost facets; the largest is t. The design must not tell
-    these two apart.
+    smallest of them is that of the innermost facets; the largest is t. The design must not
+    separate these two.
     """
     own = gstudy_design(components)
     for facets in sorted(components.facets, key=len):
@@ -310,8 +318,8 @@ def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
         outer = next(f for f in design.facets if f in facets & (large - small))
         inner = next(f for f in design.facets if f in innermost and outer in own.nested_in[f])
         raise PlanError(
-            f"the G-study cannot tell {_effect(small, design)} from {_effect(large, design)} "
-            f"apart ({inner} is nested in {outer}), and the design '{design}' needs them "
+            f"the G-study cannot separate {_effect(small, design)} from {_effect(large, design)} "
+            f"({inner} is nested in {outer}), and the design '{design}' needs them "
             f"separately; nest {inner} in {outer}, or collect data in which {inner} is crossed "
             f"with {outer}"
         )
@@ -321,47 +329,160 @@ def _effect(facets: frozenset[str], design: Design) -> str:
     return ":".join(f for f in design.facets if f in facets and f != REPLICATE)
 
 
-def effects_table(
-    components: VarianceComponents, plan: DStudyPlan, negative: str, row: int
-) -> pd.DataFrame:
-    """Return a row an effect of one plan; see :meth:`DStudy.effects`.
+# Exact limits -----------------------------------------------------------------------------------
+
+
+def two_way_table(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMeanSquares | None:
+    """Return the mean squares that give intervals from F quantiles, or None.
+
+    They do when the G-study is a complete two-way table with both main effects in the model, and
+    the D-study crosses the same two facets.
 
     Parameters
     ----------
     components : of the G-study
     plan : of the D-study
-    negative : how negative components are taken, ``"zero"`` or ``"keep"``
-    row : number of the plan
 
-    References
-    ----------
-    Brennan (2001), Generalizability Theory, Tables 4.1 to 4.3: D-study variance components and
-    the error variances and universe-score variance that they belong to.
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components, make_plans
+    >>> g = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}).components
+    >>> two_way_table(g, make_plans(g, n={"i": 10})) is None
+    True
     """
-    import pandas as pd
+    table = components.mean_squares
+    if not plan.universe.is_infinite or len(plan.objects) > 1 or plan.labels is not None:
+        return None
+    if table is None or min(table.n_rows, table.n_columns) < 2:
+        return None
+    facets = [f for f in plan.design.facets if f != REPLICATE]
+    if {table.rows, table.columns} != set(facets) or any(plan.design.nested_in[f] for f in facets):
+        return None
+    if any(frozenset({f}) not in components.facets for f in facets):
+        return None
+    # without residual or without any differences F has no meaning
+    if not (table.ms_residual > 0 and table.ms_rows > 0 and table.ms_columns > 0):
+        return None
+    return table.oriented(plan.object)
 
-    made, w = composition(components, plan), weights(components, plan)
-    values = take_components(components, negative).values
-    inverse = 1.0 / plan.sizes[row]
-    rows = []
-    place = {facet: k for k, facet in enumerate(plan.design.facets)}
-    for effect in sorted(set(made.effects), key=lambda e: (len(e), sorted(place[f] for f in e))):
-        parts = np.array([e == effect for e in made.effects])
-        taken = np.where(parts, values, 0.0)
-        divides = made.divides[parts][0]
-        exact = None if plan.inverse_n is None else plan.inverse_n[row]
-        n = 1.0 / (inverse[divides].prod() if exact is None else exact[parts][0])
-        rows.append(
-            {
-                "effect": ":".join(f for f in plan.design.facets if f in effect),
-                "components": " + ".join(
-                    name for name, part in zip(components.names, parts, strict=True) if part
-                ),
-                "variance": float(taken.sum()),
-                "n": n,
-                "universe_var": float(w.universe[row] @ taken),
-                "rel_err_var": float(w.relative[row] @ taken),
-                "abs_err_var": float(w.absolute[row] @ taken),
-            }
-        )
-    return pd.DataFrame(rows).set_index("effect")
+
+def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArray:
+    """Return for which plans the mean squares give limits: those with as many replicates.
+
+    Parameters
+    ----------
+    table : of :func:`two_way_table`
+    plan : of the D-study
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components, make_plans
+    >>> g = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}).components
+    >>> two_way_plans(None, make_plans(g, n={"i": [10, 20]}))
+    array([False, False])
+    """
+    if table is None:
+        return np.zeros(len(plan), dtype=bool)
+    if REPLICATE not in plan.facets:
+        return np.ones(len(plan), dtype=bool)
+    replicates = plan.sizes[:, plan.facets.index(REPLICATE)]
+    return np.asarray(replicates == table.n_replicates)
+
+
+def first_two_way(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMeanSquares | None:
+    """Return the mean squares that give limits of the first plan from F quantiles, or None.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+    """
+    table = two_way_table(components, plan)
+    return table if table is not None and two_way_plans(table, plan)[0] else None
+
+
+@dataclass(frozen=True, slots=True)
+class _FLimits:
+    """Intervals from F quantiles of the plans for which the mean squares give them."""
+
+    low: FloatArray
+    high: FloatArray
+    interval_method: str
+    by_table: BoolArray
+    n_replicates: int
+
+
+def planned_limits(
+    name: str,
+    q: Quantities,
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    source: IntervalSource,
+    alpha: float,
+) -> Limits:
+    """Return intervals of what a D-study projects: from F quantiles where they can be.
+
+    Parameters
+    ----------
+    name : of the quantity, see :data:`~vcomp.gtheory.projection.PLANNED`
+    q : the quantity in every plan
+    components : of the G-study
+    plan : of the D-study
+    source : of all other intervals
+    alpha : intervals have confidence 1 − alpha
+    """
+    by_f = _f_interval(name, components, plan, alpha, source.interval)
+    if by_f is not None and by_f.by_table.all():
+        return Limits(by_f.low, by_f.high, by_f.interval_method)
+    return _combined_limits(source.limits(q, alpha), by_f)
+
+
+def _f_interval(
+    name: str, components: VarianceComponents, plan: DStudyPlan, alpha: float, interval: str
+) -> _FLimits | None:
+    """Return the intervals of Eρ² or Φ that a complete two-way table gives from F quantiles.
+
+    Parameters
+    ----------
+    name : of the quantity; none but Eρ² and Φ has these
+    components : of the G-study
+    plan : of the D-study
+    alpha : intervals have confidence 1 − alpha
+    interval : that was requested; only ``"auto"`` and ``"f"`` use F quantiles
+    """
+    by_f = name in _F_INTERVALS and interval in ("auto", "f")
+    table = two_way_table(components, plan) if by_f else None
+    by_table = two_way_plans(table, plan)
+    # Below zero both limits may be; other intervals go on from there.
+    if table is None or not by_table.any() or table.ms_rows <= table.ms_residual:
+        return None
+    limits_of, of, words = _F_INTERVALS[name]
+    n = plan.sizes[:, plan.facets.index(table.columns)]
+    low, high = (of(end, n) for end in limits_of(table, alpha))
+    return _FLimits(low, high, words, by_table, table.n_replicates)
+
+
+_F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
+    "Erho2": (feldt_interval, erho2_of, FELDT),
+    "Phi": (arteaga_interval, phi_of, ARTEAGA),
+}
+
+
+def _combined_limits(other: Limits, by_f: _FLimits | None) -> Limits:
+    """Return F intervals where there are any, else the others.
+
+    Parameters
+    ----------
+    other : of all plans
+    by_f : of some of them, or None
+    """
+    if by_f is None:
+        return other
+    by_table = by_f.by_table
+    low = np.where(by_table, by_f.low, other.low)
+    high = np.where(by_table, by_f.high, other.high)
+    mixed = bool((~by_table & np.isfinite(other.low)).any())
+    where = (
+        f" where {REPLICATE} = {by_f.n_replicates}, else {other.interval_method}" if mixed else ""
+    )
+    return Limits(low, high, by_f.interval_method + where, other.notes)

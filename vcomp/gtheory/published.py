@@ -1,4 +1,4 @@
-"""D-studies on components that someone else estimated."""
+"""Published components: read the design from their names, and offer the D-studies of a fit."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PublishedComponents(HasDStudies):
+class PublishedComponents(HasDStudies, display.Printed):
     """Variance components from a table; they have the D-studies of a fitted model.
 
     Attributes
     ----------
-    components : with the design that their names tell
+    components : with the design that follows from their names
     mean : of the scores, where it is known
 
     Examples
@@ -104,16 +104,10 @@ class PublishedComponents(HasDStudies):
         )
         return display.summary([table])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         pairs = zip(self.components.names, self.components.values, strict=True)
         shown = ", ".join(f"{name}={display.number(value)}" for name, value in pairs)
         return f"PublishedComponents('{gstudy_design(self.components)}', {shown})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def from_components(
@@ -249,8 +243,8 @@ def _nesting(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
         for other in sorted(above):
             if facet in nested_in[other]:
                 raise PlanError(
-                    f"{facet!r} and {other!r} never occur apart, so it cannot be told which is "
-                    f"nested in which; add a component of the outer one, as 0 if it is not known"
+                    f"{facet!r} and {other!r} always occur together, so it is not clear which "
+                    "is nested in which; add a component of the outer one, as 0 if it is not known"
                 )
     return nested_in
 

@@ -1,4 +1,7 @@
-"""How many levels of a facet a coefficient needs."""
+"""Required sizes: how many levels of a facet a coefficient needs, with an interval.
+
+The D-study (:mod:`~vcomp.gtheory.study`) and the quantity ``n`` are made from it.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,20 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.exact_limits import two_way_plans, two_way_table
 from vcomp.gtheory.plan import DStudyPlan
-from vcomp.gtheory.projection import CoefficientName, composition, sampling_fractions, weights
+from vcomp.gtheory.projection import (
+    CoefficientName,
+    composition,
+    first_two_way,
+    sampling_fractions,
+    weights,
+)
 from vcomp.inference import (
     Projected,
     Quantities,
     TwoWayMeanSquares,
     VarianceComponents,
-    take_components,
+    used_components,
 )
 from vcomp.inference.intervals import (
     ARTEAGA,
@@ -145,7 +153,7 @@ def required_size(
     facet = check_requirement(plan, target, coefficient, facet)
     held = _held(components, plan, facet)
     universe, a, b, room = _forms(components, plan, target, coefficient, facet)
-    values = take_components(components, negative).values
+    values = used_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
     if D <= 1e-12 * A:
@@ -226,8 +234,8 @@ def _two_way_ends(
     components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, interval: str
 ) -> tuple[TwoWayMeanSquares, str] | None:
     """Return the mean squares that give the interval from F quantiles, if they do."""
-    table = two_way_table(components, plan) if interval in ("auto", "f") else None
-    if table is None or facet != table.columns or not two_way_plans(table, plan)[0]:
+    table = first_two_way(components, plan) if interval in ("auto", "f") else None
+    if table is None or facet != table.columns:
         return None
     return table, FELDT if coefficient == "Erho2" else ARTEAGA
 

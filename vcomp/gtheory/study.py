@@ -1,25 +1,27 @@
-"""The D-study: what a planned measurement would be worth."""
+"""The D-study as users have it: the record of planned measurements with its functions as methods.
+
+Nothing is computed here: :mod:`~vcomp.gtheory.study_record` makes the record, and
+:mod:`~vcomp.gtheory.study_views` and :mod:`~vcomp.gtheory.allocation` are functions of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from vcomp import display
-from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import MeanOfScores
-from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import CoefficientName, GoalName, PlannedName
-from vcomp.gtheory.requirement import Requirement, required_size
-from vcomp.gtheory.universe import check_columns
-from vcomp.inference import Projected, VarianceComponents
-from vcomp.inference.intervals import IntervalSource
+from vcomp.gtheory.requirement import Requirement
+from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
+from vcomp.gtheory.study_views import (
+    draw,
+    draw_phi_lambda,
+    effects_table,
+    phi_lambda_table,
+    quantity_table,
+    summary,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DStudy",
-    "summary",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DStudy:
+class DStudy(display.Printed, StudyRecord):
     """Error variances and coefficients of planned measurements.
 
     Attributes
@@ -58,16 +59,6 @@ class DStudy:
     1  20  0.909  0.893
     """
 
-    plan: DStudyPlan
-    components: VarianceComponents
-    alpha: float
-    negative: Projected
-    columns: Mapping[str, FloatArray]
-    interval_methods: Mapping[str, str]
-    notes: tuple[str, ...]
-    source: IntervalSource
-    mean: MeanOfScores | None = None
-
     @property
     def table(self) -> pd.DataFrame:
         """One row a plan.
@@ -83,18 +74,7 @@ class DStudy:
         >>> list(from_components({"p": 0.5, "i:p": 1.0}).dstudy(i=10).table.columns[:6])
         ['i', 'universe_var', 'rel_err_var', 'abs_err_var', 'Erho2', 'Phi']
         """
-        return self.sizes_table(self.columns).assign(**self.columns)
-
-    def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """Return the sizes of the facets, one row a plan, to put other `columns` beside them."""
-        import pandas as pd
-
-        check_columns(columns, self.plan.facets)
-
-        labels = self.plan.labels
-        index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
-        sized = zip(self.plan.facets, self.plan.sizes.T, strict=True)
-        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
+        return study_table(self)
 
     def quantity(
         self, what: PlannedName, *, se: Literal["delta", "unbiased"] = "delta"
@@ -137,8 +117,6 @@ class DStudy:
         0  10     0.346
         1  40     0.173
         """
-        from vcomp.gtheory.conduct import quantity_table
-
         return quantity_table(self, what, se)
 
     def phi_lambda(self, cut: Any) -> pd.DataFrame:
@@ -176,8 +154,6 @@ class DStudy:
         0      6  0.500     0.975
         1      6  0.724     0.871
         """
-        from vcomp.gtheory.conduct import phi_lambda_table
-
         return phi_lambda_table(self, cut)
 
     def plot_phi_lambda(self, cut: Any = None, ax: Any | None = None) -> Any:
@@ -200,8 +176,6 @@ class DStudy:
         VcompError
             matplotlib is not installed.
         """
-        from vcomp.gtheory.picture import draw_phi_lambda
-
         return draw_phi_lambda(self, cut, ax)
 
     def effects(self, plan: int = 0) -> pd.DataFrame:
@@ -238,11 +212,7 @@ class DStudy:
         p               p       0.5   1.0           0.5         0.00
         i:p  i + Residual       1.2  10.0           0.0         0.12
         """
-        from vcomp.gtheory.projection import effects_table
-
-        if type(plan) is bool or not isinstance(plan, Integral) or not 0 <= plan < len(self.plan):
-            raise PlanError(f"there is no plan {plan!r}: they are 0 to {len(self.plan) - 1}")
-        return effects_table(self.components, self.plan, self.negative, plan)
+        return effects_table(self, plan)
 
     def required(
         self,
@@ -277,16 +247,7 @@ class DStudy:
         >>> print(study.required(0.9))
         For Eρ² = 0.9, 18 levels of i are needed.
         """
-        return required_size(
-            self.components,
-            self.source,
-            self.plan,
-            negative=self.negative,
-            target=target,
-            coefficient=coefficient,
-            facet=facet,
-            alpha=self.alpha,
-        )
+        return requirement_of(self, target, coefficient, facet)
 
     def optimize(
         self,
@@ -299,7 +260,7 @@ class DStudy:
         bounds: Mapping[str, Any] | None = None,
         n_objects: Any = None,
         top: int = 10,
-    ) -> Allocation:
+    ) -> Allocation[DStudy]:
         """Return the best design for a budget, or the cheapest design that reaches a target.
 
         The sizes of all facets that are not fixed are chosen anew; the parameters are those of
@@ -333,10 +294,11 @@ class DStudy:
         >>> print(study.optimize({"i": 5, "a": 1}, target=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
         """
+        # The search is compiled code, which other D-studies do not wait for.
         from vcomp.gtheory.allocation import optimize
 
-        asked = (budget, target, coefficient, designs, bounds, n_objects, top)
-        return optimize(self, cost, *asked)
+        options = (budget, target, coefficient, designs, bounds, n_objects, top)
+        return optimize(self, cost, *options)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.
@@ -395,110 +357,8 @@ class DStudy:
         >>> print(ax.get_legend().get_texts()[0].get_text())
         Eρ²:  0.9 at 18
         """
-        from vcomp.gtheory.picture import draw
-
         return draw(self, x, coefficient, ax, target)
-
-    def __str__(self) -> str:
-        return str(self.summary())
 
     def __repr__(self) -> str:
         plan = self.plan
         return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan)})"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
-
-
-def _whole(sizes: FloatArray) -> Any:
-    """Return whole numbers as such, unless they are too many for an int."""
-    whole = (sizes == np.floor(sizes)) & (sizes < 2.0**53)
-    return sizes.astype(np.int64) if whole.all() else sizes.astype(float)
-
-
-def summary(study: DStudy) -> Any:
-    """Return a summary that says what was planned, what it is worth and what would be enough.
-
-    Parameters
-    ----------
-    study : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-
-    Examples
-    --------
-    >>> from vcomp.gtheory import from_components
-    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
-    >>> print(str(summary(study)).splitlines()[0])
-    D-study p × i; object of measurement: p
-    """
-    columns, confidence = study.columns, display.level(study.alpha)
-    cells: dict[str, list[str]] = {}
-    if study.plan.labels is not None:
-        cells[""] = list(study.plan.labels)
-    for facet, sizes in zip(study.plan.facets, study.plan.sizes.T, strict=True):
-        cells[facet] = [display.count(n) for n in sizes]
-    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
-        cells[symbol] = [display.coefficient(c) for c in columns[name]]
-        ends = zip(columns[f"{name}_low"], columns[f"{name}_high"], strict=True)
-        intervals = [display.coefficient_interval(low, high) for low, high in ends]
-        if any(intervals):
-            # headers are keys here: a space more keeps those of Eρ² and Φ apart
-            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
-    for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
-        cells[symbol] = display.fixed(columns[name], significant=3)
-    design = str(study.plan.design).replace(" x ", " × ")
-    table = display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
-        title=f"D-study {design}; object of measurement: {study.plan.object}",
-    )
-    return display.summary([table], [*_explanations(study), *study.notes])
-
-
-def _universe_name(study: DStudy) -> str:
-    """Return what the universe score is of, with facets that are fixed: ``p | o``."""
-    given = [f for f in study.plan.facets if f in study.plan.universe.fixed]
-    return " | ".join([study.plan.object, ", ".join(given)] if given else [study.plan.object])
-
-
-def _generalized(study: DStudy) -> list[str]:
-    """Say over what scores are not generalized, or not without end."""
-    space, facets = study.plan.universe, study.plan.facets
-    lines = []
-    fixed = [f for f in facets if f in space.fixed]
-    if fixed:
-        lines.append(
-            f"Fixed: the planned {' and '.join(fixed)} are all that scores are generalized to."
-        )
-    lines += [
-        f"The universe of {facet} has {display.count(size)} levels."
-        for facet, size in space.sizes.items()
-    ]
-    if space.within:
-        inside = " and ".join(f for f in study.plan.design.facets if f in space.within)
-        lines.append(f"Objects are compared within the levels of {inside}.")
-    return lines
-
-
-def _explanations(study: DStudy) -> list[str]:
-    object_ = study.plan.object
-    variances = np.unique(study.columns["universe_var"])
-    universe = " to ".join(display.number(float(v)) for v in variances[[0, -1][: variances.size]])
-    lines = [
-        f"Eρ²: how reliable differences between {object_} are (error variance σ²(δ)).",
-        f"Φ: how reliable absolute scores of {object_} are (error variance σ²(Δ)).",
-        f"Universe-score variance σ²({_universe_name(study)}) = {universe}.",
-        *_generalized(study),
-    ]
-    methods = study.interval_methods
-    told = {methods[c]: s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods}
-    if told:
-        how = [m if len(told) == 1 else f"{s} {m}" for m, s in told.items()]
-        lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
-    named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
-    if len(named) == 1 and study.columns["universe_var"][0] > 0:
-        lines += [str(study.required(0.95, c, named[0])) for c in ("Erho2", "Phi")]
-    return lines

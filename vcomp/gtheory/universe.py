@@ -1,4 +1,7 @@
-"""What is measured, and to what the scores are generalized."""
+"""The object of measurement, the universe of generalization, and sizes as users give them.
+
+:mod:`~vcomp.gtheory.plan` makes plans of them.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +140,7 @@ def all_sizes(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str
 
 
 def read_sizes(facet: str, wanted: Any) -> tuple[float | Counts, ...]:
-    """Return the sizes of a facet that are asked for.
+    """Return the sizes of a facet that are planned.
 
     Parameters
     ----------
@@ -257,7 +260,7 @@ def read_object(
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> sorted(read_object("p", parse_design("(p:c) x i"), ["i"])[0])
     ['c', 'p']
     """
@@ -305,7 +308,7 @@ def read_universe(
 
     Examples
     --------
-    >>> from vcomp.gtheory import parse_design
+    >>> from vcomp.formula import parse_design
     >>> read_universe("o", {"i": 100}, (), parse_design("p x i x o"), frozenset({"p"})).sizes
     {'i': 100.0}
     """
@@ -413,5 +416,5 @@ def _check_within(inside: Sequence[str], design: Design, objects: frozenset[str]
     if inside and not design.closure(inside) == frozenset(inside) < objects:
         raise PlanError(
             f"within={list(inside)}: a facet that these are nested in is missing, or nothing of "
-            f"the object {name} is left to tell apart"
+            f"the object {name} is left to distinguish"
         )

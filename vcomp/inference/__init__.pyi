@@ -1,5 +1,3 @@
-from .components import TwoWayMeanSquares as TwoWayMeanSquares
-from .components import VarianceComponents as VarianceComponents
 from .expression import read_quantity as read_quantity
 from .expression import smooth_of as smooth_of
 from .quantities import EstimatedQuantity as EstimatedQuantity
@@ -7,6 +5,8 @@ from .quantities import Form as Form
 from .quantities import Projected as Projected
 from .quantities import Quantities as Quantities
 from .quantities import Smooth as Smooth
-from .quantities import Taken as Taken
+from .quantities import TwoWayMeanSquares as TwoWayMeanSquares
+from .quantities import UsedComponents as UsedComponents
+from .quantities import VarianceComponents as VarianceComponents
 from .quantities import check_policy as check_policy
-from .quantities import take_components as take_components
+from .quantities import used_components as used_components

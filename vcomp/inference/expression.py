@@ -1,4 +1,7 @@
-"""Quantities as people write them: ``"sys"``, ``"sys / (sys + Residual/50)"``, ``"sd(topic)"``."""
+"""Quantities from text, such as ``"sys / (sys + Residual/50)"``, and from functions.
+
+The text becomes a ``Quantities`` value, a function of the components a ``Smooth`` one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _ELSE = "write anything else as a function of the components, such as lambda v: 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A number (without weights), or a form of the components."""
+    """A number (if `a` is None), or a form of the components."""
 
     number: float
     form: Form = "linear"
@@ -39,7 +42,7 @@ class _Value:
 
 
 def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -> Quantities:
-    """Return the quantity that a text means.
+    """Return the quantity that a text describes.
 
     Parameters
     ----------
@@ -47,12 +50,12 @@ def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -
         of one; ``total`` is the sum of all components, ``sd(x)`` is ``sqrt(x)``, ``share(x)`` is
         ``x / total``, ``var(x)`` is ``x``
     names : of the components
-    others : further names that the caller reads itself, for messages
+    others : further names that the caller understands, for messages
 
     Raises
     ------
     EstimationError
-        If it is not of that form, or names a component that is not there.
+        If the text is not of that form, or names an unknown component.
 
     Examples
     --------
@@ -70,7 +73,7 @@ def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -
         ) from None
     value = _Reader(text, tuple(names), tuple(others)).read(tree)
     if value.a is None:
-        raise EstimationError(f"{text!r} holds no component; they are {', '.join(names)}")
+        raise EstimationError(f"{text!r} contains no component; components are {', '.join(names)}")
     rows = [None if w is None else w[None, :] for w in (value.a, value.b)]
     assert rows[0] is not None
     return Quantities(value.form, rows[0], rows[1])
@@ -107,7 +110,7 @@ class _Reader:
             return self._operation(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return self._call(node)
-        raise self._refusal("only +, -, *, / and sqrt of components are read")
+        raise self._refusal("only +, -, *, / and sqrt of components are allowed")
 
     def _component(self, name: str) -> _Value:
         match = re.fullmatch(r"_(\d+)_", name)
@@ -117,7 +120,7 @@ class _Reader:
             return _Value(0.0, "linear", np.ones(len(self.names)))
         known = [*self.names, "total", *self.others]
         raise EstimationError(
-            f"{name!r} is no component and no quantity{did_you_mean(name, known)}; components are "
+            f"{name!r} is not a component or quantity{did_you_mean(name, known)}; components are "
             f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"
         )
 
@@ -130,7 +133,7 @@ class _Reader:
             return self._times(left, right)
         if isinstance(node.op, ast.Div):
             return self._ratio(left, right)
-        raise self._refusal("only +, -, * and / are read")
+        raise self._refusal("only +, -, * and / are allowed")
 
     def _call(self, node: ast.Call) -> _Value:
         assert isinstance(node.func, ast.Name)
@@ -138,7 +141,7 @@ class _Reader:
             raise self._refusal(f"the functions are {', '.join(_FUNCTIONS)}, of one argument")
         inside = self.read(node.args[0])
         if inside.a is None or inside.form != "linear":
-            raise self._refusal(f"{node.func.id} is of a sum of components")
+            raise self._refusal(f"the argument of {node.func.id} must be a sum of components")
         if node.func.id == "var":
             return inside
         if node.func.id == "share":
@@ -157,7 +160,7 @@ class _Reader:
             return _Value(left.number * right.number)
         number, form = (left, right) if left.a is None else (right, left)
         if number.a is not None:
-            raise self._refusal("components are multiplied by numbers only")
+            raise self._refusal("components can be multiplied by numbers only")
         assert form.a is not None
         if form.form == "linear":
             return _Value(0.0, "linear", number.number * form.a)
@@ -167,7 +170,7 @@ class _Reader:
             assert form.b is not None
             whole = form.b + form.a if form.form == "share" else form.b
             return _Value(0.0, "ratio", number.number * form.a, whole)
-        raise self._refusal("roots are multiplied by positive numbers only")
+        raise self._refusal("roots can be multiplied by positive numbers only")
 
     def _ratio(self, left: _Value, right: _Value) -> _Value:
         if right.a is None:
@@ -175,29 +178,29 @@ class _Reader:
                 raise self._refusal("it divides by zero")
             return self._times(_Value(1.0 / right.number), left)
         if left.a is None or left.form != "linear" or right.form != "linear":
-            raise self._refusal("a ratio is one of two sums of components")
+            raise self._refusal("a ratio must be one of two sums of components")
         rest = right.a - left.a
         if (rest >= 0.0).all() and (left.a >= 0.0).all():
             return _Value(0.0, "share", left.a, rest)
         return _Value(0.0, "ratio", left.a, right.a)
 
     def _refusal(self, why: str) -> EstimationError:
-        return EstimationError(f"cannot take {self.text!r} as a quantity: {why}; {_ELSE}")
+        return EstimationError(f"cannot read {self.text!r} as a quantity: {why}; {_ELSE}")
 
 
 _STEP = 1e-30
-"""Of a complex step: nothing is subtracted, so that it can be as small as it likes."""
+"""Length of a complex step, which can be tiny as nothing is subtracted."""
 
 _AGREE = 1e-3
-"""Relative difference to a central difference above which a complex step went astray, as it does
-in absolute values."""
+"""Relative difference to central differences above which complex steps are rejected, as they
+are wrong for functions such as absolute values."""
 
 
 def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smooth:
-    """Return a function of a Series of components as a quantity.
+    """Return the quantity that a function of a Series of components computes.
 
-    Its gradient is by complex steps, exact to rounding. A function that takes no complex numbers
-    (``max``, ``math.sqrt``), or treats them otherwise (``abs``), has central differences instead.
+    Its gradient is computed by complex steps, exact up to rounding; by central differences if the
+    function does not accept complex numbers (``max``, ``math.sqrt``) or is not analytic (``abs``).
 
     Parameters
     ----------
@@ -217,7 +220,7 @@ def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smo
             return function(pd.Series(v, index=list(names)))
         except KeyError as error:
             raise EstimationError(
-                f"the function asks for component {error}, which is not there; they are "
+                f"the function uses component {error}, which does not exist; components are "
                 f"{', '.join(names)}"
             ) from None
 
@@ -227,7 +230,7 @@ def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smo
             return float(found)
         except (TypeError, ValueError):
             raise EstimationError(
-                f"the function has to return one number, not {type(found).__name__}"
+                f"the function must return one number, not {type(found).__name__}"
             ) from None
 
     def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -240,7 +243,7 @@ def _gradient(at: Callable[[Any], Any], v: FloatArray) -> FloatArray:
     differences = np.array([_central(at, v, j) for j in range(v.size)])
     try:
         with warnings.catch_warnings():
-            # A lost imaginary part shows below.
+            # A lost imaginary part is detected below.
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             steps = np.array([_complex_step(at, v, j) for j in range(v.size)])
     except (TypeError, ValueError, AttributeError):

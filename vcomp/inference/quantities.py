@@ -1,23 +1,26 @@
-"""Quantities that are made of variance components: what errors and intervals are of.
+"""Variance components with their design, and the quantities that are made of them.
 
-Nearly all are linear forms of the components or ratios of two: a component, its share, an error
-variance, Eρ², Φ, a required number of topics. What an interval method can do depends on the form
-alone, so that each is written once.
+:class:`VarianceComponents` passes from an estimation, or a published table, to inference and
+D-studies. Nearly all reported quantities are linear forms of the components or ratios of two: a
+component, its share, an error variance, Eρ², Φ, a required number of topics (docs/explanation/
+mathematics.md, eq. (10.1)). Interval methods depend on the form only, so that each is written
+once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.codec import stored
 from vcomp.exceptions import PlanError
-from vcomp.inference.components import VarianceComponents
+from vcomp.formula import REPLICATE
 
 __all__ = [
     "TRANSFORMS",
@@ -27,11 +30,98 @@ __all__ = [
     "Quantities",
     "Scale",
     "Smooth",
-    "Taken",
     "Transform",
+    "TwoWayMeanSquares",
+    "UsedComponents",
+    "VarianceComponents",
     "check_policy",
-    "take_components",
+    "used_components",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWayMeanSquares:
+    """Mean squares of a complete two-way table with one mean a cell.
+
+    They give the exact F interval of Eρ² (Feldt 1965) and the interval of Φ of Arteaga, Jeyaratnam
+    and Franklin (1982). Mean squares are of cell means: with r scores in each cell they are 1/r of
+    those of the scores.
+    """
+
+    rows: str
+    columns: str
+    n_rows: int
+    n_columns: int
+    ms_rows: float
+    ms_columns: float
+    ms_residual: float
+    n_replicates: int = 1
+
+    def oriented(self, object_: str) -> TwoWayMeanSquares:
+        """Return the same table with the object of measurement as its rows."""
+        if object_ == self.rows:
+            return self
+        return TwoWayMeanSquares(
+            rows=self.columns,
+            columns=self.rows,
+            n_rows=self.n_columns,
+            n_columns=self.n_rows,
+            ms_rows=self.ms_columns,
+            ms_columns=self.ms_rows,
+            ms_residual=self.ms_residual,
+            n_replicates=self.n_replicates,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VarianceComponents:
+    """Variance components with the design that they belong to.
+
+    Attributes
+    ----------
+    names : the components as written, ``"sys"`` or ``"topic:doc"``; the last is ``"Residual"``
+    facets : for each component the facets of its effect, with those that they are nested in
+        (``{"topic", "doc"}``); for the residual all facets, and ``"replicate"`` if cells hold
+        several scores
+    values : (k,) estimates, negative ones as estimated
+    cov : (k, k) their covariance matrix, None if it is not known; rows and columns of a component
+        without a standard error (at its bound) are nan
+    nested_in : for each facet of the G-study the facets that it is nested in (transitively)
+    sizes : for each facet the number of levels in the G-study *within* the facets that it is
+        nested in, a harmonic mean where that differs from group to group. Empty when not known
+    inverse_n : for each possible object of measurement (see :func:`object_key`) and each
+        component, the exact divisor of the G-study's own design as 1/n: the mean over the levels
+        of the object of Σ n²/(Σ n)² over the groups of the component (Brennan 2001, eq. 7.28).
+        Empty when not known
+    mean_squares : of a complete two-way design, else None
+    held : components that were given, not estimated; they are treated as known
+    without_bounds : if components are at their bound, the (k,) estimates without bounds, eq.
+        (6.3), and their (k, k) covariance matrix; else None
+    """
+
+    names: tuple[str, ...]
+    facets: tuple[frozenset[str], ...]
+    values: FloatArray
+    cov: FloatArray | None = None
+    nested_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    inverse_n: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    mean_squares: TwoWayMeanSquares | None = None
+    held: tuple[str, ...] = ()
+    without_bounds: tuple[FloatArray, FloatArray] | None = field(
+        default=None, metadata=stored(keys=("values", "cov"))
+    )
+
+    @property
+    def facet_names(self) -> tuple[str, ...]:
+        """All facets in the order of first occurrence in the components, ``replicate`` last."""
+        everything: frozenset[str] = frozenset().union(*self.facets)
+        mentioned = (part for name in self.names for part in name.split(":"))
+        first = {part: None for part in mentioned if part in everything - {REPLICATE}}
+        # Names of published terms, such as "pia", need not be facets joined by colons.
+        others = sorted(everything - first.keys() - {REPLICATE})
+        last = [REPLICATE] if REPLICATE in everything else []
+        return (*first, *others, *last)
 
 
 Form: TypeAlias = Literal["linear", "root", "ratio", "share"]
@@ -65,7 +155,7 @@ class Quantities:
 
     @property
     def scale(self) -> Scale:
-        """``"share"`` for what lies between 0 and 1, else ``"variance"``: above 0."""
+        """``"share"`` for quantities between 0 and 1, else ``"variance"``: above 0."""
         return "share" if self.form == "share" else "variance"
 
     @property
@@ -76,7 +166,7 @@ class Quantities:
 
     @property
     def used(self) -> BoolArray:
-        """Which components each quantity depends on, (m, k)."""
+        """Whether each quantity depends on each component, (m, k)."""
         used: BoolArray = self.a != 0.0
         return used if self.b is None else used | (self.b != 0.0)
 
@@ -89,7 +179,7 @@ class Quantities:
 
         Returns
         -------
-        (m,) or (B, m); nan where a denominator is not positive, or below a root
+        (m,) or (B, m); nan if a denominator is not positive or a radicand is negative
         """
         top = v @ self.a.T
         if self.form == "linear":
@@ -127,7 +217,7 @@ class Smooth:
     ----------
     function : f(σ², β) of (k,) and (p,) arrays
     slopes : its gradients by both, (k,) and (p,)
-    scale : where its values lie
+    scale : the range of its values: ``"variance"``, ``"share"`` or ``"real"``
     uses_fixed : whether it depends on the fixed effects
     """
 
@@ -142,20 +232,19 @@ Projected: TypeAlias = Literal["zero", "keep"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
-    """The components as a D-study takes them.
+class UsedComponents:
+    """The components under a policy for negative estimates.
 
     Attributes
     ----------
     values : (k,)
-    cov : (k, k) or None; zero for components that are taken as known
-    zeroed : names of negative components that are taken as zero
-    bounded : names of other components without a standard error, those that are held not among
-        them: these are known
+    cov : (k, k) or None; zero for components that are treated as known
+    zeroed : names of negative components that are set to zero
+    bounded : names of other components without a standard error, except held ones
 
     Examples
     --------
-    >>> Taken(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
+    >>> UsedComponents(np.array([0.5, 0.0]), None, zeroed=("Residual",), bounded=()).zeroed
     ('Residual',)
     """
 
@@ -165,11 +254,11 @@ class Taken:
     bounded: tuple[str, ...]
 
 
-def take_components(components: VarianceComponents, negative: str) -> Taken:
-    """Return the components under a policy for negative ones.
+def used_components(components: VarianceComponents, negative: str) -> UsedComponents:
+    """Return the components under a policy for negative estimates.
 
-    A component that is held, taken as zero, or without a standard error because it is at its
-    bound, counts as known: its variance is zero in the delta method.
+    A component that is held, set to zero, or without a standard error because it is at its bound,
+    is treated as known: its variance is zero in the delta method.
 
     Parameters
     ----------
@@ -190,7 +279,7 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
     --------
     >>> from vcomp.gtheory import from_components
     >>> g = from_components({"p": 2.0, "i": -0.1, "Residual": 4.0}).components
-    >>> take_components(g, "zero").values
+    >>> used_components(g, "zero").values
     array([2., 0., 4.])
     """
     check_policy(negative)
@@ -204,19 +293,19 @@ def take_components(components: VarianceComponents, negative: str) -> Taken:
         cov = np.where(known[:, None] | known[None, :], 0.0, cov)
     names = np.array(components.names, dtype=object)
     held = np.isin(names, list(components.held))
-    return Taken(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
+    return UsedComponents(values, cov, tuple(names[below]), tuple(names[unknown & ~below & ~held]))
 
 
 def check_policy(negative: str) -> None:
-    """Refuse a policy for negative components that is not known.
+    """Check a policy for negative components.
 
     Raises
     ------
     PlanError
-        If it is neither ``"zero"`` nor ``"keep"``.
+        If `negative` is neither ``"zero"`` nor ``"keep"``.
     """
     if negative not in get_args(Projected):
-        raise PlanError(f"negative is 'zero' or 'keep', not {negative!r}")
+        raise PlanError(f"negative must be 'zero' or 'keep', not {negative!r}")
 
 
 Transform: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -245,22 +334,22 @@ TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
     "variance": (np.log, np.exp),
     "share": (_logit, _share),
 }
-"""To the whole line and back, for each place where values lie."""
+"""Transformations to the real line and back, by range of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatedQuantity:
-    """What is known of one quantity.
+    """The estimate of one quantity with its standard error and interval.
 
     Attributes
     ----------
-    name : of the quantity, as it was asked for
+    name : of the quantity, as requested
     estimate : its value at the estimated components
-    se : standard error by the delta method; nan where there is none
-    low, high : ends of the interval; nan where there is none, infinite where it is open
+    se : standard error by the delta method; nan if there is none
+    low, high : ends of the interval; nan if there is none, infinite if it is open
     alpha : the interval has confidence 1 − alpha
     interval_method : how the interval was made
-    notes : what a reader should know of it
+    notes : remarks on the interval, half sentences
 
     Examples
     --------

@@ -9,12 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import select_rows
-from vcomp.design import encode, learn
-from vcomp.estimators import check_terms, get_estimator
-from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha, warn
-from vcomp.formula import RESIDUAL, caller_environment, parse
-from vcomp.gtheory import DStudy, dstudy
+from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha
+from vcomp.gtheory import DStudy, crossed_components, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
 from vcomp.ir.accuracy_estimators import PLANNED, ByHalves, ByPairs, Estimator, estimator_of
@@ -26,7 +22,6 @@ from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, check_one_of
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
 from vcomp.numerics import seed_from
-from vcomp.statistics import Statistics
 
 __all__ = [
     "DEFAULT",
@@ -82,30 +77,18 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
         what = "no system has a score" if scores.size == 0 else "all scores are equal"
         raise DataError(f"{what}, so that there is no variance to share out")
     complete = scores.size == matrix.scores.size
-    data = {"score": scores, SYSTEM: columns, TOPIC: rows}
-    environment = caller_environment(0, 0)
-    parsed = parse(f"score ~ (1|{SYSTEM}) + (1|{TOPIC})")
-    selected = select_rows(parsed, data, environment, "raise")
     try:
-        design = learn(parsed, selected, environment)
-        stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
-        check_terms(stats, (SYSTEM, TOPIC))
-        estimator = get_estimator("anova" if complete else "reml")
-        estimate = estimator.estimate(stats, (SYSTEM, TOPIC, RESIDUAL))
+        components = crossed_components(
+            scores, {SYSTEM: columns, TOPIC: rows}, "anova" if complete else "reml"
+        )
     except (DesignError, EstimationError) as error:
         raise DataError(
             f"variance components cannot be estimated from the scores that are there: {error}"
         ) from error
-    if not estimate.converged:
-        warn(estimate.status)
-    return VarianceComponents(
-        names=estimate.names,
-        facets=(frozenset({SYSTEM}), frozenset({TOPIC}), frozenset({SYSTEM, TOPIC})),
-        values=estimate.values,
-        cov=next(iter(estimate.covariances.values())),
+    return replace(
+        components,
         sizes={SYSTEM: float(matrix.n_systems), TOPIC: float(matrix.n_topics)},
         mean_squares=_mean_squares(matrix) if complete else None,
-        without_bounds=estimate.without_bounds,
     )
 
 

@@ -25,19 +25,6 @@ from vcomp.ir.rank import TauEstimator, expected_tau, paired_differences
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.split_half_result import SplitHalfStudy
 
-__all__ = [
-    "PLANNED",
-    "ByDStudy",
-    "ByHalves",
-    "ByItself",
-    "ByPairs",
-    "ByPower",
-    "Estimated",
-    "Estimator",
-    "estimator_of",
-]
-
-
 PLANNED: Mapping[type[Measure], PlannedName] = {
     GeneralizabilityCoefficient: "Erho2",
     DependabilityIndex: "Phi",

@@ -29,18 +29,12 @@ from vcomp.ir.split_half_result import SplitHalfStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Accuracy",
-    "summary",
-]
-
-
 _POINTS = 40
 """Points of a curve: more cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Accuracy:
+class Accuracy(display.Printed):
     """Measures of the accuracy of tests, made by :func:`vcomp.ir.accuracy` and ``res.accuracy``.
 
     Attributes
@@ -243,9 +237,6 @@ class Accuracy:
             {"measure": name, "n": whole(n), **columns, "estimator": estimator.label}
         )
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         ends = [display.count(n) for n in np.unique([self.asked.min(), self.asked.max()])]
         ranked, sampled = self.facets
@@ -253,9 +244,6 @@ class Accuracy:
             f"<Accuracy: {', '.join(self.measures)} of {display.count(self.counts[0])} {ranked} "
             f"on {' to '.join(ends)} {sampled}>"
         )
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[str, list[str]]:

@@ -22,21 +22,6 @@ from vcomp.ir.measures import sizes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLUMNS",
-    "MODELS",
-    "NO_ERROR",
-    "SCALES",
-    "AccuracyCurve",
-    "Model",
-    "Scale",
-    "axis",
-    "choice",
-    "to_error",
-    "whole",
-]
-
-
 Model = Literal["exp1", "exp2", "logit"]
 Scale = Literal["correlation", "share", "error"]
 

@@ -24,14 +24,6 @@ from vcomp.numerics import slices
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "INDICATORS",
-    "Diagnosis",
-    "Original",
-    "diagnose",
-]
-
-
 INDICATORS = {
     "mu_s": "mean of simulated less mean of original scores",
     "tau_ap": "τ_AP of the ranking of systems with the original one",
@@ -53,7 +45,7 @@ _BATCH = 2**22
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Diagnosis:
+class Diagnosis(display.Printed):
     """Indicators of simulated collections, made by :func:`diagnose`.
 
     Attributes
@@ -67,14 +59,8 @@ class Diagnosis:
     n_topics: int
     n_topics_original: int
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<diagnosis of {len(self.values):,} simulated collections>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     @property
     def table(self) -> pd.DataFrame:

@@ -30,11 +30,6 @@ from vcomp.ir.curve import (
 )
 from vcomp.ir.kernels import fit_binomial_line
 
-__all__ = [
-    "fit_curve",
-    "fit_curves",
-]
-
 
 def fit_curve(
     n_topics: ArrayLike,

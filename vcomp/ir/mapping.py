@@ -23,15 +23,6 @@ from vcomp.gtheory import DStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PUBLISHED",
-    "Coefficient",
-    "ReliabilityMap",
-    "map_dstudy",
-    "map_reliability",
-]
-
-
 Coefficient = Literal["Erho2", "Phi"]
 
 _SYMBOLS: dict[Coefficient, str] = {"Erho2": "Eρ²", "Phi": "Φ"}

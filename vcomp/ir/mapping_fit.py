@@ -28,12 +28,6 @@ from vcomp.numerics import check_count, run, seed_from
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "fit_exponent",
-    "fit_mapping",
-]
-
-
 _STEP = 10
 """Topics of the smallest halves, and from one size to the next, in the paper."""
 

@@ -16,18 +16,13 @@ from vcomp.ir.measures import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MappingStudy",
-]
-
-
 _SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 _EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}
 _LEVELS = (0.05, 0.1)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MappingStudy:
+class MappingStudy(display.Printed):
     """Curves from Eρ² and Φ to other indicators, and what they were fitted to.
 
     Attributes
@@ -127,18 +122,12 @@ class MappingStudy:
             ax=ax,
         )
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         n = self.points["collection"].nunique()
         return (
             f"<MappingStudy: {', '.join(self.maps)} from {len(self.points):,} points of {n} "
             f"collection{'s' if n > 1 else ''}>"
         )
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _row(curve: ReliabilityMap) -> list[str]:

@@ -18,15 +18,6 @@ from vcomp.exceptions import DataError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ScoreMatrix",
-    "ScoresLike",
-    "as_score_matrix",
-    "check_matrix",
-    "names_of",
-]
-
-
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
 """A mean this close to the quantile, relative to the largest, is the quantile but for rounding."""
 

@@ -22,15 +22,9 @@ from vcomp.ir.splits import Halves
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SplitHalfStudy",
-    "fitted",
-    "summary",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SplitHalfStudy:
+class SplitHalfStudy(display.Printed):
     """Accuracies of halves of a collection, and curves that draw them out to larger tests.
 
     Attributes
@@ -213,9 +207,6 @@ class SplitHalfStudy:
             ax=ax,
         )
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         n = self.sizes
         sizes = (
@@ -224,9 +215,6 @@ class SplitHalfStudy:
             else f"each of {len(n)} sizes, from {n[0]} to {n[-1]} topics"
         )
         return f"<SplitHalfStudy: {', '.join(self.measures)} of {self.trials:,} splits of {sizes}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def fitted(

@@ -19,17 +19,6 @@ from vcomp.exceptions import DataError
 from vcomp.ir.kernels import disjoint_sets, means_of_sets
 from vcomp.ir.measures import MeanMeasure, MeanRows, Measure
 
-__all__ = [
-    "Halves",
-    "draw_halves",
-    "evaluate_halves",
-    "observed",
-    "observer",
-    "published_sizes",
-    "published_trials",
-]
-
-
 FEWEST = 2
 """Topics of the smallest halves, in the paper and here."""
 

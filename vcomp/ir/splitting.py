@@ -25,11 +25,6 @@ from vcomp.ir.splits import (
 )
 from vcomp.numerics import check_count, run, seed_from
 
-__all__ = [
-    "split_half",
-]
-
-
 _BLOCK = 50
 """Splits of one size that are looked at together, alone or beside those of other sizes."""
 

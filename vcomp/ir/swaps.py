@@ -16,11 +16,6 @@ from vcomp.numerics import check_count, run, seed_from
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "swap_rates",
-]
-
-
 _BINS = (*(k / 100 for k in range(21)), np.inf)
 """Voorhees and Buckley's: twenty bins of one point, and one for the rest."""
 

@@ -19,19 +19,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, VcompError, did_you_mean
 from vcomp.ir.scores import ScoreMatrix, check_matrix
 
-__all__ = [
-    "Files",
-    "PathsLike",
-    "fields_of",
-    "find_files",
-    "named_runs",
-    "read_judgements",
-    "read_trec_eval",
-    "score_runs",
-    "wrong_line",
-]
-
-
 PathsLike: TypeAlias = (
     "str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Mapping[str, str]"
 )

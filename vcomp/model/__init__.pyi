@@ -8,4 +8,5 @@ from .interval_sources import IntervalMethod as IntervalMethod
 from .model import VarianceComponentsModel as VarianceComponentsModel
 from .record import two_way_mean_squares as two_way_mean_squares
 from .results import VarianceComponentsResults as VarianceComponentsResults
-from .storage import read_stored as read_stored
+from .storage import read_json as read_json
+from .storage import write_json as write_json

@@ -22,11 +22,6 @@ from vcomp.statistics.batches import (
     write_sums,
 )
 
-__all__ = [
-    "AccumulatedStatistics",
-    "accumulate",
-]
-
 
 class AccumulatedStatistics:
     """Sufficient statistics of rows, made by :func:`accumulate`; no row is kept.

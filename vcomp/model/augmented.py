@@ -29,13 +29,6 @@ from vcomp.model.row_access import FittedModel, RowAccess
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "augment",
-    "check_columns",
-    "write_augmented",
-]
-
-
 _ROWS = 262_144
 """Of a row group, where rows are in memory."""
 

@@ -41,10 +41,6 @@ from vcomp.statistics.batches import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "claimed_model",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class _Asked:

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "CrossCheck",
-    "crosscheck",
-]
-
-
 _FAR = 3.0
 """A difference is pointed out beyond so many standard errors, and beyond all drawn data."""
 
@@ -47,7 +41,7 @@ _FEWEST = 20
 
 
 @dataclass(frozen=True)
-class CrossCheck:
+class CrossCheck(display.Printed):
     """Estimates of several methods beside those of a fit; ``print`` it.
 
     Attributes
@@ -141,12 +135,6 @@ class CrossCheck:
             f"seed {self.seed}."
         )
         return notes
-
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def crosscheck(

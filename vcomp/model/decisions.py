@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from vcomp.ir import Accuracy, Measures, Model
     from vcomp.ir.rank import AccuracyEstimator
 
-__all__ = [
-    "Decisions",
-]
-
 
 def planned_components(record: FitRecord) -> VarianceComponents:
     """Return the components of a fit for a D-study.

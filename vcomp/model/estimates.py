@@ -19,10 +19,6 @@ from vcomp.model.tables import CovarianceType
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Estimates",
-]
-
 
 class Estimates(Fitted):
     """Estimates with their covariance, and how they were reached."""

@@ -9,16 +9,9 @@ from __future__ import annotations
 
 from vcomp.design import Design
 from vcomp.inference.hypotheses import ComparedFit
-from vcomp.inference.resampling import Generating
+from vcomp.inference.resampling import GeneratingFit
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, require_rows
-
-__all__ = [
-    "Fitted",
-    "compared_fit",
-    "fitted_again",
-    "record_of",
-]
 
 
 class Fitted:
@@ -61,7 +54,7 @@ def compared_fit(res: Fitted) -> ComparedFit:
     )
 
 
-def fitted_again(res: Fitted) -> tuple[Generating, Design]:
+def fitted_again(res: Fitted) -> tuple[GeneratingFit, Design]:
     """Return how a fit was made, with the statistics of its rows, and the design of its data.
 
     Parameters

@@ -33,16 +33,6 @@ from vcomp.model.row_access import RowAccess
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DegreesOfFreedom",
-    "component_fit",
-    "contrasts_table",
-    "fixed_effects",
-    "fixed_intervals",
-    "joint_test",
-]
-
-
 DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
 DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
 

@@ -33,13 +33,6 @@ from vcomp.model.profiling import Likelihood
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, require_rows
 
-__all__ = [
-    "FromProfile",
-    "IntervalMethod",
-    "source_of",
-]
-
-
 IntervalMethod: TypeAlias = IntervalName | IntervalSource | Replicates
 """The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 

@@ -46,11 +46,6 @@ from vcomp.statistics import (
 )
 from vcomp.statistics.batches import Batches, CellSums, finish, is_on_dask
 
-__all__ = [
-    "LikelihoodOfData",
-    "VarianceComponentsModel",
-]
-
 
 class LikelihoodOfData:
     """What a model says of its likelihood at components that are given."""

@@ -20,20 +20,6 @@ from vcomp.model.row_access import FittedModel, RowAccess
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Level",
-    "Located",
-    "NewLevels",
-    "Prediction",
-    "fitted_values",
-    "get_prediction",
-    "included_terms",
-    "predict",
-    "predicted_values",
-    "residuals",
-]
-
-
 Level: TypeAlias = str | Sequence[str]
 NewLevels: TypeAlias = Literal["zero", "raise"]
 

@@ -23,13 +23,6 @@ from vcomp.model.tables import component_limits, gstudy, mc_errors
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PictureName",
-    "draw",
-    "summary",
-]
-
-
 PictureName: TypeAlias = Literal["components", "effects"]
 KINDS: tuple[PictureName, ...] = get_args(PictureName)
 

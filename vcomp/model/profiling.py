@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "Likelihood",
-    "Profile",
-    "profiles",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Profile:

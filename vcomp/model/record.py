@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
-from vcomp._typing import FloatArray, Json
-from vcomp.design import Design, Part, Structure
+from vcomp._typing import FloatArray, Json, LongArray
+from vcomp.codec import Format, stored
+from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
 from vcomp.estimators.quadratic import AnovaTable
-from vcomp.exceptions import DataError
 from vcomp.formula import REPLICATE, closure, object_key
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable
-
-__all__ = [
-    "CellMeans",
-    "FitRecord",
-    "label",
-    "two_way_mean_squares",
-]
 
 
 def label(
@@ -102,6 +95,15 @@ def two_way_mean_squares(
     )
 
 
+def _compact(counts: FloatArray) -> float | LongArray:
+    """Return counts for a file, one number where they are all the same."""
+    return float(counts.flat[0]) if np.ptp(counts) == 0 else counts.astype(np.int64)
+
+
+def _spread(counts: Any, cells: Json) -> FloatArray:
+    return np.broadcast_to(np.array(counts, dtype=float), np.shape(cells["means"])).copy()
+
+
 @dataclass(frozen=True, slots=True)
 class CellMeans:
     """Means and numbers of scores in the cells of two crossed facets.
@@ -117,7 +119,7 @@ class CellMeans:
     facets: tuple[str, str]
     levels: tuple[tuple[str, ...], tuple[str, ...]]
     means: FloatArray
-    counts: FloatArray
+    counts: FloatArray = field(metadata=stored(write=_compact, read=_spread))
 
     @classmethod
     def of(cls, design: Design, table: ScoreTable) -> CellMeans:
@@ -146,33 +148,6 @@ class CellMeans:
             if system == self.facets[0]
             else (self.means, rows, columns)
         )
-
-    def to_json(self) -> Json:
-        """Return plain lists and dicts; a count that is the same everywhere is stored once."""
-        equal = np.ptp(self.counts) == 0
-        return {
-            "facets": list(self.facets),
-            "levels": [list(names) for names in self.levels],
-            "means": [[None if np.isnan(x) else float(x) for x in row] for row in self.means],
-            "counts": float(self.counts.flat[0]) if equal else self.counts.astype(int).tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> CellMeans:
-        """Return what :meth:`to_json` stored."""
-        means = np.array(stored["means"], dtype=float)
-        first, second = stored["levels"]
-        return cls(
-            facets=(stored["facets"][0], stored["facets"][1]),
-            levels=(tuple(first), tuple(second)),
-            means=means,
-            counts=np.broadcast_to(np.array(stored["counts"], dtype=float), means.shape).copy(),
-        )
-
-
-_FORMAT = 2
-_READABLE = (1, 2)
-"""Format 1 had no held components, iterations and seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,102 +178,5 @@ class FitRecord:
     cells: CellMeans | None
     response_sums: tuple[float, float] | None = None
 
-    def to_json(self) -> Json:
-        """Return plain lists and dicts, with the version of the format."""
-        return {
-            "vcomp": "VarianceComponentsResults",
-            "format": _FORMAT,
-            "formula": self.formula,
-            "response": self.response,
-            "exog_names": list(self.exog_names),
-            "structure": _structure_to_json(self.structure),
-            "estimate": self.estimate.to_json(),
-            "components": self.components.to_json(),
-            "table": None if self.table is None else _table_to_json(self.table),
-            "cells": None if self.cells is None else self.cells.to_json(),
-            "response_sums": None if self.response_sums is None else list(self.response_sums),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Any) -> FitRecord:
-        """Return what :meth:`to_json` stored.
-
-        Raises
-        ------
-        DataError
-            If it is something else, or a newer version wrote it.
-        """
-        if not isinstance(stored, dict) or stored.get("vcomp") != "VarianceComponentsResults":
-            raise DataError("this is not a result that vcomp stored (res.to_json())")
-        if stored.get("format") not in _READABLE:
-            raise DataError(
-                f"the stored result has format {stored.get('format')!r}, and this version of "
-                f"vcomp reads formats up to {_FORMAT}; load it with the version that wrote it"
-            )
-        try:
-            return cls._from_plain(stored)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(
-                f"the stored result is incomplete or damaged: {type(error).__name__} {error}"
-            ) from None
-
-    @classmethod
-    def _from_plain(cls, stored: Json) -> FitRecord:
-        table, cells = stored["table"], stored["cells"]
-        sums = stored.get("response_sums")
-        return cls(
-            formula=stored["formula"],
-            response=stored["response"],
-            exog_names=tuple(stored["exog_names"]),
-            structure=_structure_from_json(stored["structure"]),
-            estimate=Estimate.from_json(stored["estimate"]),
-            components=VarianceComponents.from_json(stored["components"]),
-            table=None if table is None else _table_from_json(table),
-            cells=None if cells is None else CellMeans.from_json(cells),
-            response_sums=None if sums is None else (float(sums[0]), float(sums[1])),
-        )
-
-
-def _structure_to_json(structure: Structure) -> Json:
-    plain: Json = {f.name: getattr(structure, f.name) for f in fields(structure)}
-    plain["nested_in"] = {f: sorted(above) for f, above in structure.nested_in.items()}
-    plain["terms"] = {t: list(effects) for t, effects in structure.terms.items()}
-    plain["parts"] = [
-        {"sizes": dict(part.sizes), "examples": {f: list(e) for f, e in part.examples.items()}}
-        for part in structure.parts
-    ]
-    return plain
-
-
-def _structure_from_json(stored: Json) -> Structure:
-    plain = dict(stored)
-    plain["nested_in"] = {f: frozenset(above) for f, above in stored["nested_in"].items()}
-    plain["terms"] = {t: tuple(effects) for t, effects in stored["terms"].items()}
-    for name in ("facets", "n_levels", "implicit"):
-        plain[name] = tuple(stored[name])
-    plain["findings"] = tuple(stored.get("findings", ()))
-    for name in ("fully_crossed", "partly_crossed"):
-        plain[name] = tuple((a, b) for a, b in stored[name])
-    plain["parts"] = tuple(
-        Part(part["sizes"], {f: tuple(names) for f, names in part["examples"].items()})
-        for part in stored.get("parts", ())
-    )
-    return Structure(**plain)
-
-
-def _table_to_json(table: AnovaTable) -> Json:
-    return {
-        "names": list(table.names),
-        "df": table.df.tolist(),
-        "sum_sq": table.sum_sq.tolist(),
-        "expected": [[None if np.isnan(x) else float(x) for x in row] for row in table.expected],
-    }
-
-
-def _table_from_json(stored: Json) -> AnovaTable:
-    return AnovaTable(
-        names=tuple(stored["names"]),
-        df=np.array(stored["df"], dtype=float),
-        sum_sq=np.array(stored["sum_sq"], dtype=float),
-        expected=np.array(stored["expected"], dtype=float),
-    )
+    # Format 1 had no held components, iterations and seconds.
+    FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from vcomp import display
 from vcomp.model import augmented, prediction, presentation, storage, tables
 from vcomp.model.decisions import Decisions
 from vcomp.model.estimates import Estimates
@@ -28,12 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = [
-    "VarianceComponentsResults",
-]
 
-
-class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
+class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Printed):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
@@ -140,14 +137,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
         """
         return presentation.draw(self._record, self._rows, kind, term, alpha, interval, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     # Predictions ----------------------------------------------------------------------------
 
@@ -356,7 +347,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions):
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        return cls(storage.read_json(source))
+        return cls(storage.read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows)

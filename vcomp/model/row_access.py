@@ -18,19 +18,13 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.inference.resampling import Generating, Recipe, positive_part, simulate_responses
+from vcomp.inference.resampling import GeneratingFit, Recipe, positive_part, simulate_responses
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 from vcomp.statistics.batches import Batches
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "FittedModel",
-    "RowAccess",
-    "require_rows",
-]
 
 
 class FittedModel(Protocol):
@@ -85,14 +79,14 @@ class RowAccess:
         """Return how the fit was made, so that it can be made again."""
         return Recipe(self.estimator, self.estimate.names, self.negative)
 
-    def generating(self) -> Generating:
+    def generating(self) -> GeneratingFit:
         """Return what data are drawn from, and estimated again."""
         estimate, design = self.estimate, self.model.design
 
         def uncentred(beta: FloatArray) -> FloatArray:
             return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
 
-        return Generating(
+        return GeneratingFit(
             stats=self.model.statistics,
             recipe=self.recipe(),
             values=estimate.values,

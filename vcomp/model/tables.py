@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators import Estimate
-from vcomp.estimators.likelihood import Iteration
+from vcomp.estimators import Estimate, Iteration
 from vcomp.exceptions import EstimationError
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import IntervalSource, Limits, unbiased_covariance
@@ -22,30 +21,6 @@ from vcomp.model.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "CovarianceType",
-    "aic",
-    "anova",
-    "bic",
-    "component_covariance",
-    "component_errors",
-    "component_limits",
-    "conf_int",
-    "glance",
-    "gstudy",
-    "iterations",
-    "joined",
-    "matrix",
-    "mc_errors",
-    "mc_errors_of_standard_errors",
-    "n_parameters",
-    "parameter_covariance",
-    "params",
-    "series",
-    "tidy",
-]
-
 
 CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
 

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = [
-    "Uncertainty",
-]
-
 
 class Uncertainty(Fitted):
     """Intervals and tests of components and of fixed effects, resampling, cross-checks."""

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
     from vcomp.model.row_access import RowAccess
 
-__all__ = [
-    "Within",
-    "universe_scores",
-    "within_objects",
-]
-
-
 _SINGULAR = 1e-10
 """Of the largest singular value of scaled coefficients."""
 

@@ -370,7 +370,7 @@ def analogous_components(layout: Layout) -> FloatArray:
     Raises
     ------
     EstimationError
-        If the components of two variables cannot be told apart.
+        If the components of two variables cannot be distinguished.
     """
     products = _Products(layout)
     values = np.full((len(layout.names), layout.n_variables, layout.n_variables), np.nan)
@@ -394,8 +394,8 @@ def _solved(
     a, b = (layout.scores.variables[x] for x in pair)
     which = f"variable {a!r}" if a == b else f"variables {a!r} and {b!r}"
     raise EstimationError(
-        f"the components of {', '.join(layout.names[t] for t in terms)} cannot be told apart in "
-        f"{which} by their sums of products; use method='reml', or leave out a term"
+        f"the components of {', '.join(layout.names[t] for t in terms)} cannot be distinguished "
+        f"in {which} by their sums of products; use method='reml', or leave out a term"
     )
 
 

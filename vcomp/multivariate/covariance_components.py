@@ -1,4 +1,7 @@
-"""Variances and covariances of several variables, a matrix for every term of the design."""
+"""Variances and covariances of several variables, a matrix for every term of the design.
+
+Composites, measurements and profiles of the G-study are functions of these matrices.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray, Json
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.codec import stored
+from vcomp.exceptions import EstimationError, PlanError, did_you_mean
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
@@ -21,8 +25,13 @@ __all__ = [
     "CovarianceComponents",
     "check_shared",
     "composite_of",
+    "divisors_of",
     "elements",
     "is_alike",
+    "object_term",
+    "optimal_weights",
+    "own_matrices",
+    "profile_variability",
     "read_weights",
 ]
 
@@ -53,7 +62,7 @@ class CovarianceComponents:
     variables : their names
     names : the terms as written, the residual last
     facets : for each term the facets that its effect depends on, see
-        :class:`~vcomp.inference.components.VarianceComponents`
+        :class:`~vcomp.inference.quantities.VarianceComponents`
     values : (k + 1, v, v) a matrix Σ a term; nan for variables that share no levels of it
     linked : (k + 1, v, v) whether they share levels
     cov : (m, m) covariance matrix of the variances and covariances, in the order of
@@ -75,7 +84,9 @@ class CovarianceComponents:
     nested_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
     sizes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     inverse_n: Mapping[str, FloatArray] = field(default_factory=dict)
-    mean_products: tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None = None
+    mean_products: tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None = field(
+        default=None, metadata=stored(keys=("matrices", "tables"))
+    )
 
     @property
     def n_variables(self) -> int:
@@ -119,7 +130,7 @@ class CovarianceComponents:
 
         Returns
         -------
-        (r,) values and (r, r) covariance, elements without a standard error taken as known; nan
+        (r,) values and (r, r) covariance, elements without a standard error treated as known; nan
         for what rests on such alone
         """
         t, a, b = np.array(self.elements).T
@@ -185,64 +196,6 @@ class CovarianceComponents:
             ms_residual=residual,
             n_replicates=like.n_replicates,
         )
-
-    def to_json(self) -> Json:
-        """Return plain lists and dicts that :meth:`from_json` reads again."""
-        products = self.mean_products
-        return {
-            "variables": list(self.variables),
-            "names": list(self.names),
-            "facets": [sorted(f) for f in self.facets],
-            "values": _plain(self.values),
-            "linked": self.linked.tolist(),
-            "cov": _plain(self.cov),
-            "nested_in": {f: sorted(above) for f, above in self.nested_in.items()},
-            "sizes": {f: list(n) for f, n in self.sizes.items()},
-            "inverse_n": {o: _plain(n) for o, n in self.inverse_n.items()},
-            "mean_products": None
-            if products is None
-            else {
-                "matrices": _plain(products[0]),
-                "tables": [
-                    {name: getattr(one, name) for name in TwoWayMeanSquares.__slots__}
-                    for one in products[1]
-                ],
-            },
-        }
-
-    @classmethod
-    def from_json(cls, stored: Json) -> CovarianceComponents:
-        """Return what :meth:`to_json` stored.
-
-        Parameters
-        ----------
-        stored : the mapping that :meth:`to_json` returned
-        """
-        products = stored["mean_products"]
-        return cls(
-            variables=tuple(stored["variables"]),
-            names=tuple(stored["names"]),
-            facets=tuple(frozenset(f) for f in stored["facets"]),
-            values=np.array(stored["values"], dtype=float),
-            linked=np.array(stored["linked"], dtype=bool),
-            cov=np.array(stored["cov"], dtype=float),
-            nested_in={f: frozenset(above) for f, above in stored["nested_in"].items()},
-            sizes={f: tuple(n) for f, n in stored["sizes"].items()},
-            inverse_n={o: np.array(n, dtype=float) for o, n in stored["inverse_n"].items()},
-            mean_products=None
-            if products is None
-            else (
-                np.array(products["matrices"], dtype=float),
-                tuple(TwoWayMeanSquares(**one) for one in products["tables"]),
-            ),
-        )
-
-
-def _plain(values: FloatArray) -> list[object]:
-    """Return nested lists with None for nan, which JSON does not have."""
-    if values.ndim > 1:
-        return [_plain(row) for row in values]
-    return [None if np.isnan(x) else float(x) for x in values]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -407,3 +360,121 @@ def is_alike(g: CovarianceComponents, w: FloatArray) -> bool:
             if known.size and np.ptp(known) > 1e-9 * abs(known).max():
                 return False
     return True
+
+
+# Measurements -----------------------------------------------------------------------------------
+
+
+def divisors_of(
+    g: CovarianceComponents, given: Mapping[str, tuple[Any, ...]], object_: str
+) -> FloatArray:
+    """Return 1/n of every element in the scores of an object, (k + 1, v, v).
+
+    Without sizes that of the G-study itself, by the cells that there were.
+    """
+    if not given and object_ in g.inverse_n:
+        return g.inverse_n[object_]
+    divisors = np.ones_like(g.values)
+    for t, facets in enumerate(g.facets):
+        for f in facets - {object_}:
+            n = np.array(given.get(f, g.sizes.get(f)), dtype=float)
+            divisors[t] /= np.sqrt(np.outer(n, n))
+    return divisors
+
+
+def object_term(g: CovarianceComponents, object_: str | None) -> str:
+    """Return the object of measurement, the first facet if it is not named.
+
+    Raises
+    ------
+    PlanError
+        If there is no such facet, it has no term of its own, or variables do not share its levels.
+    """
+    facets = tuple(dict.fromkeys(f for name in g.names[:-1] for f in name.split(":")))
+    name = facets[0] if object_ is None else object_
+    if name not in facets:
+        raise PlanError(
+            f"unknown facet {name!r}{did_you_mean(name, facets)}; the G-study has "
+            f"{', '.join(facets)}"
+        )
+    if name not in g.names:
+        raise PlanError(f"the model has no term (1|{name}), so its levels cannot be distinguished")
+    if not g.linked[g.place(name)].all():
+        raise PlanError(
+            f"the variables do not all share levels of {name!r}, which therefore have no profiles"
+        )
+    return name
+
+
+def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
+    """Return the covariance matrices of universe scores and of relative and absolute errors.
+
+    They are those of the G-study's own measurement, as estimated, (3, v, v).
+    """
+    divisors, S = divisors_of(g, {}, object_), g.known
+    universe = np.array([f == {object_} for f in g.facets], dtype=float)
+    inside = np.array([object_ in f for f in g.facets], dtype=float)
+    weights = np.stack([universe, inside - universe, 1.0 - universe])
+    shares = np.where(universe[:, None, None] > 0.0, 1.0, divisors)
+    matrices: FloatArray = np.einsum("xt,tab->xab", weights, S * shares)
+    return matrices
+
+
+def profile_variability(
+    g: CovarianceComponents, object_: str, means: FloatArray
+) -> dict[str, float]:
+    """Return how far the scores of one object lie apart, expected, and how reliably.
+
+    The expected variance of the v scores of one object about their mean, of universe scores and of
+    observed means, and their ratio G(V). They are small where profiles are flat.
+
+    Parameters
+    ----------
+    g : the components
+    object_ : facet that is measured
+    means : (v,) of the variables
+    """
+    universe, relative, _ = own_matrices(g, object_)
+    spread = float(np.square(means - means.mean()).mean())
+
+    def within(S: FloatArray) -> float:
+        return float(np.diagonal(S).mean() - S.mean()) + spread
+
+    observed = within(universe + relative)
+    true = within(universe)
+    ratio = true / observed if observed > 0.0 else np.nan
+    return {"universe": true, "observed": observed, "reliability": ratio}
+
+
+def optimal_weights(g: CovarianceComponents, object_: str) -> FloatArray:
+    """Return the weights of the composite with the largest Eρ², (v,), adding up to one.
+
+    They maximise w'Σw / w'(Σ + Δ)w: the first eigenvector of (Σ + Δ)⁻¹Σ.
+
+    Parameters
+    ----------
+    g : the components
+    object_ : facet that is measured
+
+    Raises
+    ------
+    EstimationError
+        If the errors and universe scores together have no positive definite matrix.
+    """
+    from scipy.linalg import eigh
+
+    universe, relative, _ = own_matrices(g, object_)
+    scale = np.sqrt(np.maximum(np.diagonal(universe + relative), 1e-300))
+    units = np.outer(scale, scale)
+    try:
+        _, vectors = eigh(universe / units, (universe + relative) / units)
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "the matrix of observed scores is not positive definite, so no weights are best; "
+            "use method='reml'"
+        ) from None
+    w: FloatArray = vectors[:, -1] / scale
+    total = float(w.sum())
+    if abs(total) > 1e-8 * float(np.abs(w).sum()):
+        return w / total
+    return w / float(np.abs(w).sum())

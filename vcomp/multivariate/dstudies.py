@@ -1,4 +1,4 @@
-"""D-studies of several variables: sizes of each, and the composite that they make."""
+"""D-studies of several variables and of their composite, and how they are printed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import EstimationError, PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import DStudy, dstudy
 from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
-from vcomp.multivariate.cone import positive_part
-from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of, is_alike
-from vcomp.multivariate.variable_layout import Layout
+from vcomp.multivariate.covariance_components import (
+    CovarianceComponents,
+    composite_of,
+    divisors_of,
+    is_alike,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,11 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPOSITE",
     "MultivariateDStudy",
-    "object_term",
-    "optimal_weights",
     "plan_studies",
-    "predicted_profiles",
-    "profile_variability",
 ]
 
 
@@ -40,7 +40,7 @@ _ERRORS = ("universe_var", "rel_err_var", "abs_err_var")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MultivariateDStudy:
+class MultivariateDStudy(display.Printed):
     """What planned measurements by several variables would be worth.
 
     Attributes
@@ -130,19 +130,11 @@ class MultivariateDStudy:
         -------
         statsmodels.iolib.summary.Summary
         """
-        from vcomp.multivariate.summary import dstudy_summary
-
-        return dstudy_summary(self)
-
-    def __str__(self) -> str:
-        return str(self.summary())
+        return _summary(self)
 
     def __repr__(self) -> str:
         names = ", ".join(self.variables)
         return f"<{type(self).__name__}: {names}; object={self.object!r}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def plan_studies(
@@ -322,26 +314,9 @@ def _composite_study(
             "another design than the G-study's needs the same sizes for all variables of the "
             "composite; leave out design=, or give the same sizes"
         )
-    divisors = _divisors(g, given, options["object"])
+    divisors = divisors_of(g, given, options["object"])
     folded, sizes = _folded(g, w, divisors, given, options["object"])
     return dstudy(folded, None, sizes=sizes, **options)
-
-
-def _divisors(
-    g: CovarianceComponents, given: Mapping[str, tuple[Any, ...]], object_: str
-) -> FloatArray:
-    """Return 1/n of every element in the scores of an object, (k + 1, v, v).
-
-    Without sizes that of the G-study itself, by the cells that there were.
-    """
-    if not given and object_ in g.inverse_n:
-        return g.inverse_n[object_]
-    divisors = np.ones_like(g.values)
-    for t, facets in enumerate(g.facets):
-        for f in facets - {object_}:
-            n = np.array(given.get(f, g.sizes.get(f)), dtype=float)
-            divisors[t] /= np.sqrt(np.outer(n, n))
-    return divisors
 
 
 def _folded(
@@ -385,7 +360,7 @@ def _matrices(
     """Return the covariance matrices of universe scores and errors, variances as the rows have."""
     design = rows[0].plan.design
     effects = g.facets if own else tuple(design.closure(f) for f in g.facets)
-    divisors, S = _divisors(replace(g, facets=effects), given, object_), g.known
+    divisors, S = divisors_of(replace(g, facets=effects), given, object_), g.known
     found = np.zeros((3, g.n_variables, g.n_variables))
     for t, facets in enumerate(effects):
         if facets == {object_}:
@@ -399,147 +374,71 @@ def _matrices(
     return found
 
 
-def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
-    """Return the same of the G-study's own measurement, as estimated."""
-    divisors, S = _divisors(g, {}, object_), g.known
-    universe = np.array([f == {object_} for f in g.facets], dtype=float)
-    inside = np.array([object_ in f for f in g.facets], dtype=float)
-    weights = np.stack([universe, inside - universe, 1.0 - universe])
-    shares = np.where(universe[:, None, None] > 0.0, 1.0, divisors)
-    matrices: FloatArray = np.einsum("xt,tab->xab", weights, S * shares)
-    return matrices
-
-
-def object_term(g: CovarianceComponents, object_: str | None) -> str:
-    """Return the object of measurement, the first facet if it is not named.
-
-    Raises
-    ------
-    PlanError
-        If there is no such facet, it has no term of its own, or variables do not share its levels.
-    """
-    facets = tuple(dict.fromkeys(f for name in g.names[:-1] for f in name.split(":")))
-    name = facets[0] if object_ is None else object_
-    if name not in facets:
-        raise PlanError(
-            f"unknown facet {name!r}{did_you_mean(name, facets)}; the G-study has "
-            f"{', '.join(facets)}"
-        )
-    if name not in g.names:
-        raise PlanError(f"the model has no term (1|{name}), so nothing tells its levels apart")
-    if not g.linked[g.place(name)].all():
-        raise PlanError(
-            f"the variables do not all share levels of {name!r}, which therefore have no profiles"
-        )
-    return name
-
-
-def predicted_profiles(
-    layout: Layout, g: CovarianceComponents, object_: str, means: FloatArray
-) -> pd.DataFrame:
-    """Return the regressed universe scores of every object, with standard errors.
-
-    With x̄ the object's mean scores in the variables that it has, Σ the object's matrix and Δ that
-    of the relative errors of these means,
-
-        μ̂_p = μ + Σ(Σ + Δ)⁻¹(x̄_p − μ),    Var(μ̂_p − μ_p) = Σ − Σ(Σ + Δ)⁻¹Σ.
+def _summary(study: MultivariateDStudy) -> Any:
+    """Return a summary of planned measurements.
 
     Parameters
     ----------
-    layout : of the scores
-    g : the components
-    object_ : facet that is measured
-    means : (v,) of the variables
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
     """
-    import pandas as pd
-
-    term = g.place(object_)
-    S = positive_part(g.known[term])
-    n = layout.counts[term]
-    error = np.zeros((layout.sizes[term], g.n_variables, g.n_variables))
-    for t, facets in enumerate(g.facets):
-        if object_ in facets and t != term:
-            error += g.known[t] * layout.shares(term, t)
-    sums = np.bincount(
-        layout.groups[term].astype(np.int64) * g.n_variables + layout.scores.variable,
-        weights=layout.y,
-        minlength=n.size,
-    ).reshape(n.shape)
-    rows = []
-    index = layout.scores.levels[layout.scores.facets.index(object_)]
-    for p, level in enumerate(index):
-        has = np.flatnonzero(n[p] > 0.0)
-        deviation = sums[p, has] / n[p, has]
-        total = S[np.ix_(has, has)] + error[p][np.ix_(has, has)]
-        try:
-            weights = np.linalg.solve(total, S[has]).T
-        except np.linalg.LinAlgError:
-            weights = S[:, has] @ np.linalg.pinv(total, hermitian=True)
-        variance = np.diagonal(S - weights @ S[has])
-        estimate = means + weights @ deviation
-        for a, name in enumerate(g.variables):
-            observed = means[a] + sums[p, a] / n[p, a] if n[p, a] > 0.0 else np.nan
-            se = float(np.sqrt(max(float(variance[a]), 0.0)))
-            rows.append((level, name, int(n[p, a]), observed, float(estimate[a]), se))
-    columns = [object_, "variable", "n", "mean", "universe_score", "se"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def profile_variability(
-    g: CovarianceComponents, object_: str, means: FloatArray
-) -> dict[str, float]:
-    """Return how far the scores of one object lie apart, expected, and how reliably.
-
-    The expected variance of the v scores of one object about their mean, of universe scores and of
-    observed means, and their ratio G(V). They are small where profiles are flat.
-
-    Parameters
-    ----------
-    g : the components
-    object_ : facet that is measured
-    means : (v,) of the variables
-    """
-    universe, relative, _ = own_matrices(g, object_)
-    spread = float(np.square(means - means.mean()).mean())
-
-    def within(S: FloatArray) -> float:
-        return float(np.diagonal(S).mean() - S.mean()) + spread
-
-    observed = within(universe + relative)
-    true = within(universe)
-    ratio = true / observed if observed > 0.0 else np.nan
-    return {"universe": true, "observed": observed, "reliability": ratio}
+    first = study.studies[0][-1]
+    facets = first.plan.facets
+    confidence = display.level(first.alpha)
+    names = [name for _ in study.studies for name in study.scores]
+    rows = [row for plan in study.studies for row in plan]
+    cells: dict[str, list[str]] = {}
+    for place, facet in enumerate(facets):
+        cells[facet] = [display.count(float(row.plan.sizes[0][place])) for row in rows]
+    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+        found = {
+            x: [float(row.columns[name + x][0]) for row in rows] for x in ("", "_low", "_high")
+        }
+        cells[symbol] = [display.coefficient(c) for c in found[""]]
+        intervals = [
+            display.coefficient_interval(low, high)
+            for low, high in zip(found["_low"], found["_high"], strict=True)
+        ]
+        if any(intervals):
+            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
+    for symbol, name in (
+        ("σ²(τ)", "universe_var"),
+        ("σ²(δ)", "rel_err_var"),
+        ("σ²(Δ)", "abs_err_var"),
+    ):
+        cells[symbol] = display.fixed([float(row.columns[name][0]) for row in rows], significant=2)
+    weights = ", ".join(
+        f"{display.number(w)} × {name}"
+        for name, w in zip(study.variables, study.weights, strict=True)
+    )
+    table = display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"D-study of {len(study.variables)} variables; "
+        f"object of measurement: {study.object}",
+        stubs=names,
+    )
+    notes = [
+        f"composite: {weights}.",
+        f"Eρ²: how reliable differences between {study.object} are (error variance σ²(δ)).",
+        f"Φ: how reliable absolute scores of {study.object} are (error variance σ²(Δ)).",
+        _shares(study),
+        *study.notes,
+    ]
+    return display.summary([table], notes)
 
 
-def optimal_weights(g: CovarianceComponents, object_: str) -> FloatArray:
-    """Return the weights of the composite with the largest Eρ², (v,), adding up to one.
-
-    They maximise w'Σw / w'(Σ + Δ)w: the first eigenvector of (Σ + Δ)⁻¹Σ.
-
-    Parameters
-    ----------
-    g : the components
-    object_ : facet that is measured
-
-    Raises
-    ------
-    EstimationError
-        If the errors and universe scores together have no positive definite matrix.
-    """
-    from scipy.linalg import eigh
-
-    universe, relative, _ = own_matrices(g, object_)
-    scale = np.sqrt(np.maximum(np.diagonal(universe + relative), 1e-300))
-    units = np.outer(scale, scale)
-    try:
-        _, vectors = eigh(universe / units, (universe + relative) / units)
-    except np.linalg.LinAlgError:
-        raise EstimationError(
-            "the matrix of observed scores is not positive definite, so no weights are best; "
-            "use method='reml'"
-        ) from None
-    w: FloatArray = vectors[:, -1] / scale
-    total = float(w.sum())
-    if abs(total) > 1e-8 * float(np.abs(w).sum()):
-        return w / total
-    return w / float(np.abs(w).sum())
+def _shares(study: MultivariateDStudy) -> str:
+    """Return what the variables contribute to the composite of the first plan."""
+    shares = study.shares[0]
+    parts = [
+        f"{name} {display.percent(universe, 0)} and {display.percent(relative, 0)}"
+        for name, universe, relative in zip(study.variables, shares[0], shares[1], strict=True)
+    ]
+    return (
+        "Contributions to the composite's universe-score and relative error variance"
+        f"{' (first plan)' if len(study.studies) > 1 else ''}: {'; '.join(parts)}."
+    )

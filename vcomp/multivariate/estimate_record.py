@@ -1,15 +1,15 @@
-"""What a multivariate fit leaves behind: small values, no rows."""
+"""The record of a multivariate fit: what results and JSON need, without the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray, Json
-from vcomp.exceptions import DataError
+from vcomp.codec import Format, stored
 from vcomp.formula import REPLICATE
 from vcomp.inference import TwoWayMeanSquares
 from vcomp.model import two_way_mean_squares
@@ -25,9 +25,6 @@ __all__ = [
     "MultivariateRecord",
     "record_of",
 ]
-
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +65,18 @@ class FacetLink:
     shared: int
 
 
+def _lists(links: Mapping[str, FacetLink]) -> Json:
+    """Return links for a file, each as a list."""
+    return {facet: [link.kind, link.levels, link.shared] for facet, link in links.items()}
+
+
+def _links_of(lists: Json, _: Json) -> dict[str, FacetLink]:
+    return {
+        facet: FacetLink(kind, tuple(levels), shared)
+        for facet, (kind, levels, shared) in lists.items()
+    }
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MultivariateRecord:
     """All that a result without rows knows.
@@ -92,83 +101,16 @@ class MultivariateRecord:
     components: CovarianceComponents
     means: FloatArray
     nobs: tuple[int, ...]
-    links: Mapping[str, FacetLink]
+    links: Mapping[str, FacetLink] = field(metadata=stored(write=_lists, read=_links_of))
     designs: tuple[str, ...]
     llf: float
     converged: bool
     status: str
     engine: str
     notes: tuple[str, ...] = ()
-    ending: Ending | None = field(default=None)
+    ending: Ending | None = None
 
-    def to_json(self) -> Json:
-        """Return plain lists and dicts, with the version of the format."""
-        return {
-            "vcomp": "MultivariateResults",
-            "format": _FORMAT,
-            "formula": self.formula,
-            "method": self.method,
-            "components": self.components.to_json(),
-            "means": self.means.tolist(),
-            "nobs": list(self.nobs),
-            "links": {f: [k.kind, list(k.levels), k.shared] for f, k in self.links.items()},
-            "designs": list(self.designs),
-            "llf": None if np.isnan(self.llf) else self.llf,
-            "converged": self.converged,
-            "status": self.status,
-            "engine": self.engine,
-            "notes": list(self.notes),
-            "ending": None
-            if self.ending is None
-            else {name: getattr(self.ending, name) for name in Ending.__slots__},
-        }
-
-    @classmethod
-    def from_json(cls, stored: Any) -> MultivariateRecord:
-        """Return what :meth:`to_json` stored.
-
-        Raises
-        ------
-        DataError
-            If it is something else, damaged, or a newer version wrote it.
-        """
-        if not isinstance(stored, dict) or stored.get("vcomp") != "MultivariateResults":
-            raise DataError("this is not a multivariate result that vcomp stored (res.to_json())")
-        if stored.get("format") != _FORMAT:
-            raise DataError(
-                f"the stored result has format {stored.get('format')!r}, and this version of "
-                f"vcomp reads format {_FORMAT}; load it with the version that wrote it"
-            )
-        try:
-            return cls._from_plain(stored)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(
-                f"the stored result is incomplete or damaged: {type(error).__name__} {error}"
-            ) from None
-
-    @classmethod
-    def _from_plain(cls, stored: Json) -> MultivariateRecord:
-        ending = stored["ending"]
-        return cls(
-            formula=stored["formula"],
-            method=stored["method"],
-            components=CovarianceComponents.from_json(stored["components"]),
-            means=np.array(stored["means"], dtype=float),
-            nobs=tuple(stored["nobs"]),
-            links={
-                f: FacetLink(kind, tuple(levels), shared)
-                for f, (kind, levels, shared) in stored["links"].items()
-            },
-            designs=tuple(stored["designs"]),
-            llf=np.nan if stored["llf"] is None else float(stored["llf"]),
-            converged=stored["converged"],
-            status=stored["status"],
-            engine=stored["engine"],
-            notes=tuple(stored["notes"]),
-            ending=None
-            if ending is None
-            else Ending(**{**ending, "ranks": tuple(ending["ranks"])}),
-        )
+    FORMAT: ClassVar[Format] = Format("MultivariateResults", 1, "a multivariate result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Several dependent variables: read, estimated, and given back as a result."""
+"""Fit several dependent variables: read the scores, choose an estimator, return the result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 _LEAST = 1e-10
-"""Least eigenvalue of the correlations of residuals that are taken out of the scores."""
+"""Least eigenvalue of the correlations of residuals that are removed from the scores."""
 
 _ROUNDS = 5
 """Rounds of taking off means: their residuals need not be exact to be a scale."""

@@ -1,4 +1,4 @@
-"""The result of a multivariate fit: a façade that names, labels and delegates."""
+"""The result of a multivariate fit: the record with tables, D-studies and profiles as methods."""
 
 from __future__ import annotations
 
@@ -8,23 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import all_sizes
 from vcomp.inference import Projected
 from vcomp.inference.intervals import IntervalName, IntervalSource
-from vcomp.model import read_stored
-from vcomp.multivariate import dstudies as profiles
+from vcomp.model import read_json, write_json
+from vcomp.multivariate.cone import positive_part
 from vcomp.multivariate.covariance_components import (
     Composite,
     CovarianceComponents,
     check_shared,
     composite_of,
+    object_term,
+    optimal_weights,
+    own_matrices,
+    profile_variability,
     read_weights,
 )
-from vcomp.multivariate.dstudies import MultivariateDStudy, own_matrices, plan_studies
+from vcomp.multivariate.dstudies import MultivariateDStudy, plan_studies
 from vcomp.multivariate.estimate_record import FacetLink, MultivariateRecord
-from vcomp.multivariate.summary import component_table, correlation_table, correlations_of
+from vcomp.multivariate.summary import (
+    component_table,
+    correlation_table,
+    correlations_of,
+    summary,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +46,7 @@ __all__ = [
 ]
 
 
-class MultivariateResults:
+class MultivariateResults(display.Printed):
     """Variance and covariance components of several dependent variables.
 
     Made by :func:`vcomp.fit_multivariate`. All but :meth:`profiles` also works after
@@ -204,7 +214,7 @@ class MultivariateResults:
                 raise PlanError("observed_correlations takes one size of each facet")
             universe, relative, _ = study.matrices[0]
         else:
-            name = profiles.object_term(self._record.components, object)
+            name = object_term(self._record.components, object)
             universe, relative, _ = own_matrices(self._record.components, name)
         return self._framed(correlations_of(universe + relative))
 
@@ -316,10 +326,8 @@ class MultivariateResults:
             raise DataError(
                 "profiles need the scores, and this result was loaded without them; fit it again"
             )
-        name = profiles.object_term(self._record.components, object)
-        return profiles.predicted_profiles(
-            self._layout, self._record.components, name, self._record.means
-        )
+        name = object_term(self._record.components, object)
+        return _predicted_profiles(self._layout, self._record.components, name, self._record.means)
 
     def profile_variability(
         self,
@@ -345,8 +353,8 @@ class MultivariateResults:
         import pandas as pd
 
         g = self._record.components
-        name = profiles.object_term(g, object)
-        found = profiles.profile_variability(g, name, self._record.means)
+        name = object_term(g, object)
+        found = profile_variability(g, name, self._record.means)
         return pd.Series(found, name="profile variance")
 
     def optimal_weights(
@@ -365,7 +373,7 @@ class MultivariateResults:
         import pandas as pd
 
         g = self._record.components
-        w = profiles.optimal_weights(g, profiles.object_term(g, object))
+        w = optimal_weights(g, object_term(g, object))
         return pd.Series(w, index=list(self.variables), name="weight")
 
     # Tables and travel --------------------------------------------------------------------------
@@ -384,27 +392,14 @@ class MultivariateResults:
 
     def summary(self) -> Any:
         """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``."""
-        from vcomp.multivariate.summary import summary
-
         return summary(self._record)
-
-    def __str__(self) -> str:
-        return str(self.summary())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
 
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
-
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the scores; also write it to `path` if given."""
-        import json
-
-        text = json.dumps(self._record.to_json(), allow_nan=False, ensure_ascii=False)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return write_json(self._record, path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> MultivariateResults:
@@ -419,7 +414,7 @@ class MultivariateResults:
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        return cls(MultivariateRecord.from_json(read_stored(source)))
+        return cls(read_json(MultivariateRecord, source))
 
     def __getstate__(self) -> Any:
         return {"_record": self._record, "_layout": None}
@@ -437,3 +432,54 @@ class MultivariateResults:
 
         names = list(self.variables)
         return pd.DataFrame(np.array(values), index=names, columns=names)
+
+
+def _predicted_profiles(
+    layout: Layout, g: CovarianceComponents, object_: str, means: FloatArray
+) -> pd.DataFrame:
+    """Return the regressed universe scores of every object, with standard errors.
+
+    With x̄ the object's mean scores in the variables that it has, Σ the object's matrix and Δ that
+    of the relative errors of these means,
+
+        μ̂_p = μ + Σ(Σ + Δ)⁻¹(x̄_p − μ),    Var(μ̂_p − μ_p) = Σ − Σ(Σ + Δ)⁻¹Σ.
+
+    Parameters
+    ----------
+    layout : of the scores
+    g : the components
+    object_ : facet that is measured
+    means : (v,) of the variables
+    """
+    import pandas as pd
+
+    term = g.place(object_)
+    S = positive_part(g.known[term])
+    n = layout.counts[term]
+    error = np.zeros((layout.sizes[term], g.n_variables, g.n_variables))
+    for t, facets in enumerate(g.facets):
+        if object_ in facets and t != term:
+            error += g.known[t] * layout.shares(term, t)
+    sums = np.bincount(
+        layout.groups[term].astype(np.int64) * g.n_variables + layout.scores.variable,
+        weights=layout.y,
+        minlength=n.size,
+    ).reshape(n.shape)
+    rows = []
+    index = layout.scores.levels[layout.scores.facets.index(object_)]
+    for p, level in enumerate(index):
+        has = np.flatnonzero(n[p] > 0.0)
+        deviation = sums[p, has] / n[p, has]
+        total = S[np.ix_(has, has)] + error[p][np.ix_(has, has)]
+        try:
+            weights = np.linalg.solve(total, S[has]).T
+        except np.linalg.LinAlgError:
+            weights = S[:, has] @ np.linalg.pinv(total, hermitian=True)
+        variance = np.diagonal(S - weights @ S[has])
+        estimate = means + weights @ deviation
+        for a, name in enumerate(g.variables):
+            observed = means[a] + sums[p, a] / n[p, a] if n[p, a] > 0.0 else np.nan
+            se = float(np.sqrt(max(float(variance[a]), 0.0)))
+            rows.append((level, name, int(n[p, a]), observed, float(estimate[a]), se))
+    columns = [object_, "variable", "n", "mean", "universe_score", "se"]
+    return pd.DataFrame(rows, columns=columns)

@@ -1,4 +1,4 @@
-"""Multivariate results as a person reads them."""
+"""A multivariate fit as a reader sees it: tables of components and correlations, the summary."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from vcomp.multivariate.estimate_record import MultivariateRecord
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.multivariate.dstudies import MultivariateDStudy
-
 __all__ = [
     "component_table",
     "correlation_table",
     "correlations_of",
-    "dstudy_summary",
     "summary",
 ]
 
@@ -227,73 +224,3 @@ def _design(record: MultivariateRecord) -> list[str]:
         verb = "its levels are" if len(linked) == 1 else "their levels are"
         notes.append(f"{', '.join(linked)}: linked, {verb} the same for all variables.")
     return notes
-
-
-def dstudy_summary(study: MultivariateDStudy) -> Any:
-    """Return a summary of planned measurements.
-
-    Parameters
-    ----------
-    study : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    first = study.studies[0][-1]
-    facets = first.plan.facets
-    confidence = display.level(first.alpha)
-    names = [name for _ in study.studies for name in study.scores]
-    rows = [row for plan in study.studies for row in plan]
-    cells: dict[str, list[str]] = {}
-    for place, facet in enumerate(facets):
-        cells[facet] = [display.count(float(row.plan.sizes[0][place])) for row in rows]
-    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
-        found = {
-            x: [float(row.columns[name + x][0]) for row in rows] for x in ("", "_low", "_high")
-        }
-        cells[symbol] = [display.coefficient(c) for c in found[""]]
-        intervals = [
-            display.coefficient_interval(low, high)
-            for low, high in zip(found["_low"], found["_high"], strict=True)
-        ]
-        if any(intervals):
-            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
-    for symbol, name in (
-        ("σ²(τ)", "universe_var"),
-        ("σ²(δ)", "rel_err_var"),
-        ("σ²(Δ)", "abs_err_var"),
-    ):
-        cells[symbol] = display.fixed([float(row.columns[name][0]) for row in rows], significant=2)
-    weights = ", ".join(
-        f"{display.number(w)} × {name}"
-        for name, w in zip(study.variables, study.weights, strict=True)
-    )
-    table = display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
-        title=f"D-study of {len(study.variables)} variables; "
-        f"object of measurement: {study.object}",
-        stubs=names,
-    )
-    notes = [
-        f"composite: {weights}.",
-        f"Eρ²: how reliable differences between {study.object} are (error variance σ²(δ)).",
-        f"Φ: how reliable absolute scores of {study.object} are (error variance σ²(Δ)).",
-        _shares(study),
-        *study.notes,
-    ]
-    return display.summary([table], notes)
-
-
-def _shares(study: MultivariateDStudy) -> str:
-    """Return what the variables contribute to the composite of the first plan."""
-    shares = study.shares[0]
-    parts = [
-        f"{name} {display.percent(universe, 0)} and {display.percent(relative, 0)}"
-        for name, universe, relative in zip(study.variables, shares[0], shares[1], strict=True)
-    ]
-    return (
-        "Contributions to the composite's universe-score and relative error variance"
-        f"{' (first plan)' if len(study.studies) > 1 else ''}: {'; '.join(parts)}."
-    )

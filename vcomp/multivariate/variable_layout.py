@@ -1,4 +1,7 @@
-"""How the scores of all variables fall into the groups of the terms, and which they share."""
+"""The groups of every term by variable: numbers of scores, and the groups that variables share.
+
+All estimators of :mod:`vcomp.multivariate` start from it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Layout:
     ----------
     scores : the scores
     names : of the terms, the residual last
-    facets : of each term, see :class:`~vcomp.inference.components.VarianceComponents`
+    facets : of each term, see :class:`~vcomp.inference.quantities.VarianceComponents`
     groups : for each term the (n,) group of every score
     sizes : numbers of groups
     """

@@ -193,8 +193,8 @@ def read_scores(
         )
     if not isinstance(independent, Iterable):
         raise DesignError(f"independent is a facet or a list of facets, not {independent!r}")
-    apart = (independent,) if isinstance(independent, str) else tuple(independent)
-    strange = [f for f in apart if f not in random.facets]
+    own = (independent,) if isinstance(independent, str) else tuple(independent)
+    strange = [f for f in own if f not in random.facets]
     if strange:
         raise DesignError(
             f"independent: {strange[0]!r} is no facet{did_you_mean(strange[0], random.facets)}; "
@@ -204,7 +204,7 @@ def read_scores(
         parts = _wide(left, right, random, data, environment, missing)
     else:
         parts = _long(left, right, random, data, environment, variable, missing)
-    return _coded(formula, parts, random, set(apart), wide=variable is None)
+    return _coded(formula, parts, random, set(own), wide=variable is None)
 
 
 # Rows -------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _wide(
     if len(left) < 2:
         raise FormulaError(
             f"there is one dependent variable, {left[0]!r}; write several (verbal + maths ~ …), "
-            "name the column that tells them apart with variable=, or use vcomp.fit for one"
+            "name the column that distinguishes them with variable=, or use vcomp.fit for one"
         )
     frame = None if data is None else _columns(left, random, data, environment)
     names = [plain_name(name) for name in left]
@@ -263,7 +263,7 @@ def _long(
         raise DataError("variable= names a column of data, and there are no data")
     if variable in random.facets:
         raise DesignError(
-            f"{variable!r} tells the dependent variables apart and is no facet of them; leave it "
+            f"{variable!r} names the dependent variables and is not a facet of them; leave it "
             "out of the random terms"
         )
     if variable in names_in(left[0]):
@@ -372,7 +372,7 @@ def _coded(
         unit = np.arange(variable.size, dtype=np.int32)
         notes.append(
             "Cells hold several scores of a variable, and nothing says which of different "
-            "variables belong together: their residuals are taken as independent."
+            "variables belong together: their residuals are treated as independent."
         )
     return Scores(
         formula=formula.strip(),

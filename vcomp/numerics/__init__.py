@@ -1,4 +1,7 @@
-"""Numerical building blocks that know no model: solves, factorisations, bounds, memory, random streams."""
+"""Numerical building blocks: solves, bounded steps, memory, random streams, threads.
+
+The lowest room: ``sparse`` has large systems, ``kernels`` the loops that numba compiles.
+"""
 
 from vcomp._doors import front_door
 

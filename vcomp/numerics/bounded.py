@@ -1,6 +1,6 @@
-"""A concave quadratic maximised above lower bounds: the step of a Newton method with bounds.
+"""Maximise a concave quadratic above lower bounds: the step of a Newton method with bounds.
 
-Alone, or within a hyperplane: the step of one that also has an equality to keep.
+Alone (docs/explanation/mathematics.md, eq. (6.1)), or within a hyperplane (section 10.6).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = [
 
 
 _RIDGE = 1e-14
-"""Added to a unit diagonal, so that a direction of which nothing is known has a solution."""
+"""Added to a unit diagonal, so that directions without information have a solution."""
 
 
 def bounded_step(
@@ -26,7 +26,7 @@ def bounded_step(
     """Return the d ≥ lower that maximises s'd − ½ d'Id, and √(2 max): without bounds √(s'I⁻¹s).
 
     A primal active-set method (Nocedal and Wright 2006, algorithm 16.3) for a matrix of a few
-    rows; it is scaled to a unit diagonal first, so that components of any units go together.
+    rows, scaled to a unit diagonal first.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def bounded_step(
 def _scale(information: FloatArray) -> FloatArray:
     scale = np.sqrt(np.abs(np.diagonal(information)))
     known = scale[scale > 0.0]
-    # Of a component without information nothing is known; any unit will do.
+    # A component without information may have any unit.
     return np.where(scale > 0.0, scale, known.min() if known.size else 1.0)
 
 
@@ -84,14 +84,14 @@ def _solve(A: FloatArray, b: FloatArray) -> FloatArray:
         step = solve(A, b)
     except np.linalg.LinAlgError:
         return b
-    # Rounding may have left a matrix that is not positive definite: straight up, then.
+    # The matrix may be indefinite by rounding: then the gradient is the step.
     return step if step @ b > 0.0 else b
 
 
 def _reach(
     d: FloatArray, move: FloatArray, floor: FloatArray, free: np.ndarray
 ) -> tuple[float, int | None]:
-    """Return how far `move` goes before the first component meets its bound, and which."""
+    """Return the fraction of `move` up to the first bound, and the component that meets it."""
     falls = free & (d + move < floor)
     if not falls.any():
         return 1.0, None
@@ -112,8 +112,8 @@ def constrained_step(
 
     The same active-set method as :func:`bounded_step`, its moves within the hyperplane. λ is the
     multiplier of the equality: s − Id = λa, with less on the left for components at their bound.
-    With c = 0 the last number says how far the maximum within the hyperplane is, in standard
-    errors; for another c it has no meaning.
+    With c = 0 the last number is the distance to the maximum within the hyperplane in standard
+    errors; for other c it has no meaning.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _onto(normal: FloatArray, shift: float, floor: FloatArray) -> FloatArray:
         if square == 0.0:
             break
         along = (shift - float(normal[clipped] @ floor[clipped])) / square
-        # What is once below its floor stays there: τ only grows away from zero.
+        # A component below its floor stays there: |τ| only grows.
         below = along * normal < floor
         if not (below & ~clipped).any():
             return np.where(clipped, floor, along * normal)
@@ -190,7 +190,7 @@ def _solve_within(A: FloatArray, b: FloatArray, normal: FloatArray) -> FloatArra
 def _released(
     gradient: FloatArray, normal: FloatArray, at_floor: np.ndarray, size: float
 ) -> tuple[float, list[int]]:
-    """Return the multiplier of the equality, and which bounds hold the quadratic back."""
+    """Return the multiplier of the equality, and the bounds to be released."""
     free = ~at_floor
     square = float(normal[free] @ normal[free])
     if square > 0.0:
@@ -198,8 +198,8 @@ def _released(
         surplus = np.where(at_floor, gradient - multiplier * normal, -np.inf)
         first = int(np.argmax(surplus))
         return multiplier, [first] if surplus[first] > 1e-14 * size else []
-    # Every component of the equality is at its bound: any multiplier between these two will do,
-    # and where they cross, two components leave their bounds together.
+    # All components of the equality are at their bounds: any multiplier between these two is
+    # valid, and if they cross, two components leave their bounds together.
     rises, falls = normal > 0.0, normal < 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = gradient / normal

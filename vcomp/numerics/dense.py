@@ -1,4 +1,4 @@
-"""Small dense systems."""
+"""Small dense systems: solves, positive definite factors, covariance of a solution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def solve(A: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def covariance_of_solution(A: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return A⁻¹CA⁻ᵀ, symmetric to the last digit: the covariance of A⁻¹x where x has C.
+    """Return A⁻¹CA⁻ᵀ, exactly symmetric: the covariance of A⁻¹x if x has the covariance C.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def covariance_of_solution(A: FloatArray, covariance: FloatArray) -> FloatArray:
 class Positive:
     """A positive definite matrix factored once, scaled to a unit diagonal first.
 
-    Scaling keeps the digits of columns whose units differ by many decades.
+    Scaling preserves digits if the units of columns differ by many decades.
 
     Parameters
     ----------

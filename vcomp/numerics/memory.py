@@ -1,4 +1,4 @@
-"""How much memory there is, so that nothing larger is attempted, and work in parts that fit."""
+"""Free memory, sizes in words, parts that fit into caches, and the number of BLAS threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 _OF_A_VALUE = 24.0
-"""Bytes of a value of a row: as it comes, as categories, and as codes with their sums."""
+"""Bytes of one value of a row: as read, as category, and as code with its sums."""
 
 
 def available_bytes() -> float:
@@ -40,7 +40,7 @@ def available_bytes() -> float:
 
 
 def bytes_of_rows(n_rows: float, n_columns: int) -> float:
-    """Return about how many bytes rows take that are kept in memory, with what is made of them.
+    """Return the approximate memory of rows and of what is computed from them, in bytes.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def bytes_of_rows(n_rows: float, n_columns: int) -> float:
 
 
 def rows_in_words(n_rows: float, n_columns: int) -> str:
-    """Return the same in words, also where it is little.
+    """Return the approximate memory of rows in words, in MiB if it is small.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def rows_in_words(n_rows: float, n_columns: int) -> str:
 
 
 def gib(n_bytes: float) -> str:
-    """Return a size in words.
+    """Return a number of bytes in GiB, as text.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def gib(n_bytes: float) -> str:
 
 
 def slices(count: int, width: int) -> Iterator[slice]:
-    """Yield parts of `count` things, of `width` but for the last.
+    """Yield slices of ``range(count)`` of length `width`; the last may be shorter.
 
     Examples
     --------
@@ -86,10 +86,10 @@ def slices(count: int, width: int) -> Iterator[slice]:
 
 
 THREADS = 2
-"""Passes over rows are bound by memory, which two threads use up."""
+"""Threads of a pass over rows, whose speed memory limits: more do not help."""
 
 MANY_ROWS = 200_000
-"""Below it threads take longer to start than they save."""
+"""Number of rows below which threads take longer to start than they save."""
 
 _ONE_THREAD_BELOW = 10_000
 """Below this order two threads gain a factor of two at most, on an idle machine. Where another
@@ -105,7 +105,7 @@ def _controller() -> Any:
 
 
 def limited_blas(order: int) -> AbstractContextManager[Any]:
-    """Return a context in which BLAS works on matrices of this order with a fitting team."""
+    """Return a context in which BLAS uses one thread for small matrices, all for large ones."""
     if order >= _ONE_THREAD_BELOW:
         return nullcontext()
     context: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")

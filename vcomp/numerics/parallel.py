@@ -1,4 +1,4 @@
-"""Replicates one after the other or side by side: progress, a time limit, saving on the way."""
+"""Replicates in one thread or several, with progress bar, time limit and intermediate saving."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 Row = TypeVar("Row")
 
 _BATCH_SECONDS = 0.25
-"""About how long a batch takes: how soon a time limit or an interruption is seen."""
+"""Target time of a batch, after which time limits and interruptions are checked."""
 
 _MOST_AT_ONCE = 64
 _SAVE_SECONDS = 30.0
@@ -33,11 +33,13 @@ def check_time_limit(time_limit: float | None) -> None:
     Raises
     ------
     EstimationError
-        Saying what is allowed.
+        If it is not.
     """
     is_number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and float(time_limit) > 0.0):
-        raise EstimationError(f"time_limit is a positive number of seconds, not {time_limit!r}")
+        raise EstimationError(
+            f"time_limit must be a positive number of seconds, not {time_limit!r}"
+        )
 
 
 def run(
@@ -50,17 +52,18 @@ def run(
     label: str = "replicates",
     save: Callable[[dict[int, Row]], None] | None = None,
 ) -> dict[int, Row]:
-    """Return what each number gives; those that a time limit leaves no time for are not there.
+    """Return the result for each number; those after the time limit are missing.
 
     Parameters
     ----------
-    make : returns what makes a replicate of its number; called once a worker, in its thread
-    numbers : of the replicates that are wanted
-    workers : threads
-    time_limit : seconds; no replicate is begun later
-    progress : whether to show a bar; None for one where stderr is a terminal
+    make : returns the function that computes a replicate from its number; called once for each
+        worker, in its thread
+    numbers : of the requested replicates
+    workers : number of threads
+    time_limit : seconds after which no replicate is started
+    progress : whether to show a bar; None shows one if stderr is a terminal
     label : of the bar
-    save : is given all that is done now and then, and when an interruption or error ends the work
+    save : called with all results every 30 seconds, and if an interruption or error ends the work
     """
     done: dict[int, Row] = {}
     last = monotonic()
@@ -116,9 +119,9 @@ def _batches(
 
 
 class _Queue:
-    """Hands out numbers in batches of about the same time; none after the deadline.
+    """Distributes numbers in batches of about equal time; none after the deadline.
 
-    No worker is given more than its share of what is left, so that short work is shared out too.
+    No worker gets more than its share of the rest, so that short work is distributed too.
     """
 
     def __init__(self, numbers: Sequence[int], deadline: float | None, workers: int = 1) -> None:
@@ -136,15 +139,15 @@ class _Queue:
         return batch
 
     def is_late(self) -> bool:
-        """Whether no replicate should be begun any more."""
+        """Whether the deadline has passed."""
         return self._deadline is not None and monotonic() >= self._deadline
 
     def took(self, seconds: float) -> None:
-        """Note how long a replicate took."""
+        """Adapt the batch size to the time of a replicate."""
         self.size = int(min(max(_BATCH_SECONDS / max(seconds, 1e-9), 1.0), _MOST_AT_ONCE))
 
     def close(self) -> None:
-        """Hand out nothing more, so that threads come to an end."""
+        """Stop distributing, so that threads end."""
         self._deadline = -1.0
 
 

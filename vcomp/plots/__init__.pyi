@@ -1,6 +1,5 @@
 from .canvas import escaped as escaped
 from .canvas import pyplot as pyplot
-from .caterpillar import effects as effects
 from .cost_frontier import frontier as frontier
 from .curves import accuracies as accuracies
 from .curves import accuracy_curves as accuracy_curves
@@ -13,7 +12,8 @@ from .designs import ellipses as ellipses
 from .designs import lattice as lattice
 from .designs import venn as venn
 from .dots import components as components
-from .item_plot import items as items
+from .dots import effects as effects
+from .dots import items as items
 from .measure_plots import measure_curves as measure_curves
 from .measure_plots import measures as measures
 from .subsampling import Kind as Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,22 +13,8 @@ from vcomp.exceptions import DataError, VcompError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLOURS",
-    "GREY",
-    "PAD",
-    "colours",
-    "escaped",
-    "new_axes",
-    "pyplot",
-    "require_columns",
-    "tidy_axes",
-    "whiskers",
-]
-
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Colours that the colour-blind can tell apart (Okabe and Ito 2008, Color Universal Design)."""
+"""Colours that colour-blind readers distinguish (Okabe and Ito 2008, Color Universal Design)."""
 
 GREY = "#666666"
 
@@ -85,6 +71,50 @@ def tidy_axes(ax: Any, grid: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(visible=True, axis=grid, color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
+
+
+def number_axis(ax: Any, which: str, written: Callable[[float], str], *, log: bool) -> None:
+    """Write the numbers of an axis; a logarithmic one has ticks at 1, 2, 5, 10 and so on.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    which : ``"x"`` or ``"y"``
+    written : number → text
+    log : whether the axis becomes logarithmic
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = getattr(ax, f"{which}axis")
+    if log:
+        ax.set(**{f"{which}scale": "log"})
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
+
+
+def moved(ax: Any, points: float) -> Any:
+    """Return the transform of data that stands some points (1/72 inch) to the right.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    points : may be negative
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    return ax.transData + ScaledTranslation(points / 72.0, 0.0, ax.figure.dpi_scale_trans)
+
+
+def legend(ax: Any, **look: Any) -> None:
+    """Draw a legend in small letters that lets lines show through.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    **look : more of what matplotlib's ``legend`` takes
+    """
+    ax.legend(fontsize="small", edgecolor="none", framealpha=0.85, **look)
 
 
 def colours(n: int) -> list[Any]:

@@ -10,15 +10,19 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError
-from vcomp.plots.canvas import GREY, colours, escaped, new_axes, require_columns, tidy_axes
+from vcomp.plots.canvas import (
+    GREY,
+    colours,
+    escaped,
+    legend,
+    new_axes,
+    number_axis,
+    require_columns,
+    tidy_axes,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "frontier",
-]
-
 
 _LABELS = {
     "Erho2": "Eρ²",
@@ -136,14 +140,9 @@ def _axes(
     coefficient: str,
     interval: tuple[float, float],
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     costs = np.concatenate([t["cost"].to_numpy(dtype=float) for t in tables.values()])
-    if costs.min() > 0.0 and costs.max() > _LOG_FROM * costs.min():
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda cost, _: _money(cost)))
+    log = costs.min() > 0.0 and costs.max() > _LOG_FROM * costs.min()
+    number_axis(ax, "x", _money, log=log)
     ax.set_xlabel("cost")
     ax.set_ylabel(_LABELS[coefficient])
     values = [t[coefficient].to_numpy(dtype=float) for t in tables.values()]
@@ -155,4 +154,4 @@ def _axes(
         ax.set_ylim(max(0.0, shown.min() - 0.02), min(1.0, shown.max() + 0.05) + 0.005)
     tidy_axes(ax, "both")
     place = "upper right" if falls else "lower right"
-    ax.legend(loc=place, fontsize="small", edgecolor="none", framealpha=0.85)
+    legend(ax, loc=place)

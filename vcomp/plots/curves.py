@@ -15,7 +15,10 @@ from vcomp.plots.canvas import (
     PAD,
     colours,
     escaped,
+    legend,
+    moved,
     new_axes,
+    number_axis,
     pyplot,
     require_columns,
     tidy_axes,
@@ -24,17 +27,10 @@ from vcomp.plots.canvas import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "accuracies",
-    "accuracy_curves",
-    "reliability_map",
-]
-
-
 _STYLES = ("-", "--", "-.", ":")
 _BANDS_UP_TO = 4
 _SHADE = 0.24
-"""Of all bands of a panel, which lie one over the other; their edges tell them apart."""
+"""Of all bands of a panel, which lie one over the other; their edges distinguish them."""
 
 _ASIDE = 4.0
 """Points (1/72 inch) between the whiskers of two measures at one size."""
@@ -56,8 +52,8 @@ def accuracies(
 ) -> list[Any]:
     """Draw measures over the number of topics: a line each, its intervals as a band.
 
-    More than four measures in one panel have their intervals as whiskers at the sizes that were
-    asked for, side by side.
+    More than four measures in one panel have their intervals as whiskers at the requested sizes,
+    side by side.
 
     Parameters
     ----------
@@ -114,7 +110,7 @@ def accuracies(
             aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
             _points(ax, points, colour, aside, whiskers=not banded)
             ax.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
-        _finish(ax, curves, xlabel, seen, legend=len(names) > 1 or len(panels) == 1)
+        _finish(ax, curves, xlabel, seen, named=len(names) > 1 or len(panels) == 1)
         ax.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals")
     return drawn
 
@@ -129,11 +125,8 @@ def _new_axes(n: int) -> list[Any]:
 
 
 def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whiskers: bool) -> None:
-    """Draw the sizes that were asked for, so many points of a line aside."""
-    from matplotlib.transforms import ScaledTranslation
-
-    moved = ScaledTranslation(aside / 72.0, 0.0, ax.figure.dpi_scale_trans)
-    look = {"color": colour, "transform": ax.transData + moved}
+    """Draw the requested sizes, moved sideways by so many points."""
+    look = {"color": colour, "transform": moved(ax, aside)}
     ax.plot(points["n"], points["estimate"], "o", markersize=4, **look)
     if not whiskers:
         return
@@ -145,22 +138,16 @@ def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whisker
 
 
 def _finish(
-    ax: Any, curves: pd.DataFrame, xlabel: str, seen: float | None, *, legend: bool
+    ax: Any, curves: pd.DataFrame, xlabel: str, seen: float | None, *, named: bool
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     low, high = float(curves["n"].min()), float(curves["n"].max())
-    if high > _LOG_FROM * low:
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
+    number_axis(ax, "x", display.count, log=high > _LOG_FROM * low)
     ax.set_xlabel(escaped(xlabel))
     if seen is not None and low <= seen <= high:
         ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":", label="this collection")
     tidy_axes(ax, "both")
-    if legend:
-        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85, handlelength=3.2)
+    if named:
+        legend(ax, handlelength=3.2)
 
 
 _DASHES = ("-", "--", "-.")
@@ -233,12 +220,7 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
     largest = float(max([*seen["n"], *curves["n"]], default=1.0))
     edge = float(seen["n"].max()) if len(seen) else largest
     if largest > _LOG_FROM * edge:
-        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: display.count(n)))
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        number_axis(ax, "x", display.count, log=True)
     else:
         ax.set_xlim(0.0, largest * (1.0 + _ROOM))
     ax.set_xlabel("topics")
@@ -250,7 +232,7 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
                     fontsize="small")  # fmt: skip
     tidy_axes(ax, "both")
     if len(curves):
-        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85)
+        legend(ax)
 
 
 _MAPPING_SHADE = 0.14
@@ -313,5 +295,5 @@ def reliability_map(
     ax.set_xlabel(escaped(labels[0]))
     ax.set_ylabel(escaped(labels[1]))
     tidy_axes(ax, "both")
-    ax.legend(fontsize="small", edgecolor="none", framealpha=0.85)
+    legend(ax)
     return ax

@@ -16,21 +16,15 @@ from vcomp.plots.canvas import (
     GREY,
     colours,
     escaped,
+    moved,
     new_axes,
+    number_axis,
     require_columns,
     tidy_axes,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "SYMBOLS",
-    "Required",
-    "cut_scores",
-    "dstudy",
-]
-
 
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 """The coefficients as they are written."""
@@ -66,7 +60,7 @@ class Required:
 
 
 Others = tuple[float, ...]
-"""The sizes of the other facets, which tell one line from the next."""
+"""The sizes of the other facets, which distinguish the lines."""
 
 
 def dstudy(
@@ -112,7 +106,7 @@ def dstudy(
     DataError
         If a column is missing.
     PlanError
-        If a coefficient is not known, or there are more lines than can be told apart.
+        If a coefficient is not known, or there are more lines than can be distinguished.
     VcompError
         If matplotlib is not installed.
 
@@ -176,10 +170,7 @@ class _Line:
         ax.plot([], [], marker=marker, label=label, **look)
 
     def draw_points(self, ax: Any, place: float, *, whiskers: bool) -> None:
-        from matplotlib.transforms import ScaledTranslation
-
-        aside = ScaledTranslation(place / 72.0, 0.0, ax.figure.dpi_scale_trans)
-        look = {"color": self.colour, "transform": ax.transData + aside}
+        look = {"color": self.colour, "transform": moved(ax, place)}
         x, y, low, high = (self.points[c].to_numpy() for c in ("x", "y", "low", "high"))
         ax.plot(x, y, linestyle="none", marker=_STYLES[self.coefficient][1], **look)
         if whiskers:
@@ -210,7 +201,7 @@ def _lines(
         raise PlanError(
             f"{len(combinations)} combinations of sizes of {', '.join(others)} and "
             f"{len(coefficients)} {'coefficient' if len(coefficients) == 1 else 'coefficients'} "
-            f"make {n} lines, and {_MOST_LINES} can be told apart: plan fewer sizes, take one "
+            f"make {n} lines, and {_MOST_LINES} can be distinguished: plan fewer sizes, take one "
             f"coefficient, or another x than {x!r}"
         )
     varying = [k for k in range(len(others)) if len({row[k] for row in combinations}) > 1]
@@ -253,29 +244,21 @@ def _need(target: float | None, needs: Required) -> str:
 
 def _horizontal(ax: Any, lines: Sequence[_Line], aside: float) -> None:
     """Set limits, with room for markers that stand aside, and ticks of the sizes."""
-    from matplotlib.ticker import (
-        FixedLocator,
-        FuncFormatter,
-        LogLocator,
-        MaxNLocator,
-        NullFormatter,
-    )
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
     sizes = np.concatenate([frame["x"].to_numpy() for n in lines for frame in (n.curve, n.points)])
     low, high = sizes.min(), sizes.max()
     share = 0.03 + 0.5 * aside / _WIDTH
-    if high > _LOG_FROM * low:
-        ax.set_xscale("log")
+    log = high > _LOG_FROM * low
+    number_axis(ax, "x", display.count, log=log)
+    if log:
         room = (high / low) ** share
         ax.set_xlim(low / room, high * room)
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_minor_formatter(NullFormatter())
     else:
         room = share * (high - low) or 0.5 * low
         ax.set_xlim(low - room, high + room)
         whole = MaxNLocator(nbins=8, integer=True, steps=[1, 2, 5, 10])
         ax.xaxis.set_major_locator(whole if high > low else FixedLocator([low]))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
 
 
 def _vertical(ax: Any, lines: Sequence[_Line]) -> None:
@@ -335,7 +318,7 @@ def cut_scores(
     DataError
         If a column is missing.
     PlanError
-        If there are more curves than can be told apart.
+        If there are more curves than can be distinguished.
     VcompError
         If matplotlib is not installed.
 

@@ -11,18 +11,6 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes
 
-__all__ = [
-    "KINDS",
-    "Ellipse",
-    "Node",
-    "areas",
-    "ellipses",
-    "grid",
-    "lattice",
-    "venn",
-]
-
-
 _CIRCLES_POINTS = 96
 _MARGIN = 0.1
 _ROUNDS = 3
@@ -83,7 +71,7 @@ def ellipses(
     """Return an ellipse for each facet so that every effect has an area of its own.
 
     Facets that are nested in no other have fixed places. For the others places are tried, and
-    those are taken at which the smallest area is largest.
+    those at which the smallest area is largest are used.
 
     Parameters
     ----------
@@ -214,7 +202,7 @@ class Node:
     label : its name
     facets : that it depends on, with those that they are nested in
     kind : one of :data:`KINDS`
-    note : a second line, what its component does not tell apart
+    note : a second line, the effects that its component confounds
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""Variance components with their intervals: a dot and a whisker each."""
+"""Dots: variance components, predicted effects (a caterpillar), and the items of a test."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray
-from vcomp.exceptions import VcompError, check_alpha
-from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes, require_columns, tidy_axes
-from vcomp.plots.canvas import whiskers as draw_whiskers
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.exceptions import DataError, VcompError, check_alpha
+from vcomp.plots.canvas import (
+    COLOURS,
+    GREY,
+    escaped,
+    new_axes,
+    require_columns,
+    tidy_axes,
+    whiskers,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "components",
-]
-
 
 _LOG_FROM = 30.0
 """Components this many times apart need a logarithmic axis."""
@@ -86,7 +88,7 @@ def components(
     ax.set_xscale("log" if log else "linear")
     ax.set_xlim(*_limits(values, low, high, log))
     look = {"color": COLOURS[0], "linewidth": 2.0}
-    _, known = draw_whiskers(ax, places, low, high, **look)
+    _, known = whiskers(ax, places, low, high, **look)
     _caps(ax, low, high, places)
     _dots(ax, values, places, known)
     _labels(ax, table, places, known, alpha)
@@ -174,3 +176,211 @@ def _labels(
         ax.text(1.17, place, display.percent(percent / 100.0), va="center", **right)
     ax.text(1.17, -0.5, "share", va="bottom", **right)
     tidy_axes(ax, "x")
+
+
+_LABELLED = 40
+"""More levels than this are not named."""
+
+_NAME_HEIGHT = 0.12
+"""Inches of height that a name takes."""
+
+
+def effects(
+    frame: pd.DataFrame,
+    term: str,
+    *,
+    alpha: float = 0.05,
+    max_levels: int = 100,
+    ax: Any | None = None,
+) -> Any:
+    """Draw the predicted effects of a term, sorted, with their intervals.
+
+    Up to 40 levels have their names where the axes are high enough; else they are numbered by
+    rank. Of more than `max_levels` so many
+    are drawn, evenly spaced by rank with the first and the last of them, and the axis says so.
+
+    Parameters
+    ----------
+    frame : a row a level, its label as index, with the columns estimate, low and high; a level
+        without interval has nan in the last two
+    term : its name, for the label
+    alpha : intervals of the frame have confidence 1 − alpha
+    max_levels : most levels that are drawn, at least 2
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing, there is no level, or `max_levels` is less than 2.
+    PlanError
+        If alpha is not between 0 and 1.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> columns = {"estimate": [0.2, -0.1], "low": [0.1, -0.2], "high": [0.3, 0.0]}
+    >>> frame = pd.DataFrame(columns, index=["a", "b"])
+    >>> ax = effects(frame, "sys", ax=Figure().subplots())
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['b', 'a']
+    """
+    check_alpha(alpha)
+    require_columns(frame, ("estimate", "low", "high"), f"the frame of effects of {term!r}")
+    if len(frame) == 0:
+        raise DataError(f"there is no level of {term!r} to draw")
+    if max_levels < 2:
+        raise DataError(f"max_levels is at least 2, not {max_levels!r}")
+    order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
+    ranks = _spaced(len(frame), max_levels)
+    shown = frame.iloc[order[ranks]]
+    few = len(frame) <= min(_LABELLED, max_levels)
+    ax = new_axes(ax, (6.0, max(4.0, 1.0 + 0.19 * len(shown)) if few else 4.0))
+    named = few and ax.get_window_extent().height / ax.figure.dpi >= _NAME_HEIGHT * len(shown)
+    _draw_effects(ax, shown, ranks + 1.0, thin=not named)
+    known = shown[["low", "high"]].notna().all(axis=1)
+    xlabel = f"predicted effect of {escaped(term)}"
+    if known.any():
+        xlabel += f", {display.level(alpha)} interval"
+    ax.set_xlabel(xlabel if known.all() else f"{xlabel}\n○  no standard error, no interval")
+    if named:
+        ax.set_yticks(ranks + 1.0, [escaped(_name(level)) for level in shown.index])
+        ax.tick_params(axis="y", length=0, labelsize="small" if len(shown) > 15 else None)
+    else:
+        ax.set_ylabel(_rank_label(term, len(shown), len(frame)))
+    return ax
+
+
+def _draw_effects(ax: Any, shown: pd.DataFrame, places: Any, *, thin: bool) -> None:
+    estimate, low, high = (shown[c].to_numpy(dtype=float) for c in ("estimate", "low", "high"))
+    numbers = np.concatenate([estimate, low, high, [0.0]])
+    numbers = numbers[np.isfinite(numbers)]
+    room = 0.04 * (np.ptp(numbers) or 1.0)
+    ax.set_xlim(numbers.min() - room, numbers.max() + room)
+    ax.axvline(0.0, color=GREY, linewidth=0.8)
+    width, size = (0.8, 2.5) if thin else (1.6, 5.0)
+    _, known = whiskers(ax, places, low, high, color=COLOURS[0], linewidth=width, alpha=0.7)
+    look = {"linestyle": "none", "marker": "o", "color": COLOURS[0], "markersize": size}
+    for group, fill in ((known, COLOURS[0]), (~known, "white")):
+        if group.any():
+            ax.plot(estimate[group], places[group], markerfacecolor=fill, **look)
+    margin = 0.02 * (places[-1] - places[0]) if thin else 0.6
+    ax.set_ylim(places[0] - margin, places[-1] + margin)
+    tidy_axes(ax, "x")
+
+
+def _spaced(n: int, most: int) -> LongArray:
+    """Return which ranks are drawn, the first and the last among them."""
+    if n <= most:
+        return np.arange(n)
+    return np.unique(np.linspace(0, n - 1, most).round().astype(np.int64))
+
+
+def _rank_label(term: str, shown: int, n: int) -> str:
+    if shown == n:
+        return f"rank among {display.count(n)} levels of {escaped(term)}"
+    return (
+        f"rank of {display.count(shown)} of {display.count(n)} levels of {escaped(term)},\n"
+        "evenly spaced"
+    )
+
+
+def _name(level: object) -> str:
+    return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
+
+
+_NAME_ROOM = (0.16, 0.05)
+"""A name's width and height, as shares of those of the items that have one."""
+
+_MANY = 200
+"""More items than this are drawn smaller."""
+
+
+def items(
+    table: pd.DataFrame, *, low: float = 0.2, max_labels: int = 12, ax: Any | None = None
+) -> Any:
+    """Draw item-rest correlations over difficulties; flagged items stand out and have names.
+
+    Items without a correlation are not drawn, and the axis says how many they are.
+
+    Parameters
+    ----------
+    table : of :func:`vcomp.item_analysis`: a row an item with the columns difficulty, item_rest
+        and flagged
+    low : a line is drawn at this correlation
+    max_labels : names at most, of the flagged items with the lowest correlations; one that would
+        stand on another is left out
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or no item has a correlation.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> from matplotlib.figure import Figure
+    >>> data = vcomp.datasets.load("bodoff2007_alpha")
+    >>> found = vcomp.item_analysis(data, object="sys", item="topic", response="score")
+    >>> ax = items(found.table, ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.texts]
+    ['query 2']
+    """
+    require_columns(table, ("difficulty", "item_rest", "flagged"), "the table of items")
+    r = table["item_rest"].to_numpy(dtype=float)
+    drawn = ~np.isnan(r)
+    if not drawn.any():
+        raise DataError("no item has a correlation with the rest: there is nothing to draw")
+    flagged = table["flagged"].to_numpy(dtype=bool)
+    difficulty = table["difficulty"].to_numpy(dtype=float)
+    ax = new_axes(ax)
+    ax.axhline(0.0, color=GREY, linewidth=0.8)
+    ax.axhline(low, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)))
+    size = 6.0 if drawn.sum() <= _MANY else 3.0
+    for group, marker, colour, name in (
+        (drawn & ~flagged, "o", COLOURS[0], "not flagged"),
+        (drawn & flagged, "D", COLOURS[1], "flagged"),
+    ):
+        if group.any():
+            label = f"{name} ({display.count(int(group.sum()))})"
+            look = {"linestyle": "none", "markersize": size, "alpha": 0.8, "label": label}
+            ax.plot(difficulty[group], r[group], marker=marker, color=colour, **look)
+    order = np.flatnonzero(drawn & flagged)
+    order = order[np.argsort(r[order], kind="stable")]
+    for i in _apart(difficulty, r, order)[:max_labels]:
+        aside = {"textcoords": "offset points", "xytext": (6, 3), "fontsize": "small"}
+        ax.annotate(escaped(table.index[i]), (difficulty[i], r[i]), color=GREY, **aside)
+    xlabel = "difficulty (mean score: easy items at the right)"
+    if not drawn.all():
+        xlabel += f"\n{display.count(int((~drawn).sum()))} items have no correlation"
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel("correlation with the other items")
+    ax.margins(x=0.08)
+    ax.legend(loc="best", frameon=False)
+    tidy_axes(ax, "both")
+    return ax
+
+
+def _apart(x: FloatArray, y: FloatArray, order: LongArray) -> list[int]:
+    """Return those items of which no earlier one is so near that their names would overlap."""
+    if order.size == 0:
+        return []
+    wide, high = _NAME_ROOM[0] * np.ptp(x[order]), _NAME_ROOM[1] * np.ptp(y[order])
+    named: list[int] = []
+    for i in order.tolist():
+        if not any(abs(x[i] - x[j]) < wide and abs(y[i] - y[j]) < high for j in named):
+            named.append(i)
+    return named

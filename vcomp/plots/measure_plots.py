@@ -14,7 +14,10 @@ from vcomp.plots.canvas import (
     GREY,
     colours,
     escaped,
+    legend,
+    moved,
     new_axes,
+    number_axis,
     require_columns,
     tidy_axes,
     whiskers,
@@ -23,12 +26,6 @@ from vcomp.plots.dependability import SYMBOLS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "measure_curves",
-    "measures",
-]
-
 
 _MOST_LINES = 12
 _ASIDE = 0.16
@@ -145,19 +142,17 @@ def measure_curves(
     DataError
         If a column is missing.
     PlanError
-        If there are more measures than lines that can be told apart.
+        If there are more measures than lines that can be distinguished.
     VcompError
         If matplotlib is not installed.
     """
-    from matplotlib.transforms import ScaledTranslation
-
     check_alpha(alpha)
     columns = ["measure", x, *(coefficient + e for e in ("", "_low", "_high"))]
     require_columns(table, columns, "the table of measures")
     names = list(dict.fromkeys(table["measure"]))
     if len(names) > _MOST_LINES:
         raise PlanError(
-            f"{len(names)} measures make as many lines, and {_MOST_LINES} can be told apart: "
+            f"{len(names)} measures make as many lines, and {_MOST_LINES} can be distinguished: "
             "take kind='dots', or compare fewer"
         )
     ax = new_axes(ax, (6.5, 4.2))
@@ -166,8 +161,7 @@ def measure_curves(
         line = rows if curves is None else curves[curves["measure"] == name].sort_values(x)
         ax.plot(line[x], line[coefficient], color=colour, linewidth=1.8)
         aside = _POINTS_ASIDE * (place - (len(names) - 1) / 2.0)
-        moved = ax.transData + ScaledTranslation(aside / 72.0, 0.0, ax.figure.dpi_scale_trans)
-        look = {"color": colour, "transform": moved}
+        look = {"color": colour, "transform": moved(ax, aside)}
         ax.plot(rows[x], rows[coefficient], "o", label=escaped(name), **look)
         known = rows.dropna(subset=[f"{coefficient}_low", f"{coefficient}_high"])
         ends = [known[f"{coefficient}{e}"].to_numpy(dtype=float) for e in ("_low", "_high")]
@@ -178,23 +172,17 @@ def measure_curves(
     ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
     ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals")
     _vertical(ax, table, curves, coefficient)
-    ax.legend(loc="lower right", framealpha=0.85, edgecolor="none", fontsize="small")
+    legend(ax, loc="lower right")
     tidy_axes(ax, "both")
     return ax
 
 
 def _horizontal(ax: Any, table: pd.DataFrame, x: str) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     sizes = table[x].to_numpy(dtype=float)
     low, high = sizes.min(), sizes.max()
     room = (high / low) ** 0.04 if high > low else 1.5
     ax.set_xlim(low / room, high * room)
-    if high > _LOG_FROM * low:
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda size, _: display.count(size)))
+    number_axis(ax, "x", display.count, log=high > _LOG_FROM * low)
 
 
 def _vertical(ax: Any, table: pd.DataFrame, curves: pd.DataFrame | None, name: str) -> None:

@@ -9,16 +9,20 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.plots.canvas import GREY, colours, escaped, new_axes, require_columns, tidy_axes
+from vcomp.plots.canvas import (
+    GREY,
+    colours,
+    escaped,
+    legend,
+    moved,
+    new_axes,
+    number_axis,
+    require_columns,
+    tidy_axes,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "Kind",
-    "subsets",
-]
-
 
 Kind = Literal["span", "values"]
 
@@ -65,7 +69,7 @@ def subsets(
     DataError
         If a column is missing.
     PlanError
-        If there are more lines than can be told apart.
+        If there are more lines than can be distinguished.
     VcompError
         If matplotlib is not installed.
 
@@ -85,7 +89,7 @@ def subsets(
     if len(groups) > _MOST_LINES:
         raise PlanError(
             f"{len(groups)} sizes of {', '.join(others)} make as many lines, and {_MOST_LINES} "
-            f"can be told apart: draw fewer sizes, or take another x than {x!r}"
+            f"can be distinguished: draw fewer sizes, or take another x than {x!r}"
         )
     ax = new_axes(ax)
     for place, (group, colour) in enumerate(zip(groups, colours(len(groups)), strict=True)):
@@ -102,7 +106,7 @@ def subsets(
     _finish(ax, table, x, label, kind, alpha, full)
     if len(groups) > 1:
         look = {} if kind == "span" else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        ax.legend(fontsize="small", edgecolor="none", framealpha=0.85, **look)
+        legend(ax, **look)
     return ax
 
 
@@ -110,17 +114,14 @@ def _values(
     ax: Any, rows: pd.DataFrame, x: str, colour: Any, words: str, aside: float | None
 ) -> None:
     """Draw medians, with a band, or with whiskers so many points aside."""
-    from matplotlib.transforms import ScaledTranslation
-
     at, low, high = (rows[c].to_numpy(dtype=float) for c in (x, "low", "high"))
     high = np.where(np.isfinite(high), high, np.nan)
-    moved = ax.transData
+    transform = ax.transData if aside is None else moved(ax, aside)
     if aside is None:
         ax.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0.0)
     else:
-        moved = moved + ScaledTranslation(aside / 72.0, 0.0, ax.figure.dpi_scale_trans)
-        ax.vlines(at, low, high, color=colour, linewidth=1.2, transform=moved)
-    ax.plot(at, rows["median"], "o-", color=colour, label=words, transform=moved)
+        ax.vlines(at, low, high, color=colour, linewidth=1.2, transform=transform)
+    ax.plot(at, rows["median"], "o-", color=colour, label=words, transform=transform)
 
 
 def _finish(
@@ -158,12 +159,7 @@ def _limits(ax: Any, table: pd.DataFrame, x: str, full: float | None) -> None:
     values = values[np.isfinite(values)]
     low, high = values.min(), values.max()
     if low > 0.0 and high > _LOG_FROM * low:
-        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda size, _: display.number(size)))
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        number_axis(ax, "y", display.number, log=True)
         ax.set_ylim(low / 1.15, high * 1.15)
     else:
         room = 0.05 * (high - low) or 0.05

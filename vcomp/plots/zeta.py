@@ -12,13 +12,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, check_alpha
 from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, new_axes, pyplot, tidy_axes
 
-__all__ = [
-    "Curve",
-    "profile",
-    "replicates",
-]
-
-
 _COLUMNS = 3
 _LOG_FROM = 30.0
 """Values this many times apart need a logarithmic axis."""

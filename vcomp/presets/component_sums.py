@@ -18,16 +18,6 @@ from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
 from vcomp.model import VarianceComponentsResults
 
-__all__ = [
-    "Known",
-    "check_facet",
-    "check_result",
-    "held_in_residual",
-    "known_of",
-    "positive_number",
-    "term_mask",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
@@ -76,7 +66,7 @@ def known_of(
     notes = [f"Intervals: {note}." for note in found.notes]
     if only.any():
         notes.append("What rests on held components alone has no error: they are given.")
-    zeroed = [f"σ²({n})" for n in local.taken.zeroed]
+    zeroed = [f"σ²({n})" for n in local.used.zeroed]
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero taken as 0.")
     return Known(local.values(quantities), se, low, high, found.interval_method, tuple(notes))

@@ -26,18 +26,6 @@ from vcomp.presets.component_sums import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PART_TO_PART",
-    "REPEATABILITY",
-    "REPRODUCIBILITY",
-    "TOTAL",
-    "TOTAL_GAUGE",
-    "GaugeStudy",
-    "gauge_rr",
-    "gauge_summary",
-]
-
-
 TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
 REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
 TOTAL = "total variation"
@@ -50,7 +38,7 @@ _POOLED_FROM = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GaugeStudy:
+class GaugeStudy(display.Printed):
     """Where the variation of measurements comes from: parts, operators, repetition.
 
     Made by :func:`vcomp.presets.gauge_rr`; ``print`` it.
@@ -137,15 +125,9 @@ class GaugeStudy:
         ax.set_xlabel(ax.get_xlabel().replace("variance component σ²", "variance σ²"))
         return ax
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         share = float(self.table["percent_study_variation"].loc[TOTAL_GAUGE])
         return f"<GaugeStudy: total gauge R&R {display.number(share, 3)} % of study variation>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def gauge_rr(

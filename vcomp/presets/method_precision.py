@@ -25,12 +25,6 @@ from vcomp.presets.component_sums import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Precision",
-    "precision",
-]
-
-
 REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
 REPRODUCIBILITY = "reproducibility"
 
@@ -41,7 +35,7 @@ _LIMIT = 2.8
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Precision:
+class Precision(display.Printed):
     """How closely measurements of one sample agree, under conditions from narrow to wide.
 
     Made by :func:`vcomp.presets.precision`; ``print`` it.
@@ -87,15 +81,9 @@ class Precision:
         """
         return _summary(self)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         sds = ", ".join(f"{name} {display.number(sd)}" for name, sd in self.table["sd"].items())
         return f"<Precision: standard deviations {sds}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def precision(

@@ -109,7 +109,7 @@ class BalancedEstimator:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the components cannot be told apart in tables of this shape.
+        If the components cannot be distinguished in tables of this shape.
     """
 
     def __init__(

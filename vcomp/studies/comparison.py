@@ -1,4 +1,4 @@
-"""Several measures side by side."""
+"""Several measures side by side, as users have them: tables, differences, summary and pictures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import SYMBOLS, CoefficientName, DStudy, GoalName, quantities, weights
-from vcomp.inference import take_components
-from vcomp.model import VarianceComponentsResults
+from vcomp.gtheory import (
+    SYMBOLS,
+    CoefficientName,
+    DStudy,
+    GoalName,
+    quantity_of,
+)
+from vcomp.inference import used_components
 from vcomp.plots import escaped
 from vcomp.studies.difference_tables import (
     DifferenceInterval,
@@ -22,6 +27,8 @@ from vcomp.studies.difference_tables import (
     components_table,
     side_by_side,
 )
+from vcomp.studies.pairs import differences, required_ratios
+from vcomp.studies.planned import ComparisonRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +47,7 @@ _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureComparison:
+class MeasureComparison(display.Printed, ComparisonRecord):
     """The same G-study and D-study of several measures.
 
     Attributes
@@ -66,14 +73,6 @@ class MeasureComparison:
     0  keywords     50  0.613     0.50     0.729
     1  sentence     50  0.752     0.66     0.836
     """
-
-    results: Mapping[str, VarianceComponentsResults]
-    studies: Mapping[str, DStudy]
-    labels: Mapping[str, Mapping[str, Any]]
-    failures: Mapping[str, str]
-    target: float
-    facet: str | None
-    alpha: float
 
     @property
     def table(self) -> pd.DataFrame:
@@ -175,8 +174,6 @@ class MeasureComparison:
            first  second  topic  difference  correlation
         0  score  square      3       -0.04        0.996
         """
-        from vcomp.studies.pairs import differences
-
         return differences(self, coefficient, interval, shared, n, rng, workers, progress)
 
     def required_ratios(
@@ -200,8 +197,6 @@ class MeasureComparison:
         PlanError
             If the coefficient is not known, or not whose size is required.
         """
-        from vcomp.studies.pairs import required_ratios
-
         return required_ratios(self, coefficient, shared, workers, progress)
 
     def best(
@@ -299,14 +294,8 @@ class MeasureComparison:
         """
         return draw(self, kind, coefficient, x, plan, ax)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<MeasureComparison: {', '.join(self.results)}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 _MOST_ACROSS = 9
@@ -511,8 +500,8 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
-    made = quantities(weights(study.components, dense))[coefficient]
-    return made.values(take_components(study.components, study.negative).values)
+    made = quantity_of(study, coefficient, dense)
+    return made.values(used_components(study.components, study.negative).values)
 
 
 def _with_first(table: pd.DataFrame, others: dict[str, float]) -> pd.DataFrame:

@@ -26,12 +26,10 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.gtheory import CoefficientName, DStudy, Requirement
-from vcomp.studies.planned import COEFFICIENTS, required_facet
+from vcomp.studies.planned import COEFFICIENTS, ComparisonRecord, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.studies.comparison import MeasureComparison
 
 __all__ = [
     "DifferenceInterval",
@@ -58,7 +56,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeasureDifferences:
+class MeasureDifferences(display.Printed):
     """Pairs of measures; ``print`` it for reading.
 
     Attributes
@@ -106,14 +104,8 @@ class MeasureDifferences:
         )
         return display.summary([page], [f"Intervals: {self.interval_method}.", *self.notes])
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<MeasureDifferences: {self.what}, {len(self.table)} rows>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
 
 def _interval(low: float, high: float) -> str:
@@ -169,10 +161,10 @@ def pairs_table(
     Parameters
     ----------
     names : of the measures
-    known : by name; logarithms where ratios are asked for
+    known : by name; logarithms where ratios are compared
     correlation : by pair of names, (m,)
     sizes : of the m plans, by facet
-    ratio : whether ratios are asked for
+    ratio : whether ratios are compared
     """
     import pandas as pd
 
@@ -190,7 +182,7 @@ def pairs_table(
     return pd.concat(rows, ignore_index=True)
 
 
-def side_by_side(compared: MeasureComparison) -> pd.DataFrame:
+def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
     """Return a row a measure and plan.
 
     Parameters
@@ -219,7 +211,7 @@ def side_by_side(compared: MeasureComparison) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def components_table(compared: MeasureComparison) -> pd.DataFrame:
+def components_table(compared: ComparisonRecord) -> pd.DataFrame:
     """Return a row a measure and component.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The outer loop: the same G-study and D-study for several measures, side by side."""
+"""The same G-study and D-study for several measures: read the measures, fit each, compare."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Measure:
     name : of the measure
     formula : of its model; or its design in Brennan's notation, with the response apart
     data : its rows; or a result that is there already
-    labels : the columns that tell it from others, ``{"track": "web"}``
+    labels : the columns that distinguish it from others, ``{"track": "web"}``
     response : of a design, else None
     """
 
@@ -379,8 +379,8 @@ def compare_measures(
     environment = caller_environment(eval_env, 1)
     arguments = _dstudy_arguments(dstudy, n, alpha)
     further = options_of_fit(options)
-    asked = _Asked(method, missing, further, environment, arguments, target, facet)
-    made = _fit_all(measures, asked, workers, progress)
+    settings = _Options(method, missing, further, environment, arguments, target, facet)
+    made = _fit_all(measures, settings, workers, progress)
     failures = {m.name: str(f) for m, f in zip(measures, made, strict=True)
                 if isinstance(f, VcompError)}  # fmt: skip
     if len(failures) == len(measures):
@@ -403,7 +403,7 @@ def compare_measures(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _Options:
     """What is done for every measure."""
 
     method: MethodName
@@ -435,7 +435,7 @@ _Made = tuple[VarianceComponentsResults, DStudy] | VcompError
 
 
 def _fit_all(
-    measures: list[Measure], asked: _Asked, workers: int, progress: bool | None
+    measures: list[Measure], settings: _Options, workers: int, progress: bool | None
 ) -> list[_Made]:
     """Return of every measure its fit and D-study, or why there is none."""
     current = threading.local()
@@ -444,7 +444,7 @@ def _fit_all(
         measure = measures[number]
         current.name = measure.name
         try:
-            return _one(measure, asked)
+            return _one(measure, settings)
         except (DesignError, EstimationError) as error:
             return error
         except DataError as error:
@@ -463,22 +463,22 @@ def _fit_all(
     return [done[number] for number in range(len(measures))]
 
 
-def _one(measure: Measure, asked: _Asked) -> tuple[VarianceComponentsResults, DStudy]:
+def _one(measure: Measure, settings: _Options) -> tuple[VarianceComponentsResults, DStudy]:
     res = measure.data
     if not isinstance(res, VarianceComponentsResults):
-        res = _model(measure, asked).fit(asked.method, **asked.options)
+        res = _model(measure, settings).fit(settings.method, **settings.options)
     if not res.vcomp.any():
         raise EstimationError("all its components are zero: the scores do not vary")
     try:
-        study = res.dstudy(**asked.dstudy)
-        required_facet(study, asked.target, asked.facet)
+        study = res.dstudy(**settings.dstudy)
+        required_facet(study, settings.target, settings.facet)
         return res, study
     except PlanError as error:
         raise PlanError(f"measure {measure.name!r}: {error}") from None
 
 
-def _model(measure: Measure, asked: _Asked) -> VarianceComponentsModel:
-    rows, missing, environment = measure.data, asked.missing, asked.environment
+def _model(measure: Measure, settings: _Options) -> VarianceComponentsModel:
+    rows, missing, environment = measure.data, settings.missing, settings.environment
     if measure.response is not None:
         design, response = measure.formula, measure.response
         return claimed_model(design, response, rows, None, missing, environment)

@@ -1,4 +1,7 @@
-"""All pairs of measures: how their coefficients and required sizes differ."""
+"""Differences of all pairs of measures: correlations by a jackknife, or a joint bootstrap.
+
+Their intervals are made by :mod:`~vcomp.studies.difference_tables`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,13 +19,11 @@ from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_m
 from vcomp.gtheory import (
     SYMBOLS,
     DStudy,
-    quantities,
+    first_two_way,
+    quantity_of,
     requirement_ratio,
-    two_way_plans,
-    two_way_table,
-    weights,
 )
-from vcomp.inference import Quantities, take_components
+from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
@@ -33,11 +34,8 @@ from vcomp.studies.difference_tables import (
     MeasureDifferences,
     pairs_table,
 )
-from vcomp.studies.planned import required_facet
+from vcomp.studies.planned import ComparisonRecord, required_facet
 from vcomp.studies.subsample import Subsets
-
-if TYPE_CHECKING:
-    from vcomp.studies.comparison import MeasureComparison
 
 __all__ = [
     "Influences",
@@ -159,12 +157,12 @@ def influences(
     parts : by facet
     whole : (k + 1,) components from all data
     quantities : m of them
-    zero : whether negative components are taken as zero
+    zero : whether negative components are replaced by zero
     """
     of: dict[tuple[str, str], FloatArray] = {}
-    theta = quantities.values(_taken(whole, zero))
+    theta = quantities.values(_used(whole, zero))
     for facet, part in parts.items():
-        values = quantities.values(_taken(part.values, zero))
+        values = quantities.values(_used(part.values, zero))
         for group in np.unique(part.groups):
             own = np.flatnonzero(part.groups == group)
             n = own.size
@@ -192,7 +190,7 @@ def correlations(first: Influences, second: Influences, shared: Sequence[str]) -
     return np.clip(r, -1.0, 1.0)
 
 
-def _taken(values: FloatArray, zero: bool) -> FloatArray:
+def _used(values: FloatArray, zero: bool) -> FloatArray:
     return np.maximum(values, 0.0) if zero else values
 
 
@@ -205,7 +203,7 @@ _NOT_ALIKE = (
 
 
 def differences(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     coefficient: str,
     interval: DifferenceInterval,
     shared: str | Sequence[str],
@@ -221,7 +219,7 @@ def differences(
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
-    made = {name: _coefficients(study, coefficient) for name, study in studies.items()}
+    made = {name: quantity_of(study, coefficient) for name, study in studies.items()}
     if interval == "bootstrap":
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
@@ -237,7 +235,7 @@ def differences(
 
 
 def required_ratios(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     coefficient: str,
     shared: str | Sequence[str],
     workers: int,
@@ -287,11 +285,7 @@ def _check_coefficient(coefficient: str) -> None:
         )
 
 
-def _coefficients(study: DStudy, coefficient: str) -> Quantities:
-    return quantities(weights(study.components, study.plan))[coefficient]
-
-
-def _same_plans(compared: MeasureComparison) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Return the sizes that all measures are planned with, and a note where they differ."""
     plans = {name: study.plan for name, study in compared.studies.items()}
     (first, plan), *others = plans.items()
@@ -313,12 +307,11 @@ def _logarithms(
     study: DStudy, ratio: Quantities, target: float, coefficient: str, facet: str
 ) -> Known:
     """Return the logarithm of the size that is required, not rounded up, with its interval."""
-    values = ratio.values(take_components(study.components, study.negative).values)
+    values = ratio.values(used_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
-    table = two_way_table(study.components, study.plan)
-    if study.source.interval not in ("auto", "f") or not two_way_plans(table, study.plan)[0]:
-        table = None
+    by_f = study.source.interval in ("auto", "f")
+    table = first_two_way(study.components, study.plan) if by_f else None
     if table is not None and table.columns == facet:
         low, high = _f_ends(table, target, coefficient, study.alpha)
     else:
@@ -343,7 +336,7 @@ def _f_ends(
 # How estimates vary together --------------------------------------------------------------------
 
 
-def shared_facets(compared: MeasureComparison, shared: str | Sequence[str]) -> list[str] | None:
+def shared_facets(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str] | None:
     """Return the facets whose names of levels mean the same in all measures, None for all.
 
     Raises
@@ -361,7 +354,7 @@ def shared_facets(compared: MeasureComparison, shared: str | Sequence[str]) -> l
 
 
 def _correlations(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     made: dict[str, Quantities],
     shared: str | Sequence[str],
     workers: int,
@@ -394,7 +387,7 @@ def _correlations(
         found[a, b] = r if facets else nothing[a, b]
         if np.isnan(found[a, b]).any():
             doubts.append(
-                f"The correlation of {a} and {b} is not known and taken as 0: their interval is "
+                f"The correlation of {a} and {b} is not known, and 0 is used: their interval is "
                 "too wide if they are alike."
             )
     every = dict.fromkeys(f for facets in common.values() for f in facets)
@@ -402,7 +395,7 @@ def _correlations(
     return found, how, tuple(doubts)
 
 
-def _common(compared: MeasureComparison, a: str, b: str, given: list[str] | None) -> list[str]:
+def _common(compared: ComparisonRecord, a: str, b: str, given: list[str] | None) -> list[str]:
     """Return the facets of which two measures share levels."""
     designs = [fitted_again(compared.results[name])[1] for name in (a, b)]
     levels = [{f.name: set(f.levels.astype(str)) for f in d.facets} for d in designs]
@@ -419,7 +412,7 @@ def _common(compared: MeasureComparison, a: str, b: str, given: list[str] | None
     ]
 
 
-def check_same_levels(compared: MeasureComparison, facets: Sequence[str]) -> None:
+def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None:
     """Refuse measures whose facets do not have the same levels.
 
     Raises
@@ -441,7 +434,7 @@ def check_same_levels(compared: MeasureComparison, facets: Sequence[str]) -> Non
 
 
 def bootstrap_differences(
-    compared: MeasureComparison,
+    compared: ComparisonRecord,
     made: dict[str, Quantities],
     what: str,
     sizes: dict[str, FloatArray],
@@ -471,8 +464,7 @@ def bootstrap_differences(
         found = res.resample(facets, n, rng=seed, workers=workers, progress=progress)
         assert found.adjusted is not None
         zero = compared.studies[name].negative == "zero"
-        taken = np.maximum(found.adjusted, 0.0) if zero else found.adjusted
-        values[name] = made[name].values(taken)
+        values[name] = made[name].values(_used(found.adjusted, zero))
         usable &= found.converged
     estimates = {name: s.columns for name, s in compared.studies.items()}
     coefficient = "Erho2" if what.endswith("Eρ²") else "Phi"
@@ -485,7 +477,7 @@ def bootstrap_differences(
     return MeasureDifferences(table, what, compared.alpha, words, notes)
 
 
-def _drawn(compared: MeasureComparison, shared: str | Sequence[str]) -> list[str]:
+def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]:
     """Return the facets that are drawn: all that are a sample, and nested in no other."""
     given = shared_facets(compared, shared)
     name, res = next(iter(compared.results.items()))

@@ -1,4 +1,4 @@
-"""Set-based measures and a score for every document: how reliable a test is by each of them."""
+"""Set-based measures and scores of documents compared: how reliable a test is by each of them."""
 
 from __future__ import annotations
 
@@ -156,18 +156,18 @@ def per_document_study(
     names = _measure_names(measures)
     kind = _kind_of_assessors(universe, assessors)
     _check_sizes(n, kind)
-    # What cannot be normalised is told where it matters.
+    # A warning that something cannot be normalised appears only where it matters.
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
-    asked = _Asked(method, options_of_fit(options), target, facet, alpha)
+    settings = _Options(method, options_of_fit(options), target, facet, alpha)
     terms, more, by_document, by_set = _TERMS[kind]
     results, studies = {}, {}
     of_sets = {name: sizes for name, sizes in n.items() if name != "document"}
     for name in names:
-        made = _fit(name, name, terms, sets, by_set, of_sets, asked)
+        made = _fit(name, name, terms, sets, by_set, of_sets, settings)
         results[name], studies[name] = made
-    made = _fit(PER_DOCUMENT, "score", f"{terms} {more}", documents, by_document, n, asked)
+    made = _fit(PER_DOCUMENT, "score", f"{terms} {more}", documents, by_document, n, settings)
     results[PER_DOCUMENT], studies[PER_DOCUMENT] = made
     return MeasureComparison(
         results=results,
@@ -181,7 +181,7 @@ def per_document_study(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _Options:
     """What is done for every measure."""
 
     method: MethodName
@@ -198,20 +198,20 @@ def _fit(
     frame: pd.DataFrame,
     design: str,
     n: Mapping[str, Any],
-    asked: _Asked,
+    settings: _Options,
 ) -> tuple[VarianceComponentsResults, DStudy]:
     """Return the fit and D-study of one measure."""
     formula = " + ".join([f"{response} ~ (1|system)", *(f"(1|{t})" for t in terms.split()[1:])])
     try:
-        res = VarianceComponentsModel(formula, frame).fit(asked.method, **asked.options)
+        res = VarianceComponentsModel(formula, frame).fit(settings.method, **settings.options)
     except VcompError as error:
         raise type(error)(f"measure {name!r}: {error}") from None
     if not res.vcomp.any():
         raise EstimationError(f"measure {name!r}: the scores do not vary")
     try:
         # The design is said where it is planned, or else it is the data's, with effective sizes.
-        study = res.dstudy(design if n else None, object="system", alpha=asked.alpha, **n)
-        required_facet(study, asked.target, asked.facet)
+        study = res.dstudy(design if n else None, object="system", alpha=settings.alpha, **n)
+        required_facet(study, settings.target, settings.facet)
     except PlanError as error:
         raise PlanError(f"measure {name!r}: {error}") from None
     return res, study

@@ -1,22 +1,50 @@
-"""What studies ask of the plan of a D-study, and of the fits before it."""
+"""What studies share: the record of a comparison, and reading of plans and options of fits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import CoefficientName, DStudy, check_requirement
+from vcomp.model import VarianceComponentsResults
 
 __all__ = [
     "COEFFICIENTS",
+    "ComparisonRecord",
     "options_of_fit",
+    "planned",
     "required_facet",
 ]
 
 
 COEFFICIENTS: tuple[CoefficientName, ...] = ("Erho2", "Phi")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ComparisonRecord:
+    """The fits and D-studies of several measures, from which tables and differences are made.
+
+    Attributes
+    ----------
+    results : the fit of each measure, by name
+    studies : its D-study
+    labels : the columns that distinguish it from others, empty where it has its name only
+    failures : measures that could not be fitted, with the reason
+    target : of the coefficients in required sizes
+    facet : whose size is required, as it was given
+    alpha : intervals have confidence 1 − alpha
+    """
+
+    results: Mapping[str, VarianceComponentsResults]
+    studies: Mapping[str, DStudy]
+    labels: Mapping[str, Mapping[str, Any]]
+    failures: Mapping[str, str]
+    target: float
+    facet: str | None
+    alpha: float
 
 
 def required_facet(study: DStudy, target: float, facet: str | None) -> str | None:
@@ -74,3 +102,27 @@ def options_of_fit(given: Mapping[str, Any] | None) -> dict[str, Any]:
             f"{given!r}"
         )
     return dict(given)
+
+
+def planned(
+    res: VarianceComponentsResults, dstudy: Mapping[str, Any] | None, alpha: float
+) -> DStudy:
+    """Return the D-study of one plan.
+
+    Raises
+    ------
+    PlanError
+        If it cannot be, has several plans, or its arguments are not a mapping.
+    """
+    if dstudy is not None and not isinstance(dstudy, Mapping):
+        raise PlanError(
+            f"dstudy is a mapping of arguments of res.dstudy(), such as {{'topic': 50}}, not "
+            f"{dstudy!r}"
+        )
+    study = res.dstudy(**{"alpha": alpha, **(dstudy or {})})
+    if len(study.plan) != 1:
+        raise PlanError(
+            f"the coefficients of subsets are those of one plan, and dstudy= has "
+            f"{len(study.plan)}; with_plan() gives those of others without fitting again"
+        )
+    return study

@@ -1,4 +1,4 @@
-"""How estimates vary with the data of the G-study: many random parts of it, fitted one by one."""
+"""Fit random parts of the data: draw levels, estimate each part, collect what they estimate."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.formula import caller_environment
 from vcomp.inference import VarianceComponents
 from vcomp.inference.resampling import (
-    Generating,
+    GeneratingFit,
     Levels,
     Refitted,
     Replicates,
     Sample,
     SampleRefit,
     check_facets,
-    continued_from,
-    joined,
+    collect,
     refit_sample,
-    replicates_of,
     report_failures,
     statistics_of,
 )
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, fitted_again
-from vcomp.numerics import check_count, check_time_limit, run, seed_from
+from vcomp.numerics import check_count, check_time_limit
 from vcomp.statistics import Statistics
 from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed
-from vcomp.studies.planned import options_of_fit, required_facet
-from vcomp.studies.subsample_result import SubsampleStudy, planned
+from vcomp.studies.planned import options_of_fit, planned, required_facet
+from vcomp.studies.subsample_result import SubsampleStudy
 
 __all__ = [
     "Grid",
@@ -68,7 +66,7 @@ class Subsets:
     facets : that are drawn, those that others are nested in first
     """
 
-    fit: Generating
+    fit: GeneratingFit
     design: Design
     components: VarianceComponents
     facets: tuple[str, ...]
@@ -77,7 +75,7 @@ class Subsets:
     @classmethod
     def of(
         cls,
-        fit: Generating,
+        fit: GeneratingFit,
         design: Design,
         components: VarianceComponents,
         facets: Sequence[str],
@@ -397,32 +395,22 @@ def _estimates(
     progress: bool | None,
 ) -> Replicates:
     """Return the estimates of all subsets, some of them perhaps from a file."""
-    seed, fit, n = seed_from(rng), subsets.fit, trials * len(cells)
+    fit, n = subsets.fit, trials * len(cells)
     sizes = [list(cell.values()) for cell in cells]
-    drawn = {"sizes": sizes, "facets": list(cells[0]), "trials": trials}
-    fingerprint = {**fit.fingerprint(), **drawn}
-    from_generator = isinstance(rng, np.random.Generator)
-    known = continued_from(path, KIND, fingerprint, seed, drawn=from_generator)
-    seed = seed if known is None else known.seed
-    there = set() if known is None else set(known.numbers.tolist())
-
-    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
-        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
-        return new if known is None else joined(known, new)
-
-    rows = run(
-        lambda: _work(subsets, cells, trials, seed),
-        [b for b in range(n) if b not in there],
+    made, rows = collect(
+        fit,
+        KIND,
+        {"sizes": sizes, "facets": list(cells[0]), "trials": trials},
+        lambda seed: lambda: _work(subsets, cells, trials, seed),
+        n,
+        rng=rng,
         workers=workers,
         time_limit=time_limit,
+        path=path,
         progress=progress,
         label="subsets",
-        save=None if path is None else (lambda done: gathered(done).save(path)),
     )
-    made = gathered(rows)
-    if path is not None and rows:
-        made.save(path)
-    report_failures(made, list(rows.values()), "subsets")
+    report_failures(made, rows, "subsets")
     if len(made) < n:
         warn(f"the time limit ended the study: {len(made):,} of {n:,} subsets were fitted")
     return made

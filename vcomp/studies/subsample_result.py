@@ -1,4 +1,4 @@
-"""What random parts of the data estimate: spans, shares, tables and pictures."""
+"""Estimates from random parts of the data: spans, coverage of intervals, summary and pictures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.gtheory import SYMBOLS, DStudy, quantities, requirement_ratio, weights
+from vcomp.formula import REPLICATE
+from vcomp.gtheory import (
+    SYMBOLS,
+    DStudy,
+    first_two_way,
+    quantity_of,
+    requirement_ratio,
+)
+from vcomp.inference import TwoWayMeanSquares
+from vcomp.inference.intervals import arteaga_interval, erho2_of, feldt_interval, phi_of
 from vcomp.inference.resampling import Replicates
 from vcomp.model import VarianceComponentsResults
 from vcomp.plots import Kind
-from vcomp.studies.coverage import covered
-from vcomp.studies.planned import COEFFICIENTS, required_facet
+from vcomp.studies.planned import COEFFICIENTS, planned, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +34,6 @@ __all__ = [
     "Span",
     "SubsampleStudy",
     "draw",
-    "planned",
     "quantile",
     "required_sizes",
     "span_of",
@@ -161,7 +168,7 @@ _NEAR = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SubsampleStudy:
+class SubsampleStudy(display.Printed):
     """Estimates from random parts of the data, of several sizes.
 
     Attributes
@@ -298,7 +305,7 @@ class SubsampleStudy:
         import pandas as pd
 
         rows = []
-        coverage = {c: covered(self, c) for c in COEFFICIENTS}
+        coverage = {c: _covered(self, c) for c in COEFFICIENTS}
         for quantity in self.quantities:
             values, full = self.values(quantity), self.full(quantity)
             for place, cell in enumerate(self.cells.tolist()):
@@ -377,18 +384,11 @@ class SubsampleStudy:
         Eρ²
         length of the 95 % span
         """
-
         return draw(self, what, x, kind, ax)
-
-    def __str__(self) -> str:
-        return str(self.summary())
 
     def __repr__(self) -> str:
         sizes = f"each of {len(self.cells)} sizes" if len(self.cells) > 1 else "one size"
         return f"<SubsampleStudy: {self.trials:,} subsets of {sizes} of {', '.join(self.facets)}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
     def _of(self, quantity: str, v: FloatArray) -> FloatArray:
         """Return a quantity at (B, k + 1) components, (B,)."""
@@ -400,13 +400,12 @@ class SubsampleStudy:
                 f"{quantity!r} was not estimated{did_you_mean(quantity, self.quantities)}; there "
                 f"are {', '.join(map(repr, self.quantities))}"
             )
-        taken = np.maximum(v, 0.0) if study.negative == "zero" else v
+        used = np.maximum(v, 0.0) if study.negative == "zero" else v
         if quantity in COEFFICIENTS:
-            made = quantities(weights(study.components, study.plan))[quantity]
-            return made.values(taken)[:, 0]
+            return quantity_of(study, quantity).values(used)[:, 0]
         facet = self.required_facet
         assert facet is not None
-        return required_sizes(study, taken, self.target, quantity.removeprefix("n_"), facet)
+        return required_sizes(study, used, self.target, quantity.removeprefix("n_"), facet)
 
 
 def required_sizes(
@@ -430,28 +429,64 @@ def required_sizes(
     return n
 
 
-def planned(
-    res: VarianceComponentsResults, dstudy: Mapping[str, Any] | None, alpha: float
-) -> DStudy:
-    """Return the D-study of one plan.
+_OF_ANOVA = ("anova", "type1", "henderson3")
+_INTERVALS = {"Erho2": (feldt_interval, erho2_of), "Phi": (arteaga_interval, phi_of)}
 
-    Raises
-    ------
-    PlanError
-        If it cannot be, has several plans, or is not asked for by a mapping.
+
+def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
+    """Return for each size the share of subsets whose interval holds the full coefficient.
+
+    The intervals are those of F quantiles of the mean squares, which follow from the components of
+    a complete two-way table; nan where the components are not of that kind.
+
+    Parameters
+    ----------
+    study : of the subsets
+    coefficient : ``"Erho2"`` or ``"Phi"``
     """
-    if dstudy is not None and not isinstance(dstudy, Mapping):
-        raise PlanError(
-            f"dstudy is a mapping of arguments of res.dstudy(), such as {{'topic': 50}}, not "
-            f"{dstudy!r}"
-        )
-    study = res.dstudy(**{"alpha": alpha, **(dstudy or {})})
-    if len(study.plan) != 1:
-        raise PlanError(
-            f"the coefficients of subsets are those of one plan, and dstudy= asks for "
-            f"{len(study.plan)}; with_plan() gives those of others without fitting again"
-        )
-    return study
+    nothing = np.full(len(study.cells), np.nan)
+    components, plan = study.dstudy.components, study.dstudy.plan
+    table = first_two_way(components, plan)
+    if table is None or study.results.method not in _OF_ANOVA:
+        return nothing
+    if plan.objects != {table.rows}:
+        return nothing
+    n = plan.sizes[:, plan.facets.index(table.columns)]
+    full = study.full(coefficient)
+    interval, of = _INTERVALS[coefficient]
+    held: dict[int, list[bool]] = {place: [] for place in range(len(study.cells))}
+    made = study.replicates
+    for number, values in zip(made.numbers[made.converged], made.values[made.converged],
+                              strict=True):  # fmt: skip
+        place = int(number) // study.trials
+        part = _part(table, study, place, values)
+        if part.ms_residual > 0.0 and part.ms_columns > 0.0:
+            low, high = (of(end, n)[0] for end in interval(part, study.dstudy.alpha))
+            held[place].append(bool(low <= full <= high))
+    return np.array([np.mean(h) if h else np.nan for h in held.values()])
+
+
+def _part(
+    table: TwoWayMeanSquares, study: SubsampleStudy, place: int, values: FloatArray
+) -> TwoWayMeanSquares:
+    """Return the mean squares of a subset, of which its components are made."""
+    drawn = dict(zip(study.facets, study.cells[place].tolist(), strict=True))
+    n_rows = drawn.get(table.rows, table.n_rows)
+    n_columns = drawn.get(table.columns, table.n_columns)
+    both, by_facets = 0.0, {}
+    for facets, value in zip(study.dstudy.components.facets, values.tolist(), strict=True):
+        if facets >= {table.rows, table.columns}:
+            both += value / (table.n_replicates if REPLICATE in facets else 1)
+        else:
+            by_facets[facets] = value
+    return replace(
+        table,
+        n_rows=n_rows,
+        n_columns=n_columns,
+        ms_rows=both + n_columns * by_facets[frozenset({table.rows})],
+        ms_columns=both + n_rows * by_facets[frozenset({table.columns})],
+        ms_residual=both,
+    )
 
 
 _ENOUGH = 0.1

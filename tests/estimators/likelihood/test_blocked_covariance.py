@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.dense_quadratic import eliminated
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
 from vcomp.estimators.likelihood.engine import Columns
@@ -154,10 +155,5 @@ def exact_form(incidences, c, b):
          for j in range(n)] + [Fraction(float(b[i]))]
         for i in range(n)
     ]  # fmt: skip
-    for i in range(n):
-        rows[i] = [x / rows[i][i] for x in rows[i]]
-        for j in range(n):
-            if j != i and rows[j][i]:
-                factor = rows[j][i]
-                rows[j] = [x - factor * z for x, z in zip(rows[j], rows[i], strict=True)]
+    rows = eliminated(rows)
     return float(sum(Fraction(float(x)) * row[n] for x, row in zip(b, rows, strict=True)))

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from scipy.sparse import tril
 
 import vcomp
+from tests.helpers.dense_quadratic import eliminated
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
 from vcomp.estimators.likelihood import equations
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.numerics import elimination as ordering
-from vcomp.numerics.elimination import Plan
 from vcomp.numerics.kernels.ordering import elimination_tree
+from vcomp.numerics.sparse import elimination as ordering
+from vcomp.numerics.sparse.elimination import EliminationOrder
 
 STEP = 1e-30
 
@@ -95,7 +96,7 @@ def any_plan(seed):
         parent, counts = elimination_tree(
             lower.indptr.astype(np.int64), lower.indices.astype(np.int32), cut, 10**9
         )
-        return Plan(order, cut, lower, np.where(parent < 0, n, parent), counts, 0.0)
+        return EliminationOrder(order, cut, lower, np.where(parent < 0, n, parent), counts, 0.0)
 
     return plan
 
@@ -113,7 +114,7 @@ def test_any_order_of_elimination(name, reml, zeros, seed):
     v = np.random.default_rng(seed).uniform(0.3, 2.0, size=len(model.component_names))
     v[[z for z in zeros if z < len(v) - 1]] = 0.0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(equations, "make_plan", any_plan(seed))
+        patch.setattr(equations, "plan_elimination", any_plan(seed))
         engine = BlockedLikelihood(model.stats, reml=reml)
         check_at(engine, Dense(model, reml=reml), v)
         permuted = engine.solution(v)
@@ -195,12 +196,7 @@ def exact_residual_form(model, v):
          for j in range(n)] + [y[i], Fraction(1)]
         for i in range(n)
     ]  # fmt: skip
-    for i in range(n):
-        rows[i] = [x / rows[i][i] for x in rows[i]]
-        for j in range(n):
-            if j != i and rows[j][i]:
-                factor = rows[j][i]
-                rows[j] = [x - factor * z for x, z in zip(rows[j], rows[i], strict=True)]
+    rows = eliminated(rows)
     Viy, Vi1 = [r[n] for r in rows], [r[n + 1] for r in rows]
     yViy = sum(a * b for a, b in zip(y, Viy, strict=True))
     return float(yViy - sum(Viy) ** 2 / sum(Vi1))

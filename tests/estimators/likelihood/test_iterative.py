@@ -13,7 +13,7 @@ from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.probes import AllUnits, Rademacher
+from vcomp.numerics.sparse.probes import AllUnits, Rademacher
 from vcomp.statistics.cross_products import accumulate
 
 
@@ -205,7 +205,7 @@ def test_variances_of_prediction_are_not_guessed():
 
 def test_too_few_probes():
     stats = accumulate(model_of("crossed").chunk)
-    with pytest.raises(EstimationError, match="n_probes=1"):
+    with pytest.raises(EstimationError, match="n_probes must be at least 2, not 1"):
         IterativeLikelihood(stats, reml=True, n_probes=1)
 
 

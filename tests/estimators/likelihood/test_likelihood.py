@@ -213,24 +213,24 @@ def test_a_start_at_the_answer_takes_no_step():
 MISTAKES = [
     (
         {"hold": {"d": 1.0}},
-        "hold names component 'd', which is not there; they are a, b, Residual",
+        "hold names component 'd', which is not in the model; components are a, b, Residual",
     ),
-    ({"hold": {"a": -1.0}}, "hold={'a': -1.0}: a component is a number from 0 on"),
-    ({"hold": {"a": np.nan}}, "a component is a number from 0 on"),
-    ({"hold": {"a": "x"}}, "a component is a number from 0 on"),
-    ({"hold": {"a": True}}, "a component is a number from 0 on"),
-    ({"hold": {"Residual": 0}}, "the residual is held at a positive value, or estimated"),
-    ({"hold": "a"}, "hold is a mapping such as {'a': 0.01}"),
-    ({"start": {"d": 1.0}}, "start names component 'd', which is not there"),
-    ({"start": {"Residual": 0.0}}, "the start of 'Residual' is positive, not 0"),
+    ({"hold": {"a": -1.0}}, "hold={'a': -1.0}: a component must be a number of at least 0"),
+    ({"hold": {"a": np.nan}}, "a component must be a number of at least 0"),
+    ({"hold": {"a": "x"}}, "a component must be a number of at least 0"),
+    ({"hold": {"a": True}}, "a component must be a number of at least 0"),
+    ({"hold": {"Residual": 0}}, "hold the residual at a positive value, or estimated"),
+    ({"hold": "a"}, "hold must be a mapping such as {'a': 0.01}"),
+    ({"start": {"d": 1.0}}, "start names component 'd', which is not in the model"),
+    ({"start": {"Residual": 0.0}}, "the start of 'Residual' must be positive, not 0"),
     ({"start": [1.0, 2.0]}, "3 numbers in the order a, b, Residual, not [1.0, 2.0]"),
     ({"start": ["x", 1.0, 2.0]}, "3 numbers in the order a, b, Residual"),
-    ({"start": [1.0, -1.0, 2.0]}, "start={'b': -1.0}: a component is a number from 0 on"),
+    ({"start": [1.0, -1.0, 2.0]}, "start={'b': -1.0}: a component must be a number of at least 0"),
     ({"start": {"a": 1.0}, "hold": {"a": 1.0}}, "start and hold both name component 'a'"),
-    ({"tol": 0.0}, "tol is a number between 0 and 1, not 0.0"),
-    ({"tol": "small"}, "tol is a number between 0 and 1, not 'small'"),
-    ({"max_iter": -1}, "max_iter is a whole number from 0 on, not -1"),
-    ({"max_iter": 2.5}, "max_iter is a whole number from 0 on, not 2.5"),
+    ({"tol": 0.0}, "tol must be a number between 0 and 1, not 0.0"),
+    ({"tol": "small"}, "tol must be a number between 0 and 1, not 'small'"),
+    ({"max_iter": -1}, "max_iter must be a whole number of at least 0, not -1"),
+    ({"max_iter": 2.5}, "max_iter must be a whole number of at least 0, not 2.5"),
     ({"engine": "fast"}, "engine='fast' is not known; it is one of 'auto', 'strata', 'blocked'"),
     ({"steps": 5}, "not 'steps'"),
 ]
@@ -346,7 +346,7 @@ def test_a_flat_likelihood_is_named(monkeypatch):
     res = vcomp.fit(formula, data)
     # Of two components with information [1 2; 2 4] nothing is known of σ²(a) − ½ σ²(b).
     assert res.certificate.flat == ("σ²(a) − 0.5 σ²(b)",)
-    assert "nearly flat along σ²(a) − 0.5 σ²(b): these data hardly tell them apart" in res.status
+    assert "nearly flat along σ²(a) − 0.5 σ²(b): these data hardly distinguish them" in res.status
     assert "Flat along σ²(a) − 0.5 σ²(b)." in str(res.certificate).replace("\n  ", " ")
 
 
@@ -445,9 +445,9 @@ def test_options_are_fields():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_probes": 1}, "n_probes is a whole number from 2 on, not 1"),
+        ({"n_probes": 1}, "n_probes must be a whole number of at least 2, not 1"),
         ({"n_probes": 2.5}, "not 2.5"),
-        ({"rng": -1}, "rng is a seed from 0 on or a numpy Generator, not -1"),
+        ({"rng": -1}, "rng must be a seed of at least 0 or a numpy Generator, not -1"),
         ({"rng": "seed"}, "not 'seed'"),
         ({"engine": "strata", "rng": 1}, "engine='strata' has no random probes"),
         ({"engine": "blocked", "n_probes": 8}, "leave n_probes= and rng= out"),

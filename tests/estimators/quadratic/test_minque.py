@@ -20,7 +20,7 @@ from tests.helpers.dense_quadratic import (
     model_of,
 )
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
-from vcomp.estimators.identify import mivque0
+from vcomp.estimators.likelihood.blocked import mivque0
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.quadratic import minque
 
@@ -91,7 +91,7 @@ def test_engines_without_exact_traces_are_not_taken(monkeypatch):
 
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     monkeypatch.setattr(minque, "choose_engine", only("iterative"))
-    with pytest.raises(vcomp.EstimationError, match=r"engine 'iterative'.*does not give"):
+    with pytest.raises(vcomp.EstimationError, match=r"'iterative' engine.*does not compute"):
         model.fit("minque")
     # Where only the automatic choice is such an engine, the exact one is asked for.
     monkeypatch.setattr(
@@ -133,7 +133,7 @@ def test_rounds_from_mivque0_of_many_groups(monkeypatch):
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     res = model.fit("minque", prior=0, iterated=3)
     np.testing.assert_allclose(res.vcomp, expected.vcomp, rtol=1e-9)
-    assert res.status.startswith("3 rounds, as asked")
+    assert res.status.startswith("3 rounds, as requested")
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -147,7 +147,7 @@ def test_rounds_are_estimates_at_the_last_estimates(many, monkeypatch):
         at_once = model.fit("minque", iterated=rounds)
         np.testing.assert_allclose(at_once.vcomp, res.vcomp, rtol=1e-9)
         assert at_once.converged
-        assert at_once.status.startswith(f"{rounds} rounds, as asked")
+        assert at_once.status.startswith(f"{rounds} rounds, as requested")
 
 
 @given(case=UNBALANCED, power=st.integers(-3, 3))
@@ -242,8 +242,14 @@ def test_a_number_for_every_term():
         ({"prior": [1.0, 1.0, 0.0]}, r"the prior component of Residual is 0: .* singular"),
         ({"prior": "one"}, r"prior is a number, a mapping .* not 'one'"),
         ({"prior": None}, r"prior is a number, a mapping .* not None"),
-        ({"iterated": 0}, r"iterated is True, False or a number of rounds from 1 on, not 0"),
-        ({"iterated": 2.5}, r"iterated is True, False or a number of rounds from 1 on, not 2.5"),
+        (
+            {"iterated": 0},
+            r"iterated must be True, False or a number of rounds \(at least 1\), not 0",
+        ),
+        (
+            {"iterated": 2.5},
+            r"iterated must be True, False or a number of rounds \(at least 1\), not 2.5",
+        ),
         ({"tol": 1e-3}, r"method 'minque' takes prior, iterated, not 'tol'"),
     ],
 )

@@ -134,7 +134,7 @@ def test_standard_errors_by_monte_carlo_say_so(monkeypatch):
     assert not exact.mc_error_bse.any()
     assert ((errors > 0.0) & (errors <= 0.01)).all()
     assert (np.abs(res.bse_vcomp / exact.bse_vcomp - 1.0) <= 4.0 * errors).all()
-    assert f"themselves known to {100.0 * errors.max():.2g} %." in res.status
+    assert f"with a Monte Carlo error of {100.0 * errors.max():.2g} % or less." in res.status
     assert "Standard errors by Monte Carlo (" in res.status
     assert res.status in " ".join(str(res.summary()).split())
     again = type(res).from_json(res.to_json())
@@ -159,9 +159,9 @@ def test_another_seed_has_other_probes(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_probes": 1}, "n_probes is a whole number from 2 on, not 1"),
-        ({"rng": "dice"}, "rng is a seed from 0 on or a numpy Generator, not 'dice'"),
-        ({"rng": 1}, "the standard errors of these data are exact without any"),
+        ({"n_probes": 1}, "n_probes must be a whole number of at least 2, not 1"),
+        ({"rng": "dice"}, "rng must be a seed of at least 0 or a numpy Generator, not 'dice'"),
+        ({"rng": 1}, "the standard errors of these data are exact without probes"),
     ],
 )
 def test_what_is_refused(options, words):

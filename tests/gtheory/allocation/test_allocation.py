@@ -264,7 +264,7 @@ def test_what_is_printed():
     found = study().optimize("i*a", budget=10)
     assert repr(found).startswith("Allocation(p × i × a: ")
     assert "<table" in found._repr_html_()
-    assert str(study(i=-0.1).optimize("i*a", budget=10)).count("is taken as 0") == 1
+    assert str(study(i=-0.1).optimize("i*a", budget=10)).count("is replaced by 0") == 1
 
 
 def test_other_policies_and_functions():

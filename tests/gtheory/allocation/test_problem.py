@@ -143,7 +143,7 @@ def test_bounds_of_fixed_facets_and_finite_universes():
     assert problem.sizes(np.array([[7.0]])).tolist() == [[7.0, 3.0]]
     with pytest.raises(PlanError, match="'a' is fixed at 3 levels"):
         make_problem(TREC5, plan, Cost({"i": 1}), {"a": (5, 9)}, relative=False)
-    with pytest.raises(PlanError, match=r"ask for 40 of 'i', and there are 30\.5 in all"):
+    with pytest.raises(PlanError, match=r"require 40 of 'i', and there are 30\.5 in all"):
         make_problem(TREC5, plan, Cost({"i": 1}), {"i": (40, 50)}, relative=False)
 
 

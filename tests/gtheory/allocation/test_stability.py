@@ -186,7 +186,7 @@ def test_what_cannot_be(docsearch):
         without.stability()
     found = STUDY.optimize("i*a", budget=10)
     for wrong in (0, -3, 2.5, "100", True):
-        with pytest.raises(EstimationError, match="draws is a whole number from 1 on"):
+        with pytest.raises(EstimationError, match="draws must be a whole number of at least 1"):
             found.stability(wrong)
     with pytest.raises(EstimationError):
         found.stability(10, rng="seed")

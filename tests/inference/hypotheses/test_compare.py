@@ -199,7 +199,7 @@ def test_likelihoods_that_cannot_be_compared(data):
 
 
 def test_what_is_no_comparison(data):
-    with pytest.raises(vcomp.EstimationError, match="takes two results or more, not 1"):
+    with pytest.raises(vcomp.EstimationError, match="needs at least two results, not 1"):
         vcomp.compare(fit("y ~ (1|a)", data))
     with pytest.raises(vcomp.EstimationError, match=r"takes results, .*, not str"):
         vcomp.compare("y ~ (1|a)", "y ~ (1|b)")

@@ -37,14 +37,14 @@ def test_an_exact_test_is_chosen_where_there_is_one(crossed):
     assert (found.term, found.symbol, found.test) == ("a", "F", "exact F-test")
     text = str(found).splitlines()
     assert re.fullmatch(r"a: F = \S+, p = \S+; exact F-test, F\(6, 48\)\.", text[0])
-    assert text[-1] == "Chosen as it is exact."
+    assert text[-1] == "Chosen because it is exact."
 
 
 def test_else_a_simulated_one_where_that_is_cheap(documents):
     found = documents.test("i", n=40, rng=3)
     assert found.test == "simulated restricted likelihood ratio test"
     assert found.distribution == "40 data sets drawn at the fit without it"
-    assert "the design gives no exact F-test, and simulating is cheap" in found.notes[-1]
+    assert "the design gives no exact F-test, and simulation is cheap" in found.notes[-1]
     assert found.p_value * 41.0 == pytest.approx(round(found.p_value * 41.0))
     assert "(Monte Carlo)" in str(found) or found.p_error == 0.0
     assert found == documents.test("i", n=40, rng=3)
@@ -57,7 +57,7 @@ def test_else_the_limiting_mixture(monkeypatch):
         res.test("a", "f")
     found = res.test("a")
     assert found.test == "restricted likelihood ratio test"
-    assert "simulating would take long here" in found.notes[-1]
+    assert "simulation would take long here" in found.notes[-1]
     expected = 0.5 * stats.chi2.sf(found.statistic, 1) if found.statistic else 1.0
     assert found.p_value == pytest.approx(expected)
 
@@ -120,8 +120,8 @@ def test_terms_that_are_not_orthogonal_have_no_classical_table():
     ("term", "method", "message"),
     [
         ("Residual", "auto", "the residual cannot be tested: .*; components that can be are a, b"),
-        ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); they are a, b"),
-        ("topic", "auto", "there is no component 'topic' to test; they are a, b"),
+        ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); components are a, b"),
+        ("topic", "auto", "there is no component 'topic' to test; components are a, b"),
         (3, "f", "there is no component 3 to test"),
         ("a", "wald", "test='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),
         ("a", None, "test=None is not known"),
@@ -135,7 +135,9 @@ def test_what_cannot_be_tested(crossed, term, method, message):
 @pytest.mark.parametrize("options", [{"n": 0}, {"n": 2.5}, {"n": True}, {"workers": 0}])
 def test_numbers_that_cannot_be_meant(crossed, options):
     (name,) = options
-    with pytest.raises(vcomp.EstimationError, match=f"{name} is a whole number from 1 on"):
+    with pytest.raises(
+        vcomp.EstimationError, match=f"{name} must be a whole number of at least 1"
+    ):
         crossed.test("a", "simulated", **options)
 
 

@@ -102,7 +102,7 @@ def test_balanced_designs(name, method):
         assert found.estimate == res.vcomp[term]
         auto = res.test(term)
         assert (auto.statistic, auto.p_value) == (found.statistic, found.p_value)
-        assert auto.notes[-1] == "Chosen as it is exact."
+        assert auto.notes[-1] == "Chosen because it is exact."
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNS))

@@ -262,10 +262,10 @@ def test_contrasts_as_text():
 @pytest.mark.parametrize(
     ("hypothesis", "message"),
     [
-        ([1.0, 2.0], "is no contrast of the 4 fixed effects"),
-        ("weight = 0", "is no contrast of the 4 fixed effects Intercept, "),
+        ([1.0, 2.0], "is not a contrast of the 4 fixed effects"),
+        ("weight = 0", "is not a contrast of the 4 fixed effects Intercept, "),
         ([0.0, 0.0, 0.0, 0.0], "row 1 of the contrasts is zero"),
-        ([np.nan, 0.0, 0.0, 1.0], "contrasts are finite numbers"),
+        ([np.nan, 0.0, 0.0, 1.0], "contrasts must be finite numbers"),
     ],
 )
 def test_what_is_no_contrast(hypothesis, message):

@@ -47,7 +47,7 @@ def test_satterthwaite_of_a_standard_deviation_is_the_root_of_the_variances():
     linear = limits(Quantities("linear", weights), "satterthwaite")
     np.testing.assert_allclose(root.low**2, linear.low, rtol=1e-12)
     np.testing.assert_allclose(root.high**2, linear.high, rtol=1e-12)
-    with pytest.raises(EstimationError, match="one of a variance, not of a ratio"):
+    with pytest.raises(EstimationError, match="for variances, not for ratios"):
         limits(Quantities("ratio", weights, np.array([[0, 0, 1.0]])), "satterthwaite")
 
 
@@ -170,7 +170,7 @@ def test_errors():
     ):
         FromComponents(G, "exakt")
     for alpha in (0, 1, 5, True, "x"):
-        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+        with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
             limits(q, "mls", alpha=alpha)
 
 

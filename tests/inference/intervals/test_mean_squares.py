@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.inference.intervals.modified_large_sample import mean_squares
+from vcomp.inference.intervals.classical import mean_squares
 
 DESIGNS = {
     "y ~ (1|a)": (("a", "r"), (7, 4)),

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vcomp.inference.components import TwoWayMeanSquares
-from vcomp.inference.intervals.modified_large_sample import (
+from vcomp.inference.intervals.classical import (
     MeanSquares,
+    feldt_interval,
     linear_limits,
     ratio_limits,
 )
-from vcomp.inference.intervals.two_way import feldt_interval
+from vcomp.inference.quantities import TwoWayMeanSquares
 
 
 def squares(values, df, correlation=None):

@@ -16,7 +16,7 @@ from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.profile.constrained import Surface, maximise_on, place_at
+from vcomp.inference.profile.constrained import Surface, maximise_on, search_point
 from vcomp.inference.profile.profile import (
     LinearConstraint,
     RatioConstraint,
@@ -122,7 +122,7 @@ def test_held_components_stay():
     assert total.low > 1.5
     share = profile_quantity(engine, v, RatioConstraint(np.eye(3)[0], np.ones(3)), held=held)
     assert 0.0 < share.low < share.estimate < share.high < 1.0
-    with pytest.raises(EstimationError, match="does not change with the components"):
+    with pytest.raises(EstimationError, match="does not depend on the estimated components"):
         profile_quantity(engine, v, component(1, 3), held=held)
 
 
@@ -228,7 +228,7 @@ def test_refusals_of_a_quantity(without_a):
     engine, both = engine_of(model), np.array([1.0, 0.0])
     with pytest.raises(EstimationError, match="random probes"):
         profile_quantity(Probing(model.stats, reml=True), v, component(0, 2))
-    with pytest.raises(EstimationError, match="no maximum"):
+    with pytest.raises(EstimationError, match="not a maximum"):
         profile_quantity(engine, 2.0 * v, component(0, 2))
     with pytest.raises(EstimationError, match="positive residual"):
         profile_quantity(engine, np.array([-1.0, 1.0]), component(0, 2))
@@ -238,12 +238,12 @@ def test_refusals_of_a_quantity(without_a):
         profile_quantity(engine, v, LinearConstraint(np.zeros(2)))
     with pytest.raises(EstimationError, match="does not change"):
         profile_quantity(engine, v, RatioConstraint(np.ones(2), 2.0 * np.ones(2)))
-    with pytest.raises(EstimationError, match="weights that are not negative"):
+    with pytest.raises(EstimationError, match="must have non-negative weights"):
         RatioConstraint(both, -both)
     with pytest.raises(EstimationError, match="infinite at the estimates"):
         profile_quantity(engine, v, RatioConstraint(np.array([-1.0, 1.0]), both))
     ml = engine_of(model, reml=False)
-    with pytest.raises(EstimationError, match="whatever the fixed effects"):
+    with pytest.raises(EstimationError, match="for all fixed effects"):
         profile_fixed_effect(ml, v, np.zeros(1))
     with pytest.raises(EstimationError, match="no profile of fixed effects"):
         engine_without(object.__new__(Named), np.ones(1), 0.0)
@@ -257,8 +257,8 @@ def test_a_surface_without_components_is_refused():
     model, v = fitted("one way")
     engine = engine_of(model)
     below = Surface(normal=lambda x: np.ones(2), gap=lambda x: -1.0 - x.sum())
-    with pytest.raises(EstimationError, match="cannot be followed"):
-        maximise_on(engine, place_at(engine, v), below, np.zeros(2, dtype=bool))
+    with pytest.raises(EstimationError, match="cannot be traced"):
+        maximise_on(engine, search_point(engine, v), below, np.zeros(2, dtype=bool))
 
 
 # Many designs -----------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_intervals_contain_the_estimate_and_end_at_the_level(name, seed, rows, w
         assert curve.low <= curve.estimate <= curve.high
         assert (np.diff(curve.theta) > 0.0).all()
         assert (np.diff(curve.z) > -1e-6).all()
-        top, limits = engine.loglike(v), constraint.limits(v, np.zeros(k, dtype=bool))
+        top, limits = engine.loglike(v), constraint.range(v, np.zeros(k, dtype=bool))
         for theta, z, at in zip(curve.theta, curve.z, curve.components, strict=True):
             assert constraint.value(at) == pytest.approx(theta, rel=1e-9, abs=1e-12)
             assert 2.0 * (top - engine.loglike(at)) == pytest.approx(z**2, abs=1e-6)

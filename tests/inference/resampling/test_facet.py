@@ -240,7 +240,7 @@ def few_of_one(n_p):
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
 def test_resamples_that_cannot_be_fitted_are_counted_with_their_reason():
     fit, design, components, _ = fit_again("y ~ (1|p) + (1|q)", few_of_one(5))
-    with pytest.warns(vcomp.VcompWarning, match="one level only of facet 'q' is left") as seen:
+    with pytest.warns(vcomp.VcompWarning, match="only one level of facet 'q' is left") as seen:
         found = facet_bootstrap(fit, design, components, "p", 60, rng=0, adjust=False)
     failed = int((~found.converged).sum())
     # (4/5)⁵ = .33 of the resamples are without the first p.
@@ -285,7 +285,7 @@ def test_what_is_approximate_is_noted(crossed, tmp_path):
     fewer = frame.drop(index=3)
     found = facet_bootstrap(*fit_again(formula, fewer, "ml")[:3], "p", 20)
     said = "; ".join(found.notes)
-    assert "rests on mean sizes here" in said
+    assert "uses mean sizes here" in said
     assert "estimates at their bound 0" in said
     assert "those of ML are not" in said
     found.save(tmp_path / "made")
@@ -295,14 +295,18 @@ def test_what_is_approximate_is_noted(crossed, tmp_path):
 @pytest.mark.parametrize(
     ("facets", "options", "words"),
     [
-        ("pp", {}, r"'pp' is no facet of the random part \(did you mean 'p'\?\), which has p, i"),
+        (
+            "pp",
+            {},
+            r"'pp' is not a facet of the random part \(did you mean 'p'\?\), which has p, i",
+        ),
         (["p", "p"], {}, "facet 'p' is given twice"),
-        ([], {}, "no facet is given; they are p, i"),
-        ("p", {"n": 0}, "n is a whole number from 1 on, not 0"),
-        ("p", {"adjust": "yes"}, "adjust is True or False, not 'yes'"),
-        ("p", {"rng": -1}, "rng is a seed from 0 on"),
-        ("p", {"workers": 0}, "workers is a whole number from 1 on"),
-        ("p", {"time_limit": -1}, "time_limit is a positive number of seconds"),
+        ([], {}, "no facet is given; facets are p, i"),
+        ("p", {"n": 0}, "n must be a whole number of at least 1, not 0"),
+        ("p", {"adjust": "yes"}, "adjust must be True or False, not 'yes'"),
+        ("p", {"rng": -1}, "rng must be a seed of at least 0"),
+        ("p", {"workers": 0}, "workers must be a whole number of at least 1"),
+        ("p", {"time_limit": -1}, "time_limit must be a positive number of seconds"),
     ],
 )
 def test_what_is_refused(crossed, facets, options, words):
@@ -315,7 +319,8 @@ def test_a_column_of_the_fixed_part_is_not_drawn():
     _, frame = table("p x i")
     frame["x"] = np.arange(len(frame)) % 5
     fit, design, components, _ = fit_again("y ~ x + (1|p) + (1|i)", frame, "reml")
-    with pytest.raises(vcomp.VcompError, match=r"'x' is no facet .* a column of the fixed part"):
+    message = r"'x' is not a facet .* a column of the fixed part"
+    with pytest.raises(vcomp.VcompError, match=message):
         facet_bootstrap(fit, design, components, "x")
 
 

@@ -177,7 +177,7 @@ def test_limits_of_a_function_of_fixed_effects_too(crossed):
         (lambda v: 5.0 + v[:, 0], {"transform": "logit"}, "are not between 0 and 1"),
         (lambda v: v[:, 0] * np.nan, {}, "are not finite"),
         (lambda v: v[:, 0], {"transform": "sqrt"}, "transform='sqrt' is not known; it is one of"),
-        (lambda v: v[:, 0], {"alpha": 2.0}, "alpha lies between 0 and 1"),
+        (lambda v: v[:, 0], {"alpha": 2.0}, "alpha must be between 0 and 1"),
     ],
 )
 def test_what_a_quantity_cannot_be(crossed, function, options, words):

@@ -31,7 +31,7 @@ def replicates(values=VALUES, converged=None, adjusted=None, beta=None):
         llf=np.zeros(n),
         converged=np.ones(n, dtype=bool) if converged is None else converged,
         seed=0,
-        asked=n,
+        requested=n,
         adjusted=adjusted,
     )
 

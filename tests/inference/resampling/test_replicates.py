@@ -28,7 +28,7 @@ def made(n=4, **changes):
         llf=np.array([-1.5, np.nan, -np.inf, 2.0][:n]),
         converged=np.array([True, False, True, True][:n]),
         seed=2**40,
-        asked=7,
+        requested=7,
         fingerprint={"formula": "y ~ (1|a)", "estimates": [1.0, float("nan")]},
     )
     return replace(replicates, **changes)
@@ -46,7 +46,7 @@ def test_a_file_gives_back_every_digit(tmp_path, adjusted):
     assert (two.adjusted is None) == (adjusted is None)
     if adjusted is not None:
         np.testing.assert_array_equal(two.adjusted, adjusted)
-    for name in ("kind", "names", "fixed_names", "seed", "asked"):
+    for name in ("kind", "names", "fixed_names", "seed", "requested"):
         assert getattr(two, name) == getattr(one, name)
     check_same(two, "parametric", one.fingerprint, "it")
     assert [p.name for p in tmp_path.iterdir()] == ["file.with.any.ending"]
@@ -66,7 +66,7 @@ def test_frame():
 def test_first():
     first = made(adjusted=np.ones((4, 2))).first(4)
     assert first.numbers.tolist() == [0, 1, 3]
-    assert len(first) == first.asked - 1 == first.adjusted.shape[0] == first.llf.size
+    assert len(first) == first.requested - 1 == first.adjusted.shape[0] == first.llf.size
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 not a zip", None])

@@ -65,7 +65,7 @@ def test_too_many_are_refused_before_they_are_made(fitted, monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1.5, True])
 def test_numbers_that_cannot_be_meant(fitted, n):
-    with pytest.raises(EstimationError, match="n is a whole number"):
+    with pytest.raises(EstimationError, match="n must be a whole number"):
         fitted[0].simulate(n)
 
 

@@ -97,7 +97,7 @@ def test_bad_tracks(options, message):
 
 @pytest.mark.parametrize("rng", ["a", -1, 1.5, True])
 def test_what_is_no_seed(rng):
-    with pytest.raises(EstimationError, match="rng is a seed"):
+    with pytest.raises(EstimationError, match="rng must be a seed"):
         novelty_like_track(n_systems=2, n_topics=2, n_documents=8, rng=rng)
 
 

@@ -255,7 +255,7 @@ class TestTable:
 
     @pytest.mark.parametrize("alpha", [0, 1, -0.1, np.nan])
     def test_alpha_is_a_share(self, measure, alpha):
-        with pytest.raises(PlanError, match="alpha lies between 0 and 1"):
+        with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
             measure(self.pairs, 5, alpha=alpha)
 
 

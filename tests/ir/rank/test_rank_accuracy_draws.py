@@ -295,7 +295,7 @@ def pair_means(X):
         ({"draws": 10.5}, "draws is a whole number from 1 on, not 10.5"),
         ({"draws": True}, "draws is a whole number from 1 on, not True"),
         ({"draws": 10**8}, "100,000,000 draws of 8 systems and 12 topics do not fit into memory"),
-        ({"alpha": 2}, "alpha lies between 0 and 1"),
+        ({"alpha": 2}, "alpha must be between 0 and 1"),
     ],
 )
 @BOTH
@@ -324,7 +324,7 @@ def test_the_default_interval_goes_with_estimator_and_target(measure):
 
 @BOTH
 def test_rng_is_a_seed(measure):
-    with pytest.raises(EstimationError, match="rng is a seed from 0 on"):
+    with pytest.raises(EstimationError, match="rng must be a seed of at least 0"):
         measure(PAIRS, 5, rng="1")
 
 

@@ -7,18 +7,9 @@ import pandas as pd
 import pytest
 
 import vcomp.ir
+from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError
 from vcomp.ir.rank.paired import PairedDifferences
-
-COLLECTIONS = [
-    "adhoc3",
-    "adhoc3_drop25",
-    "enterprise2006",
-    "enterprise2006_drop25",
-    "genomics2004",
-    "genomics2004_drop25",
-    "web2010ap",
-]
 
 
 @pytest.fixture(params=COLLECTIONS)

@@ -245,7 +245,7 @@ def test_other_numbers_are_checked(scores):
     for name, value in (("n", 0), ("first", -1), ("workers", 0)):
         with pytest.raises(PlanError, match=f"{name} is a whole number"):
             simulator.simulate(10, **{name: value})
-    with pytest.raises(EstimationError, match="rng is a seed"):
+    with pytest.raises(EstimationError, match="rng must be a seed"):
         simulator.simulate(10, rng="seed")
     with pytest.raises(PlanError, match="go on with first="):
         simulator.simulate(10**9, 10**6)

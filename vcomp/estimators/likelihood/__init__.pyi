@@ -1,14 +1,15 @@
 from .blocked import BlockedLikelihood as BlockedLikelihood
+from .blocked import residual_forms as residual_forms
 from .choose import choose_engine as choose_engine
 from .choose import prediction_engine as prediction_engine
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
+from .fixed_forms import errors_of_fixed as errors_of_fixed
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
-from .maximisation import Iteration as Iteration
 from .maximisation import maximise as maximise
 from .prediction_errors import prediction_variances as prediction_variances
 from .strata_likelihood import StrataLikelihood as StrataLikelihood

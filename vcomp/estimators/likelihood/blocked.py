@@ -1,21 +1,20 @@
 """The general likelihood engine: blocked elimination of Henderson's equations.
 
-For any number of crossed and nested terms and any fixed effects (the algebra is in
-:mod:`vcomp.estimators.likelihood.equations`). Leading terms are eliminated sparsely, the rest is dense;
-value, score and informations all come from that one factor, without finite differences.
+For any number of crossed and nested terms and any fixed effects. Leading terms are eliminated
+sparsely, the rest is dense; value, score and informations (docs/explanation/mathematics.md, eqs.
+(5.1) to (5.6)) all come from one factor, without finite differences. The algebra of the equations
+is in :mod:`~vcomp.estimators.likelihood.equations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.identify import mivque0, residual_sum_of_squares
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
@@ -27,23 +26,63 @@ from vcomp.estimators.likelihood.engine import (
 )
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.estimators.likelihood.fixed_forms import forms_of_point
-from vcomp.numerics import solve_positive
+from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = [
     "BlockedLikelihood",
     "CrossProductsEngine",
+    "mivque0",
+    "residual_forms",
+    "residual_sum_of_squares",
 ]
 
 
+def residual_sum_of_squares(stats: CrossProducts) -> float:
+    """Return y'Qy, the residual sum of squares of ordinary least squares on X."""
+    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
+
+
+def mivque0(stats: CrossProducts) -> FloatArray:
+    """Return the MIVQUE(0) estimates, which may be negative; the residual is the last.
+
+    They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q: the prior has the residual
+    only (Rao 1972).
+    """
+    forms = residual_forms(stats)
+    beta = solve_positive(stats.XX, stats.Xy)
+    sums = [Zy - ZX @ beta for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
+    right = np.array([*(s @ s for s in sums), residual_sum_of_squares(stats)])
+    return solve(forms, right)
+
+
+def residual_forms(stats: CrossProducts) -> FloatArray:
+    """Return the matrix of tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
+    k = stats.n_terms
+    # X'X = R'R: with X R⁻¹ the projector is a plain product, no inverse is formed.
+    R = np.linalg.cholesky(stats.XX).T if stats.n_fixed else np.zeros((0, 0))
+    H = [np.linalg.solve(R.T, ZX.T).T if stats.n_fixed else ZX for ZX in stats.ZX]
+    forms = np.empty((k + 1, k + 1))
+    for t in range(k):
+        for u in range(t + 1):
+            table = stats.gram(u, t)  # not copied: it may be large
+            plain = float(table.data @ table.data)
+            mixed = float(np.vdot(H[u], table @ H[t]))
+            both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
+            forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both
+        forms[t, k] = forms[k, t] = stats.group_n[t].sum() - np.square(H[t]).sum()
+    forms[k, k] = stats.n - stats.n_fixed
+    return forms
+
+
 class CrossProductsEngine(SummedEngine):
-    """Least squares and a start from cross-products alone."""
+    """Least squares and MIVQUE(0), which need cross-products only."""
 
     stats: CrossProducts
 
     @cached_property
     def rss(self) -> float:
-        """What ordinary least squares on X leaves of the response."""
+        """Residual sum of squares of ordinary least squares on X."""
         return residual_sum_of_squares(self.stats)
 
     def mivque0(self) -> FloatArray:
@@ -63,6 +102,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     stats : cross-products, centred
     reml : restricted likelihood, or the full one (ML)
     names : of the terms, for messages
+    advice : how the message ends if the factor does not fit into memory
+    eliminations : ordered and analysed already, for these statistics; new ones if None
 
     Raises
     ------
@@ -79,29 +120,27 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         reml: bool,
         names: Sequence[str] | None = None,
         advice: str = "use engine='iterative', or method='anova'",
+        eliminations: Eliminations | None = None,
     ) -> None:
         self.stats = stats
         self.reml = reml
-        self._eliminations = Eliminations(stats, names, advice)
+        self._eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
-        """Return the engine of the same rows with another response, nothing analysed again.
+        """Return the engine of the same rows with another response; orders are shared.
 
-        The two share what they compute in: one of them can be used at a time.
+        The two share working memory: only one of them can be used at a time.
 
         Parameters
         ----------
-        stats : that differ in Zy, X'y and y'y only
+        stats : cross-products that differ in Zy, X'y and y'y only
         """
-        made = copy(self)
-        made.__dict__.pop("rss", None)  # of the other response
-        made.stats = stats
-        made._eliminations = self._eliminations.with_response(stats)
-        return made
+        shared = self._eliminations.with_response(stats)
+        return BlockedLikelihood(stats, reml=self.reml, eliminations=shared)
 
     @property
     def reason(self) -> str:
-        """How the equations are eliminated."""
+        """How the equations are eliminated, in words."""
         return self._eliminations.in_words()
 
     @property
@@ -112,7 +151,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     @property
     def seconds(self) -> float:
-        """How long one evaluation is expected to take."""
+        """Expected time of one evaluation in seconds."""
         return self._eliminations.seconds
 
     def point(self, v: FloatArray) -> Point:
@@ -124,7 +163,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         return self._loglike(self._eliminations.at(v))
 
     def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return log-likelihood, score and average information at `v`, zeros allowed."""
+        """Return log-likelihood, score and average information at `v`; components may be 0."""
         point = self._eliminations.at(v)
         PZy = self._score_vectors(point)
         traces = point.traces(with_fixed=self.reml)
@@ -145,7 +184,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
         Parameters
         ----------
-        positive_only : leave nan where a component is zero, which costs much less than its rows
+        positive_only : leave nan for components at zero, whose rows cost much more
 
         Raises
         ------
@@ -167,7 +206,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         return point.solution[1].copy(), point.residual * point.fixed.inverse()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, the second ones if asked for."""
+        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
         return forms_of_point(self._eliminations.at(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:
@@ -198,7 +237,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         return self.stats.n - (self.stats.n_fixed if self.reml else 0)
 
     def _loglike(self, point: Point) -> float:
-        """−2ℓ = log|V| + log|X'V⁻¹X| + y'Py + (N−p) log 2π; ML without the second, and N."""
+        """Return ℓ by docs/explanation/mathematics.md, eqs. (5.1) for REML and (5.2) for ML."""
         log_v, log_fixed = point.log_determinants()
         deviance = log_v + point.solution[2] / point.residual + self._degrees * np.log(2.0 * np.pi)
         return float(-0.5 * (deviance + log_fixed if self.reml else deviance))
@@ -210,7 +249,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         return [r[:, 0] for r in point.projected(sums, (effects[:, None], beta[:, None]))]
 
     def _score(self, point: Point, traces: FloatArray, PZy: list[FloatArray]) -> FloatArray:
-        """½ (y'P V_t P y − tr(P V_t)); the residual's follows, as Σ σ² s is known."""
+        """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
         score = np.empty(self.stats.n_terms + 1)
         score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(PZy, traces, strict=True)]
         total = 0.5 * (point.solution[2] / point.residual - self._degrees)
@@ -220,7 +259,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     # Information ----------------------------------------------------------------------------
 
     def _average(self, point: Point, PZy: list[FloatArray]) -> FloatArray:
-        """Return ½ y'P V_t P V_u P y.
+        """Return the average information ½ y'P V_t P V_u P y, eq. (5.5).
 
         With f_u = Z_u Z_u'P y every element is (Z_t'P y)'(Z_t'P f_u). For the residual
         P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without touching a row.
@@ -238,7 +277,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         return 0.5 * _with_residual(0.5 * (fPf + fPf.T), squares, total, point.v)
 
     def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
-        """Return ½ tr(P V_t P V_u) from squared norms of the blocks of Z'PZ."""
+        """Return ½ tr(P V_t P V_u), eq. (5.4), from squared norms of the blocks of Z'PZ."""
         v, k = point.v, self.stats.n_terms
         traces = point.traces(with_fixed=self.reml)
         squares = point.squares(traces, with_fixed=self.reml, positive_only=positive_only)
@@ -254,10 +293,9 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 def _with_residual(
     squares: FloatArray, traces: FloatArray, total: float, v: FloatArray
 ) -> FloatArray:
-    """Add the residual's row to a matrix of forms a_tu = ⟨P V_t, P V_u⟩.
+    """Return a matrix of forms a_tu of the terms with the residual's row and column added.
 
-    Because P V P = P, with V = Σ σ²_t V_t + σ²_e I: Σ_u σ²_u a_tu + σ²_e a_te = a_t, and likewise
-    Σ_u σ²_u a_u + σ²_e a_e = a, where a_t and a are the forms with one V and with none.
+    By PVP = P: docs/explanation/mathematics.md, eq. (5.9).
 
     Parameters
     ----------

@@ -1,16 +1,14 @@
 """The forms of one covariance matrix V = Σ c_l Z_l Z_l' + c_e I by blocked elimination.
 
-What an orthogonal stratum of any remaining design has to give (:mod:`vcomp.estimators.likelihood.engine`),
-from cross-products and without a matrix of the order of V: see :mod:`vcomp.estimators.likelihood.equations`.
-The residual's forms follow from those of the terms, as Σ c_l Z_l Z_l' + c_e I = V.
+For the strata of a crossed remainder (docs/explanation/mathematics.md, section 3.4), and the store
+of eliminations that the blocked engine uses. Forms come from cross-products, without a matrix of
+the order of V; those of the residual follow from those of the terms, eq. (5.9).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,8 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Plan, available_bytes, gib
+from vcomp.numerics import available_bytes, gib
+from vcomp.numerics.sparse import EliminationOrder
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -31,25 +30,26 @@ __all__ = [
 
 
 _SHARE = 0.8
-"""Of the free memory, what a factor may take."""
+"""Fraction of the free memory that a factor may use."""
 
 _SETS_KEPT = 4
-"""Sets of positive components whose equations another response takes over: each has a factor."""
+"""Sets of positive components whose equations are shared with another response, each a factor."""
 
 
 class Eliminations:
-    """Makes the equations of a set of positive components once, and the last point asked for.
+    """Henderson's equations, analysed once for each set of positive components.
 
     Parameters
     ----------
     stats : cross-products
     names : of the terms, for messages
-    advice : what a refusal ends with
+    advice : how the message ends if the factor does not fit into memory
+    like : eliminations of the same rows with another response, whose analysis is shared
 
     Raises
     ------
     EstimationError
-        If the factor would not fit into memory: before anything of its size is allocated.
+        If the factor would not fit into memory; checked before it is allocated.
     """
 
     def __init__(
@@ -57,22 +57,34 @@ class Eliminations:
         stats: CrossProducts,
         names: Sequence[str] | None = None,
         advice: str = "use engine='iterative', or method='anova'",
+        *,
+        like: Eliminations | None = None,
     ) -> None:
-        self._tables = Tables(stats)
         self._advice = advice
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
-        self._equations: dict[tuple[int, ...], Equations] = {}
-        # Value, derivatives and information are asked for one after the other at the same point.
+        # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
-        self._plans: dict[tuple[int, ...], tuple[Any, Plan]] = {}
-        self._whole_plan: Plan = self._planned(self._ordered(range(stats.n_terms)))[1]
+        self._equations: dict[tuple[int, ...], Equations] = {}
+        if like is None:
+            self._tables = Tables(stats)
+            self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
+            self._whole_plan: EliminationOrder = self._planned(
+                self._ordered(range(stats.n_terms))
+            )[1]
+            self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
+            return
+        self._tables = like._tables.with_response(stats)
+        self._plans, self._whole_plan = like._plans, like._whole_plan
+        self._norms_fit = like._norms_fit
+        for active, equations in list(like._equations.items())[-_SETS_KEPT:]:
+            self._equations[active] = equations.with_response(self._tables)
 
     def at(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
         v = np.array(v, dtype=float)
         key = v.tobytes()
         if self._last is None or self._last[0] != key:
-            # The last ones are let go before the next are made.
+            # The last factor is freed before the next is allocated.
             self._last = None
             terms = range(self._tables.stats.n_terms)
             active = self._ordered(t for t in terms if v[t] > 0.0)
@@ -86,40 +98,30 @@ class Eliminations:
     def with_response(self, stats: CrossProducts) -> Eliminations:
         """Return the eliminations of the same rows with another response.
 
-        What was ordered and analysed is shared: of two of them one can be used at a time.
+        Orders and patterns are shared: only one of the two can be used at a time.
 
         Parameters
         ----------
-        stats : that differ in Zy, X'y and y'y only
+        stats : cross-products that differ in Zy, X'y and y'y only
         """
-        made = copy(self)
-        made._tables, made._last = self._tables.with_response(stats), None
-        made._equations = {
-            active: equations.with_response(made._tables)
-            for active, equations in list(self._equations.items())[-_SETS_KEPT:]
-        }
-        return made
+        return Eliminations(stats, self._names, self._advice, like=self)
 
     @property
     def seconds(self) -> float:
-        """How long one factor and its inverse are expected to take."""
+        """Expected time of one factor and its inverse in seconds."""
         return self._whole_plan.seconds
 
     def norms_fit(self) -> bool:
         """Whether exact squared norms of the inverse's blocks fit into memory."""
         return self._norms_fit
 
-    @cached_property
-    def _norms_fit(self) -> bool:
-        return self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
-
     def check_norms(self, kind: str) -> None:
-        """Refuse an information that needs squared norms where these do not fit.
+        """Refuse an information that needs squared norms if these do not fit into memory.
 
         Raises
         ------
         EstimationError
-            With the size and what can be had.
+            If they do not; the message has the size and the alternative.
         """
         if not self._norms_fit:
             raise EstimationError(
@@ -129,7 +131,7 @@ class Eliminations:
             )
 
     def in_words(self) -> str:
-        """Return how it is done, such as "student and school peeled, 50 columns dense"."""
+        """Return a description such as "student and school peeled, 50 columns dense"."""
         plan = self._whole_plan
         if not self._names:
             return "no random terms"
@@ -140,7 +142,7 @@ class Eliminations:
             words += "; average information only, as exact squared norms do not fit into memory"
         return words
 
-    def _sparse_in_words(self, plan: Plan) -> str:
+    def _sparse_in_words(self, plan: EliminationOrder) -> str:
         if plan.order is not None:
             return f"{plan.cut:,} columns sparse in order of minimum degree"
         sizes, begin = self._tables.stats.sizes, 0
@@ -157,7 +159,7 @@ class Eliminations:
         sizes = self._tables.stats.sizes
         return tuple(sorted(terms, key=lambda t: (-sizes[t], t)))
 
-    def _planned(self, active: tuple[int, ...]) -> tuple[Any, Plan]:
+    def _planned(self, active: tuple[int, ...]) -> tuple[Any, EliminationOrder]:
         if active in self._plans:
             return self._plans[active]
         random, plan = random_part(self._tables, active)
@@ -181,7 +183,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class BlockedCovariance:
-    """Forms of V⁻¹ on the columns, at any components; see :class:`vcomp.estimators.likelihood.engine.Forms`.
+    """Forms of V⁻¹ on the columns, at any components; implements ``engine.Covariance``.
 
     Parameters
     ----------
@@ -215,7 +217,7 @@ class BlockedCovariance:
         return point.log_determinants()[0], self._gram(point)
 
     def forms(self, c: FloatArray) -> Forms:
-        """Return all forms at components `c`: the residual, the last, positive, others ≥ 0."""
+        """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
         point = self._eliminations.at(c)
         total = float(self._stats.n)
         traces = point.traces(with_fixed=False)
@@ -282,7 +284,7 @@ class BlockedCovariance:
         return first, 0.5 * (second + second.transpose(1, 0, 3, 2))
 
     def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Return the (b, b) products of two sets of columns, summed over groups and replicates."""
+        """Return the (b, b) products of two sets of columns, summed over groups and vectors."""
         b = self._columns.BB.shape[0]
         shape = (left.shape[0], b, left.shape[1] // max(b, 1))
         product: FloatArray = np.tensordot(
@@ -307,7 +309,7 @@ def _no_fixed(sums: list[FloatArray]) -> FloatArray:
 
 
 def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
-    """Return the residual's form from those of the terms, which with it add up to `total`."""
+    """Return the residual's form, eq. (5.9): with those of the terms it adds up to `total`."""
     last: FloatArray = (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
     return last
 
@@ -315,7 +317,7 @@ def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> Fl
 def with_residual_forms(
     squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
 ) -> FloatArray:
-    """Add the residual's row and column to forms with two K's; `traces` are those with one."""
+    """Return forms with two K's and the residual, eq. (5.9); `traces` are those with one K."""
     k = traces.shape[0]
     whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
     whole[:k, :k] = squares

@@ -1,4 +1,7 @@
-"""From where an iteration ended to what it shows: information, covariances, certificate."""
+"""The certificate of a maximum, and the covariance matrices that follow from its information.
+
+The last stage of a likelihood estimate; docs/explanation/mathematics.md, sections 6.2 to 6.4.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ __all__ = [
 
 
 _FLAT = 1e-8
-"""An eigenvalue below this, on a unit diagonal: one direction is not known to a ten-thousandth of
-what the components alone are known."""
+"""An eigenvalue below this, on a unit diagonal, is a flat direction: its standard error is over
+10,000 times those of the single components."""
 
 _SINGULAR = 1e-13
-"""An eigenvalue below this is rounding, and its inverse would be as well."""
+"""An eigenvalue below this is rounding error; the matrix is treated as singular."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Certified:
     certificate : with ``at_maximum``
     covariances : (k + 1, k + 1) by kind of information, nan where a component is not free
     rises : a combination of components along which the likelihood rises; empty at a maximum
-    without_bounds : where components are at zero the estimates that one step of Fisher's scoring
-        leads to without bounds, and their covariance matrix; else None
+    without_bounds : if components are at zero, the estimates without bounds, eq. (6.3), and their
+        covariance matrix; else None
     """
 
     certificate: Certificate
@@ -49,14 +52,14 @@ class Certified:
 def certify(
     likelihood: LikelihoodEngine, found: Maximum, names: tuple[str, ...], tol: float
 ) -> Certified:
-    """Return what the end of an iteration shows.
+    """Return the certificate of the end of an iteration, with covariance matrices.
 
     Parameters
     ----------
-    likelihood : that was maximised
-    found : where that ended
+    likelihood : the engine
+    found : the end of the iteration
     names : the components, the residual last
-    tol : that was asked for
+    tol : the requested tolerance
     """
     informations = _informations(likelihood, found.v)
     kind = next(iter(informations))
@@ -91,10 +94,10 @@ def certify(
 def _without_bounds(
     likelihood: LikelihoodEngine, found: Maximum
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return one step of Fisher's scoring from the maximum, bounds left out of account.
+    """Return estimates without bounds: one step of Fisher's scoring from the maximum, eq. (6.3).
 
-    For balanced data it ends at the analysis of variance's estimates from wherever it starts.
-    None where the information is singular, or takes more memory than there is.
+    For balanced data the step ends at the estimates of the analysis of variance, whatever its
+    start. None if the information is singular or does not fit into memory.
     """
     kind: InformationKind = "expected" if "expected" in likelihood.kinds else "average"
     estimated = ~found.held
@@ -111,7 +114,7 @@ def _without_bounds(
 
 
 def _informations(likelihood: LikelihoodEngine, v: FloatArray) -> dict[str, FloatArray]:
-    """Return the informations that the engine has, the one for standard errors first."""
+    """Return the information matrices that the engine has, the one for standard errors first."""
     average = likelihood.information(v, "average")
     if "observed" not in likelihood.kinds:
         return {"average": average}
@@ -136,7 +139,7 @@ def _unit(information: FloatArray) -> FloatArray:
 
 
 def _directions(names: tuple[str, ...], vectors: FloatArray) -> tuple[str, ...]:
-    """Return combinations of components in words, as σ²(a) − 0.5 σ²(b)."""
+    """Return combinations of components as text, such as σ²(a) − 0.5 σ²(b)."""
     found = []
     for vector in vectors.T:
         parts = vector / vector[np.argmax(np.abs(vector))]
@@ -153,7 +156,7 @@ def _directions(names: tuple[str, ...], vectors: FloatArray) -> tuple[str, ...]:
 
 
 def _covariance(information: FloatArray, free: BoolArray) -> FloatArray:
-    """Invert on the free components; nan elsewhere, and where it is not positive definite."""
+    """Return the inverse on the free components; nan elsewhere, and if not positive definite."""
     covariance = np.full_like(information, np.nan)
     block = information[np.ix_(free, free)]
     scale = np.sqrt(np.abs(np.diagonal(block)))

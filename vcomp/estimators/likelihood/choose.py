@@ -1,4 +1,4 @@
-"""Which engine serves which data."""
+"""The choice of the engine: docs/explanation/mathematics.md, section 8.1, has the table."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ __all__ = [
 
 
 _SECONDS = 0.1
-"""An evaluation that takes the blocked engine longer is left to a nearly complete grid's holes."""
+"""For nearly complete grids: a blocked evaluation may take this long, else holes are solved."""
 
 _PLANNED = 30_000
-"""And with more effects than this none is planned there: the plan alone would take longer."""
+"""For nearly complete grids with more effects than this no elimination order is computed: the
+ordering alone would take longer."""
 
 _MANY_SECONDS = 10.0
-"""One that takes it longer than this is left to iterative solves."""
+"""For other data: a blocked evaluation may take this long, else iterative solves are used."""
 
 _FOR_VARIANCES = 60.0
-"""And this long it may take where variances of predicted effects are asked for."""
+"""A blocked evaluation may take this long if variances of predicted effects are requested."""
 
 _FEW_HOLES = 0.2
-"""Share of the cells of a grid."""
+"""Fraction of empty cells up to which solving for the holes is preferred."""
 
 _SECONDS_PER_CUBE = 3.5e-11
-"""Of a dense factor and inverse, for each cube of their order; one thread."""
+"""Seconds of a dense factor and inverse of order m, divided by m³; one thread."""
 
 
 def choose_engine(
@@ -50,14 +51,14 @@ def choose_engine(
     n_probes: int | None = None,
     seed: int = 0,
 ) -> LikelihoodEngine:
-    """Return the engine that was asked for, or the one that is best for the data.
+    """Return the requested engine, or the best one for the data.
 
     Parameters
     ----------
     stats : sums of the data
-    engine : ``"strata"`` where facets are fully crossed with everything or all terms are nested;
-        ``"blocked"``, exact for any data; ``"iterative"`` for what takes that too long or does not
-        fit into memory, with random probes. ``"auto"`` takes the first of them that can serve
+    engine : ``"strata"`` if facets are fully crossed with everything or all terms are nested;
+        ``"blocked"``, exact for any data; ``"iterative"``, with random probes, if the blocked
+        engine would be too slow or does not fit into memory. ``"auto"`` uses the first that fits
     reml : restricted likelihood, or the full one
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine
@@ -65,7 +66,7 @@ def choose_engine(
     Raises
     ------
     EstimationError
-        If the engine that was asked for cannot serve these data, or no engine fits into memory.
+        If the requested engine does not apply to these data, or no engine fits into memory.
     """
     if engine == "auto":
         return _best(stats, reml=reml, names=names, n_probes=n_probes, seed=seed)
@@ -84,10 +85,10 @@ def choose_engine(
 
 
 def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> LikelihoodEngine | None:
-    """Return an engine that keeps digits which elimination loses, if there is one for these data.
+    """Return an engine that keeps digits which elimination loses; None if there is none.
 
-    A residual that is 1e-10 of the other components or less is a difference of large numbers in
-    the equations of all effects. In strata means are compared with means.
+    If the residual is 1e-10 of the other components or less, it is a difference of large numbers
+    in Henderson's equations. In strata, means are compared with means and nothing cancels.
     """
     if tried.name != "blocked" or stats.completed is None:
         return None
@@ -95,7 +96,7 @@ def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> Likelihood
 
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:
-    """Return an engine that gives predicted effects, with their variances if there is one."""
+    """Return an engine for predicted effects, one with their variances if possible."""
     strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
     if strata is not None and strata.gives_effects:
         return strata
@@ -103,15 +104,15 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
 
 
 def blocked_for_variances(stats: Statistics) -> BlockedLikelihood | None:
-    """Return the blocked engine where it serves for variances of predicted effects, else None."""
+    """Return the blocked engine if variances of predicted effects are affordable, else None."""
     return _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
 
 
 def _fills_up(sums: CrossProducts, seconds: float) -> bool:
-    """Whether eliminating the largest term leaves a full matrix that takes longer than that.
+    """Whether eliminating the largest term leaves a full matrix that takes longer than `seconds`.
 
-    Cheap, and before any matrix is made: a level with d neighbours leaves d² entries. Where these
-    are half of all, no order of elimination keeps the rest sparse for long.
+    A cheap test before any matrix is formed: a group with d neighbours leaves d² entries. If these
+    are half of all entries, no order of elimination keeps the rest sparse.
     """
     sizes = sums.sizes
     lead = max(range(len(sizes)), key=lambda t: sizes[t])
@@ -130,7 +131,7 @@ def _fills_up(sums: CrossProducts, seconds: float) -> bool:
 def _blocked_within(
     stats: Statistics, seconds: float, *, reml: bool, names: Sequence[str] | None
 ) -> BlockedLikelihood | None:
-    """Return the blocked engine if it fits and takes no longer an evaluation than that."""
+    """Return the blocked engine if it fits and takes at most `seconds` each time, else None."""
     sums = stats.cross_products
     if _fills_up(sums, seconds):
         return None
@@ -154,10 +155,10 @@ def _best(
 
 
 def _grid(stats: Statistics) -> CompletedGrid | None:
-    """Return the grid that the rows nearly fill, if solving for its holes is the better way.
+    """Return the grid that the rows nearly fill if solving for its holes is faster, else None.
 
-    With few terms solving for all effects converges as fast, and half of a grid is no fewer cells
-    than there are rows.
+    With few terms, solving for all effects converges as fast, and a half-filled grid has as many
+    holes as rows.
     """
     grid = stats.completed
     if grid is None:

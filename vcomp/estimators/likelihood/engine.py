@@ -1,8 +1,9 @@
-"""What a likelihood engine offers, whatever it computes with.
+"""The interface of a likelihood engine, and the values that engines return.
 
-An engine is made from sufficient statistics and answers at any non-negative components: value,
-score, information, predicted effects. :mod:`vcomp.estimators.likelihood.maximisation` climbs on it,
-:mod:`vcomp.estimators.likelihood.likelihood` makes an estimate of where that ends.
+An engine is made from sufficient statistics and gives value, score, information and predicted
+effects at any non-negative components. ``maximisation`` iterates on it, and ``likelihood`` turns
+the maximum into an estimate. :class:`Totals` adds up the forms of strata
+(docs/explanation/mathematics.md, eqs. (3.3), (3.4), (5.7) and (5.8)).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class FixedForms:
     ----------
     cov_beta : (p, p) Φ = (X'V⁻¹X)⁻¹
     first : (k + 1, p, p) X'V⁻¹V_t V⁻¹X, the residual last
-    second : (k + 1, k + 1, p, p) X'V⁻¹V_t V⁻¹V_u V⁻¹X; None where the engine does not have it
+    second : (k + 1, k + 1, p, p) X'V⁻¹V_t V⁻¹V_u V⁻¹X; None if the engine does not compute it
     """
 
     cov_beta: FloatArray
@@ -75,7 +76,7 @@ class Solution:
     beta, cov_beta : generalised least squares estimate and its covariance matrix
     effects : for each term the (q_t,) predicted effects
     prediction_var : for each term the (q_t,) variances of prediction, û − u
-    conditional_var : the same with the fixed effects taken as known, as lme4 gives them
+    conditional_var : the same with the fixed effects treated as known, as in lme4
     """
 
     beta: FloatArray
@@ -94,7 +95,7 @@ class LikelihoodEngine(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why this engine serves these data: half a sentence for the result."""
+        """Why this engine was chosen for these data: half a sentence for the result."""
 
     @property
     def reml(self) -> bool:
@@ -102,13 +103,13 @@ class LikelihoodEngine(Protocol):
 
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
-        """The informations that it can give; ``"average"`` is always among them."""
+        """The kinds of information that it computes; ``"average"`` is always among them."""
 
     @property
     def exact_value(self) -> bool:
-        """Whether :meth:`loglike` is exact and cheap enough to control steps by.
+        """Whether :meth:`loglike` is exact and cheap enough to control steps.
 
-        Where it is not, steps are controlled by the Newton decrement, and the ``loglike`` of
+        If not, steps are controlled by the Newton decrement, and the ``loglike`` of
         :class:`Derivatives` may be nan.
         """
 
@@ -130,10 +131,10 @@ class LikelihoodEngine(Protocol):
 
     @property
     def rss(self) -> float:
-        """What ordinary least squares on X leaves of it."""
+        """Residual sum of squares of ordinary least squares on X."""
 
     def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative: where iterations start."""
+        """Return the MIVQUE(0) estimates, from which iterations start; they may be negative."""
 
     def least_squares(self) -> FloatArray:
         """Return the ordinary least squares estimate of the fixed effects."""
@@ -142,7 +143,7 @@ class LikelihoodEngine(Protocol):
         """Return the log-likelihood at components `v`."""
 
     def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return value, score and average information at `v`, zeros allowed."""
+        """Return value, score and average information at `v`; components may be 0."""
 
     def information(
         self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
@@ -153,26 +154,26 @@ class LikelihoodEngine(Protocol):
         """Return β̂ and its covariance matrix at `v`, on the centred scale."""
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return what the error of the fixed effects depends on at `v`, on the centred scale.
+        """Return the forms of X in V⁻¹ at `v`, on the centred scale.
 
-        The second forms are there if they were asked for and the engine has them.
+        The second forms are included if they are requested and the engine computes them.
         """
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
-        """Return the (k + 1, k + 1) covariance that random probes give the estimates at `v`.
+        """Return the (k + 1, k + 1) Monte Carlo covariance of the estimates at `v`, eq. (8.6).
 
-        None where nothing is random.
+        None if the engine has no random probes.
         """
 
     def loglike_error(self, v: FloatArray) -> float:
-        """Return the standard error that random probes give :meth:`loglike`, else 0."""
+        """Return the Monte Carlo standard error of :meth:`loglike`, 0 without random probes."""
 
 
 class SummedEngine:
-    """What engines say of the sums that they are made from."""
+    """Sizes and sums of squares of the statistics that an engine is made from."""
 
     stats: CrossProducts | StratumStatistics
 
@@ -198,16 +199,16 @@ class SummedEngine:
 
 
 class ExactEngine:
-    """What engines without random probes have in common."""
+    """Base of engines without random probes."""
 
     exact_value: ClassVar[bool] = True
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
-        """Return None: nothing is random."""
+        """Return None: there is no Monte Carlo error."""
         return None
 
     def loglike_error(self, v: FloatArray) -> float:
-        """Return 0: nothing is random."""
+        """Return 0: there is no Monte Carlo error."""
         return 0.0
 
 
@@ -215,8 +216,9 @@ class ExactEngine:
 class Forms:
     """Forms of V⁻¹ at one point; the residual is the last of the L + 1 components.
 
-    The b columns B (y and the columns of X) may each consist of r replicates, independent vectors
-    with the same V; forms in B are summed over replicates, the others are of one V.
+    The b columns B (y and the columns of X) may each consist of r independent vectors with the
+    same V, the multiplicity of a stratum; forms in B are summed over vectors, the others are of
+    one V.
 
     Attributes
     ----------
@@ -238,12 +240,12 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The b columns B that a covariance matrix is applied to, each of r replicates.
+    """The b columns B that a covariance matrix is applied to, each of r vectors.
 
     Attributes
     ----------
     ZB : for each term the (q_t, b, r) sums of the columns within its groups
-    BB : (b, b) cross-products of the columns, summed over replicates
+    BB : (b, b) cross-products of the columns, summed over vectors
     """
 
     ZB: tuple[FloatArray, ...]
@@ -254,10 +256,10 @@ class Covariance(Protocol):
     """A family of covariance matrices with the columns that it is applied to."""
 
     def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
-        """Return log|V| and B'V⁻¹B only: all that the value of a likelihood needs."""
+        """Return log|V| and B'V⁻¹B, all that the value of a likelihood needs."""
 
     def forms(self, c: FloatArray) -> Forms:
-        """Return all forms at components `c`: the residual, the last, positive, others ≥ 0."""
+        """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
@@ -265,13 +267,13 @@ class Covariance(Protocol):
     def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
         """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,).
 
-        The share of a component's variance that is left of its effects, given the data.
+        The conditional variance of the effects as a fraction of their component, eq. (9.3).
 
         Parameters
         ----------
         c : components
         grouping : the l of the component
-        own, others : what it and all others with this grouping make of c_l, own + others
+        own, others : parts of c_l due to this component and to the others with this grouping
         """
 
 
@@ -296,14 +298,14 @@ class Totals:
     def add(
         self, forms: Forms, coefficients: FloatArray, multiplicity: int, columns: list[int]
     ) -> None:
-        """Add one stratum.
+        """Add the forms of one stratum, eqs. (3.3) and (3.4).
 
         Parameters
         ----------
         forms : of its covariance matrix and columns
-        coefficients : (L + 1, k + 1) M
-        multiplicity : how many independent vectors it has
-        columns : places of its columns in B
+        coefficients : (L + 1, k + 1) M, eq. (3.2)
+        multiplicity : number of independent vectors of the stratum
+        columns : positions of its columns in B
         """
         M, here = coefficients, np.ix_(columns, columns)
         self.log_det += multiplicity * forms.log_det
@@ -326,7 +328,7 @@ class Totals:
 
     @cached_property
     def beta(self) -> FloatArray:
-        """Generalised least squares."""
+        """Generalised least squares estimates."""
         return self.XVX.solve(self.gram[1:, 0])
 
     @cached_property
@@ -337,10 +339,7 @@ class Totals:
     # Value, score, information ------------------------------------------------------------------
 
     def deviance(self, n: int, *, reml: bool) -> float:
-        """Return −2ℓ = log|V| + log|X'V⁻¹X| + y'Py + (n−p) log 2π.
-
-        For ML without the second term, and with n.
-        """
+        """Return −2ℓ by eq. (5.1) for REML and eq. (5.2) for ML."""
         total = self.log_det + self.rss
         if reml:
             total += self.XVX.log_determinant()
@@ -359,7 +358,7 @@ class Totals:
         return forms
 
     def fixed_traces(self) -> FloatArray:
-        """Return what the fixed part takes from tr(V⁻¹V_t): tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X)."""
+        """Return tr(V⁻¹V_t) − tr(P V_t) = tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X), eq. (5.7)."""
         if not self.beta.size:
             return np.zeros_like(self.traces)
         traces: FloatArray = np.einsum("ij,tji->t", self.XVX.inverse(), self.first[:, 1:, 1:])
@@ -374,7 +373,7 @@ class Totals:
         return plain - mixed @ self.XVX.solve(mixed.T)
 
     def expected(self, *, reml: bool) -> FloatArray:
-        """Return tr(P V_t P V_u), twice the expected information; V⁻¹ in place of P for ML."""
+        """Return tr(P V_t P V_u), eq. (5.8), twice the expected information; V⁻¹ for P in ML."""
         if not reml or not self.beta.size:
             return self.squares
         inverse = self.XVX.inverse()

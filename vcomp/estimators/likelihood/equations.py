@@ -2,11 +2,9 @@
 
 C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e: ordered and analysed once for each
 set of positive terms, then factored and solved at each value of the components. With
-Q = P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ without X, and û from b in place of y:
-
-    Z_t'Q b = û_t/σ²_t,   Z_t'Q Z_u = δ_tu I/σ²_t − σ²_e C^tu/(σ²_t σ²_u)
-
-A term with σ²_t = 0 is not in the equations; its forms come from the cross tables with the others.
+Q = P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ without X, the forms of Q follow from the solutions and
+from blocks of C⁻¹ (docs/explanation/mathematics.md, eqs. (7.1) to (7.5)). A term with σ²_t = 0 is
+not in the equations; its forms come from its pair tables with the others, eqs. (7.6) and (7.7).
 """
 
 from __future__ import annotations
@@ -20,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.numerics import Factor, Pattern, Plan, Positive, make_plan
+from vcomp.numerics import Positive
+from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -34,17 +33,17 @@ __all__ = [
 
 
 _MANY_ELEMENTS = 2e7
-"""Elements of all columns of a term's forms above which they are not computed."""
+"""Elements of all columns of a term's forms above which (7.7) is used instead."""
 
 _MOST_EFFECTS = 3000
-"""Positive effects up to which a dense matrix between them takes less time than the columns."""
+"""Number of effects up to which a dense C⁻¹ is faster than the columns."""
 
 _TIMES_AS_MANY = 4
-"""Groups of a term for each column of A from which on nothing cancels."""
+"""Groups per column of A = [Z X] above which (7.7) does not cancel."""
 
 
 def large_at_zero(point: Point) -> list[int]:
-    """Return the terms at zero whose squares :func:`squares_at_zero` is to compute."""
+    """Return the terms at zero that have too many groups for their columns: eq. (7.7) is used."""
     sizes, n_fixed = point.stats.sizes, point.stats.n_fixed
     rank = sum(sizes[t] for t in point.active) + n_fixed
     if rank > _MOST_EFFECTS:
@@ -59,7 +58,7 @@ def large_at_zero(point: Point) -> list[int]:
 
 
 def squares_at_zero(point: Point, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
-    """Return ‖Z_t'Q Z_u‖² of some terms at zero (rows) with all that are positive or among them.
+    """Return ‖Z_t'Q Z_u‖², eq. (7.7), of terms at zero (rows) with positive ones and themselves.
 
     Parameters
     ----------
@@ -116,24 +115,24 @@ def _dense(matrix: Any) -> FloatArray:
 _SLAB_BYTES = 2.0**26
 
 _SMALL = 1e-3
-"""A component below this share of the error variance of a group's mean is taken as small."""
+"""A component below this fraction of the error variance of a group's mean counts as small."""
 
 _CHEAP_PRODUCTS = 4e9
-"""Products for which a small component's squares are computed without cancellation."""
+"""Number of products up to which a small component's squares are computed by columns."""
 
 
 class Tables:
-    """The cross tables Z_t'Z_u, each made into a sparse matrix once."""
+    """The pair tables Z_t'Z_u as sparse matrices, each made once."""
 
-    def __init__(self, stats: CrossProducts) -> None:
+    def __init__(
+        self, stats: CrossProducts, made: dict[tuple[int, int], Any] | None = None
+    ) -> None:
         self.stats = stats
-        self._made: dict[tuple[int, int], Any] = {}
+        self._made: dict[tuple[int, int], Any] = {} if made is None else made
 
     def with_response(self, stats: CrossProducts) -> Tables:
-        """Return the tables of the same rows with another response; none is made twice."""
-        other = Tables(stats)
-        other._made = self._made
-        return other
+        """Return the tables of the same rows with another response; the matrices are shared."""
+        return Tables(stats, self._made)
 
     def between(self, t: int, u: int) -> Any:
         """Return Z_t'Z_u of two different terms."""
@@ -156,10 +155,10 @@ class Equations:
     Attributes
     ----------
     active : terms with a positive component, largest first
-    slices : their places among the unknowns
+    slices : their positions among the unknowns
     off_diagonal : Z'Z of these terms without its diagonal, sparse
     group_n, Zy, ZX : of these terms, stacked
-    pattern : how they are eliminated
+    pattern : of the factor
     """
 
     tables: Tables
@@ -173,12 +172,14 @@ class Equations:
 
     @property
     def stats(self) -> CrossProducts:
-        """The statistics that they are made of."""
+        """The cross-products."""
         return self.tables.stats
 
     @classmethod
-    def of(cls, tables: Tables, active: tuple[int, ...], random: Any, plan: Plan) -> Equations:
-        """Allocate what a plan for the terms `active` says; `random` is their off-diagonal Z'Z."""
+    def of(
+        cls, tables: Tables, active: tuple[int, ...], random: Any, plan: EliminationOrder
+    ) -> Equations:
+        """Return the equations of the terms `active`; `random` is their off-diagonal Z'Z."""
         stats = tables.stats
         ends = np.cumsum([0, *(stats.sizes[t] for t in active)])
         return cls(
@@ -201,10 +202,10 @@ def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
     return np.concatenate([np.zeros(0), *(sums[t] for t in active)])
 
 
-def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | None]:
-    """Return the off-diagonal blocks of Z'Z of the terms, sparse, and how to eliminate them.
+def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, EliminationOrder | None]:
+    """Return the off-diagonal blocks of Z'Z of the terms, sparse, and their elimination order.
 
-    Nothing larger than the cross tables is allocated.
+    Nothing larger than the pair tables is allocated.
     """
     from scipy.sparse import block_array, csr_array
 
@@ -215,7 +216,7 @@ def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Plan | No
         random = block_array(
             [[None if t == u else tables.between(t, u) for u in active] for t in active]
         ).tocsr()
-    return random, make_plan(random, sizes)
+    return random, plan_elimination(random, sizes)
 
 
 class Point:
@@ -229,7 +230,7 @@ class Point:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the equations are not positive definite to rounding.
+        If the equations are not positive definite up to rounding error.
     """
 
     def __init__(self, equations: Equations, v: FloatArray) -> None:
@@ -249,7 +250,7 @@ class Point:
         self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
 
     def log_determinants(self) -> tuple[float, float]:
-        """Return log|V| and log|X'V⁻¹X|."""
+        """Return log|V| and log|X'V⁻¹X|, eq. (7.1)."""
         stats, s2 = self.stats, self.residual
         log_v = stats.n * np.log(s2) + self.factor.log_determinant()
         for t in self.active:
@@ -272,10 +273,10 @@ class Point:
 
     @cached_property
     def solution(self) -> tuple[FloatArray, FloatArray, float]:
-        """û and β̂, and σ²_e y'Py.
+        """û and β̂, and σ²_e y'Py, eq. (7.2).
 
-        Where the model leaves little of y, y'y − û'Z'y − β̂'X'y cancels: one step of refinement
-        in extended precision then makes it as exact as the statistics are.
+        If little of y is left, y'y − û'Z'y − β̂'X'y cancels: one step of refinement in extended
+        precision then makes it as exact as the statistics.
         """
         Zy, Xy = self.equations.Zy, self.stats.Xy
         beta = self.fixed.solve(Xy - self.equations.ZX.T @ self._from_y)
@@ -317,7 +318,7 @@ class Point:
     def projected(
         self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
     ) -> list[FloatArray]:
-        """Return Z_t'Q b of every term, from Z_t'b of all and the solution for b."""
+        """Return Z_t'Q b of each term, eqs. (7.3) and (7.6), from Z_t'b and the solution for b."""
         effects, beta = solved
         rows = []
         for t in range(self.stats.n_terms):
@@ -331,12 +332,12 @@ class Point:
         return rows
 
     def stacked(self, sums: list[FloatArray]) -> FloatArray:
-        """Return the columns of the positive terms one below the other."""
+        """Return the columns of the positive terms, stacked."""
         nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
         return np.concatenate([nothing, *(sums[t] for t in self.active)])
 
     def prediction_variances(self, rows: Any, X: FloatArray) -> FloatArray:
-        """Return σ²_e c'C⁻¹c of combinations c: the variance of x'β̂ + z'û − x'β − z'u, (m,).
+        """Return σ²_e c'C⁻¹c, the prediction error variances of c = (z, x), eq. (9.1), (m,).
 
         Parameters
         ----------
@@ -372,7 +373,7 @@ class Point:
             return of_effects
         rest: FloatArray = self.stats.group_n[term].copy()
         between = self._with_active(term)
-        # Z_t'V⁻¹Z_t = (Z_t'Z_t − Z_t'Z C⁻¹Z'Z_t)/σ²_e, whether or not Z_t is among Z.
+        # Z_t'V⁻¹Z_t = (Z_t'Z_t − Z_t'Z C⁻¹Z'Z_t)/σ²_e holds whether or not Z_t is in Z.
         if between is not None:
             rest -= self.factor.quadratics(between)
         if with_fixed and self.stats.n_fixed:
@@ -384,7 +385,7 @@ class Point:
         return rest
 
     def traces(self, *, with_fixed: bool) -> FloatArray:
-        """Return tr(Z_t'Q Z_t) of every term."""
+        """Return tr(Z_t'Q Z_t) of each term, eq. (7.4)."""
         if with_fixed not in self._traces:
             terms = range(self.stats.n_terms)
             self._traces[with_fixed] = np.array(
@@ -393,12 +394,12 @@ class Point:
         return self._traces[with_fixed]
 
     def squares(self, traces: FloatArray, *, with_fixed: bool, positive_only: bool) -> FloatArray:
-        """Return ‖Z_t'Q Z_u‖² of every two terms.
+        """Return ‖Z_t'Q Z_u‖² of all pairs of terms, eq. (7.5).
 
         Parameters
         ----------
-        traces : what :meth:`traces` returns
-        positive_only : leave nan for a component at zero; its columns cost a solution each
+        traces : as returned by :meth:`traces`
+        positive_only : leave nan for components at zero, which cost a solution for each column
         """
         k, v, s2 = self.stats.n_terms, self.v, self.residual
         squares = np.full((k, k), np.nan)
@@ -429,7 +430,7 @@ class Point:
 
     @cached_property
     def _small(self) -> list[int]:
-        """Positive terms for which I/σ² − σ²_e C/σ⁴ cancels: their effects are all but zero."""
+        """Positive terms for which (7.3) cancels: their effects are nearly zero."""
         sizes, n = self.stats.sizes, self.stats.n
         return [t for t in self.active if self.v[t] * n < _SMALL * self.residual * sizes[t]]
 
@@ -439,7 +440,7 @@ class Point:
         return products < _CHEAP_PRODUCTS
 
     def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
-        """Return ‖C^tu‖² of the positive terms; C^zz is (C_zz)⁻¹ + W (C_xx)⁻¹ W'."""
+        """Return ‖C^tu‖² of the positive terms; with X, C^zz = (C_zz)⁻¹ + W (C_xx)⁻¹ W'."""
         places = list(self.equations.slices)
         norms = self.factor.inverse.squared_norms(places)
         p = self.stats.n_fixed
@@ -471,7 +472,7 @@ class Point:
         )
 
     def _columns_of(self, term: int, *, with_fixed: bool) -> Iterator[list[FloatArray]]:
-        """Yield Z_u'Q Z_t of all terms u, in slabs of columns of a term at zero."""
+        """Yield Z_u'Q Z_t of all terms u, in slabs of columns of a term t at zero."""
         stats = self.stats
         tables = [stats.gram(u, term).tocsc() for u in range(stats.n_terms)]
         width = max(1, int(_SLAB_BYTES / (8.0 * sum(stats.sizes))))

@@ -1,12 +1,12 @@
-"""What the error of the fixed effects depends on: forms of X in V⁻¹, component by component.
+"""Forms of X in V⁻¹: the covariance of the fixed effects and its derivatives.
 
-With Φ = (X'V⁻¹X)⁻¹ the covariance matrix of β̂ moves with the components as
+With Φ = (X'V⁻¹X)⁻¹ the derivative of Cov(β̂) by a component is
 
     ∂Φ/∂σ²_t = Φ G_t Φ,   G_t = X'V⁻¹V_t V⁻¹X
 
-which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985). Kenward and Roger (1997)
-also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X. In Henderson's equations both come from the solutions for
-the columns of X, which are there already: Z_t'V⁻¹X.
+which Satterthwaite's degrees of freedom need (Giesbrecht & Burns 1985; docs/explanation/
+mathematics.md, eq. (11.5)). Kenward and Roger (1997) also need Q_tu = X'V⁻¹V_t V⁻¹V_u V⁻¹X, eq.
+(11.6). In Henderson's equations both follow from Z_t'V⁻¹X, the solutions for the columns of X.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import FixedErrors
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.engine import FixedForms, Totals
+from vcomp.estimators.likelihood.engine import FixedForms, LikelihoodEngine, Totals
 from vcomp.estimators.likelihood.equations import Point
 
 __all__ = [
+    "errors_of_fixed",
     "forms_of_point",
     "forms_of_totals",
     "forms_with_residual",
@@ -28,7 +30,7 @@ __all__ = [
 
 
 def forms_of_totals(totals: Totals, *, second: bool) -> FixedForms:
-    """Return the forms from totals over strata, whose columns are y and X."""
+    """Return the forms from totals over strata; the columns are y and X."""
     return FixedForms(
         cov_beta=totals.XVX.inverse(),
         first=totals.first[:, 1:, 1:].copy(),
@@ -54,7 +56,7 @@ def forms_with_residual(
 def forms_of_point(point: Point, *, second: bool) -> FixedForms:
     """Return the forms from Henderson's equations, factored at one point.
 
-    The second ones cost a solution for p columns a term.
+    The second forms cost a solution for p columns for each term.
     """
     stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
     gram = point.fixed.matrix() / point.residual
@@ -75,3 +77,18 @@ def forms_of_point(point: Point, *, second: bool) -> FixedForms:
 def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
     """Return Z_t'V⁻¹b of every term, from Z_t'b of all."""
     return point.projected(sums, point.solve(point.stacked(sums)))
+
+
+_MOST_SLOPES = 10_000_000
+"""Elements that the derivatives may have; with more they are not computed."""
+
+
+def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
+    """Return the derivatives of the covariance of the fixed effects at components `v`, without df.
+
+    None if there are no fixed effects, or too many.
+    """
+    p = engine.n_fixed
+    if not p or v.size * p**2 > _MOST_SLOPES:
+        return None
+    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))

@@ -1,15 +1,11 @@
-"""The likelihood of a nearly complete grid: orthogonal strata, with the holes solved for.
+"""The holes engine: the likelihood of a nearly complete grid, by its strata.
 
-The columns are filled in the holes by what the components predict there, x̃ = x − P_mm⁻¹[P x]_m, by
-conjugate gradients on the holes alone. Then [P x̃]_m = 0, so that every form of the rows is one of
-the filled grid, and comes from its strata:
-
-    y'V_oo⁻¹y = ỹ'Pỹ,   y'V_oo⁻¹V_t V_oo⁻¹y = ỹ'P V_t P ỹ
-    y'V_oo⁻¹V_t V_oo⁻¹V_u V_oo⁻¹y = ỹ'P V_t P V_u P ỹ − h_t'P_mm⁻¹h_u,   h_t = [P V_t P ỹ]_m
-
-Traces of the grid are exact, those of the holes alone come from random probes: with 5 % of the
-cells missing most of every trace has no Monte Carlo error. With few holes their matrix is
-factored, and nothing is random.
+With K = V⁻¹ of the whole grid, the columns are filled in the holes by their predictions, x̃_m =
+−K_mm⁻¹[K x]_m (docs/explanation/mathematics.md, eq. (4.3)). Every form of the rows is then one of
+the filled grid, from its strata, and a correction for the holes, eqs. (4.1) to (4.5). Up to 500
+holes K_mm is factored and everything is exact. With more, systems in K_mm are solved by conjugate
+gradients, and traces over the holes come from random probes: with 5 % of the cells missing, most
+of each trace has no Monte Carlo error.
 """
 
 from __future__ import annotations
@@ -34,15 +30,9 @@ from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import (
-    Positive,
-    Rademacher,
-    Solved,
-    conjugate_gradients,
-    log_quadrature,
-    solve_positive,
-)
+from vcomp.numerics import Positive, solve_positive
 from vcomp.numerics.kernels import group_sums
+from vcomp.numerics.sparse import Rademacher, Solved, conjugate_gradients, log_quadrature
 from vcomp.statistics import (
     Cells,
     CompletedGrid,
@@ -66,7 +56,7 @@ class HoleColumns:
 
     Attributes
     ----------
-    values : (h, c)
+    values : (h, c) values in the holes
     means : (q, c, r) means in the innermost groups of cells
     """
 
@@ -75,12 +65,12 @@ class HoleColumns:
 
 
 class HoleMatrix:
-    """P_mm at given components, and forms of P V_t P in the holes.
+    """K_mm, the block of K = V⁻¹ for the holes, at given components, and forms of K V_t K there.
 
     Parameters
     ----------
     grid : the grid with its holes
-    covariances : of the strata, whatever columns they hold
+    covariances : of the strata; their columns are not used
     v : (k + 1,) components
     """
 
@@ -107,7 +97,7 @@ class HoleMatrix:
         return self._covariances[contrasts].project(self._c[contrasts], means)
 
     def diagonal(self) -> FloatArray:
-        """Return the diagonal of P_mm."""
+        """Return the diagonal of K_mm."""
         total = np.zeros(self._grid.holes.n)
         for contrasts, covariance in self._covariances.items():
             kept = prod(1.0 - 1.0 / self._grid.shape[f] for f in contrasts)
@@ -116,7 +106,7 @@ class HoleMatrix:
         return total
 
     def times(self, x: FloatArray) -> FloatArray:
-        """Return P_mm x for columns x (h, c)."""
+        """Return K_mm x for columns x (h, c)."""
         means = self._group_means(x)
         product = np.zeros_like(x)
         for subset, sums in self._shared(x):
@@ -128,7 +118,7 @@ class HoleMatrix:
         return product
 
     def columns(self, x: FloatArray) -> dict[tuple[int, ...], HoleColumns]:
-        """Return columns that are zero but in the holes, (h, c), in every stratum."""
+        """Return columns that are zero outside the holes, (h, c), in each stratum."""
         means = self._group_means(x)
         values = {s: np.zeros_like(x) for s in self._covariances}
         for subset, sums in self._shared(x):
@@ -139,7 +129,7 @@ class HoleMatrix:
         return {s: HoleColumns(values[s], means[s]) for s in values}
 
     def inverse_times(self, columns: Mapping[tuple[int, ...], HoleColumns]) -> FloatArray:
-        """Return [P x]_m of columns of the grid, (h, c)."""
+        """Return [K x]_m of columns of the grid, (h, c)."""
         product = np.zeros_like(columns[()].values)
         for contrasts, column in columns.items():
             c = self._c[contrasts]
@@ -149,7 +139,7 @@ class HoleMatrix:
         return product
 
     def derivatives(self, columns: Mapping[tuple[int, ...], HoleColumns]) -> FloatArray:
-        """Return [P V_t P x]_m for every component, (k + 1, h, c)."""
+        """Return [K V_t K x]_m for every component, (k + 1, h, c)."""
         values = columns[()].values
         size = next(iter(self._grid.coefficients.values())).shape[1]
         total = np.zeros((size, *values.shape))
@@ -176,7 +166,7 @@ class HoleMatrix:
     # Sums over holes ----------------------------------------------------------------------------
 
     def _shared(self, x: FloatArray) -> list[tuple[tuple[int, ...], FloatArray]]:
-        """Return for each set of axes the sum over the holes with a hole's level and cell."""
+        """Return for each set of axes the sums over the holes with the same levels and cell."""
         shared = []
         for subset, (codes, size) in self._grid.holes.alike.items():
             alone = size == codes.size
@@ -195,12 +185,12 @@ class HoleMatrix:
         return groups[self._group, :, self._places[contrasts]]
 
     def _scale(self, contrasts: tuple[int, ...]) -> float:
-        """Return what a mean over the other axes has to be multiplied with for each level."""
+        """Return 1/√Π n_f over the other axes: the scale of a level's value in a stratum."""
         others = [n for f, n in enumerate(self._grid.shape) if f not in contrasts]
         return float(1.0 / np.sqrt(prod(others)))
 
     def _weight(self, subset: tuple[int, ...]) -> float:
-        """Return what sums over the other axes contribute to P, but for what groups predict."""
+        """Return the weight of sums over the other axes in K, without the groups' predictions."""
         total = 0.0
         for contrasts, c in self._c.items():
             if set(subset) <= set(contrasts):
@@ -210,7 +200,7 @@ class HoleMatrix:
 
 
 _EXACT_HOLES = 500
-"""Up to this many holes the matrix between them is factored."""
+"""Up to this many holes K_mm is factored."""
 
 N_PROBES = 16
 _TOL = 1e-10
@@ -226,7 +216,7 @@ class CompletedLikelihood(CrossProductsEngine):
     stats : cross-products, centred, of the same rows
     grid : the columns on the grid
     reml : restricted likelihood, or the full one
-    n_probes, seed : random columns for the traces of the holes
+    n_probes, seed : random probes for the traces over the holes
     """
 
     name: ClassVar[str] = "iterative"
@@ -246,7 +236,7 @@ class CompletedLikelihood(CrossProductsEngine):
         self.reml = reml
         self.exact_value = grid.holes.n <= _EXACT_HOLES
         self._probes = Rademacher(n_probes, seed)
-        # Columns as the last components fill them; the next ones start from there.
+        # Columns filled at the last components, from which the next solves start.
         self._tables = grid.tables.copy()
         self._columns = self._columns_in_holes()
         self._inverse_probes: FloatArray | None = None
@@ -254,7 +244,7 @@ class CompletedLikelihood(CrossProductsEngine):
 
     @property
     def reason(self) -> str:
-        """Why this engine serves these data."""
+        """Why this engine was chosen: the fraction of empty cells and how they are solved for."""
         share = self.grid.holes.n / self._tables[0].size
         traces = "exactly" if self.exact_value else "by random probes"
         return (
@@ -263,18 +253,18 @@ class CompletedLikelihood(CrossProductsEngine):
         )
 
     def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`, equal to lme4's but for the probes."""
+        """Return the log-likelihood at components `v`, lme4's up to Monte Carlo error."""
         return float(self._loglikes(v).mean())
 
     def loglike_error(self, v: FloatArray) -> float:
-        """Return the standard error that the probes give :meth:`loglike`."""
+        """Return the Monte Carlo standard error of :meth:`loglike`."""
         if self.exact_value:
             return 0.0
         values = self._loglikes(v)
         return float(values.std(ddof=1) / np.sqrt(values.size))
 
     def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return score and average information at `v`, zeros allowed, and the value if exact."""
+        """Return score and average information at `v`, and the value if it is exact."""
         point = self._at(v)
         score = 0.5 * (point.total.quadratics - self._traces(point).mean(axis=1))
         value = self.loglike(v) if self.exact_value else np.nan
@@ -288,7 +278,7 @@ class CompletedLikelihood(CrossProductsEngine):
         Raises
         ------
         EstimationError
-            For another kind.
+            If another kind is requested.
         """
         if kind != "average":
             raise EstimationError(
@@ -303,13 +293,13 @@ class CompletedLikelihood(CrossProductsEngine):
         return point.total.beta.copy(), point.total.XVX.inverse()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return the first forms of X in V⁻¹ at `v`; there are no second ones."""
+        """Return the first forms of X in V⁻¹ at `v`; second forms are not available."""
         return forms_of_totals(self._at(v).total, second=False)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
 
-        Variances of prediction are nan, but for terms at zero: each level's would need a solve of
+        Variances of prediction are nan, except for terms at zero: each level would need a solve of
         its own.
         """
         point = self._at(v)
@@ -320,7 +310,7 @@ class CompletedLikelihood(CrossProductsEngine):
         return Solution(beta, cov_beta, self._effects(point), variances, variances)
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
-        """Return the covariance that the probes give the positive components; 0 for the others."""
+        """Return the Monte Carlo covariance of positive components, eq. (8.6); else 0."""
         if self.exact_value:
             return None
         point = self._at(v)
@@ -401,7 +391,7 @@ class CompletedLikelihood(CrossProductsEngine):
     # Value, traces, information ---------------------------------------------------------------
 
     def _loglikes(self, v: FloatArray) -> FloatArray:
-        """Return the log-likelihood by each probe."""
+        """Return the log-likelihood from each probe."""
         point = self._at(v)
         if point.exact is not None:
             log_holes = np.array([point.exact.log_determinant()])
@@ -410,7 +400,8 @@ class CompletedLikelihood(CrossProductsEngine):
             for z in self._probe_columns():
                 solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
                 values, firsts = log_quadrature(solved)
-                # The scaled matrix has a unit diagonal: what its first moment errs by is known.
+                # The scaled matrix has a unit diagonal: the error of its first moment is known,
+                # eq. (8.5).
                 logs.append(z.shape[0] * (values - (firsts - 1.0)))
             log_holes = np.log(diagonal).sum() + np.concatenate(logs)
         loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)
@@ -423,17 +414,17 @@ class CompletedLikelihood(CrossProductsEngine):
             yield self._probes.columns((0,), (self.grid.holes.n,), first, last)
 
     def _traces(self, point: _Point) -> FloatArray:
-        """Return tr(P V_t) by each probe, (k + 1, probes); V⁻¹ in place of P for ML."""
+        """Return tr(P V_t) from each probe, (k + 1, probes), eq. (4.2); V⁻¹ for P in ML."""
         if point.traces is None:
-            taken = self._sampled(point) if point.exact is None else _exact_traces(point)
-            point.traces = point.total.traces[:, None] - taken
+            of_holes = self._sampled(point) if point.exact is None else _exact_traces(point)
+            point.traces = point.total.traces[:, None] - of_holes
         if not self.reml:
             return point.traces
         traces: FloatArray = point.traces - point.total.fixed_traces()[:, None]
         return traces
 
     def _sampled(self, point: _Point) -> FloatArray:
-        """Return z'P_mm⁻¹[P V_t P]_mm z of every component for each probe z."""
+        """Return z'K_mm⁻¹[K V_t K]_mm z of every component for each probe z."""
         samples, inverses = [], []
         known, at = self._inverse_probes, 0
         for z in self._probe_columns():
@@ -447,7 +438,7 @@ class CompletedLikelihood(CrossProductsEngine):
         return np.concatenate(samples, axis=1)
 
     def _average(self, point: _Point) -> FloatArray:
-        """Return ½ y'P V_t P V_u P y."""
+        """Return the average information ½ y'P V_t P V_u P y, eqs. (4.5) and (5.5)."""
         if point.average is None:
             e = point.total.contrast
             rest = {
@@ -489,18 +480,18 @@ class _Point:
 
     v: FloatArray
     matrix: HoleMatrix
-    exact: Positive | None  # P_mm factored, with few holes
+    exact: Positive | None  # K_mm factored, with few holes
     total: Totals
     traces: FloatArray | None = None
     average: FloatArray | None = None
 
 
 def _exact_traces(point: _Point) -> FloatArray:
-    """Return tr(P_mm⁻¹[P V_t P]_mm) of every component, (k + 1, 1)."""
+    """Return tr(K_mm⁻¹[K V_t K]_mm) of every component, (k + 1, 1)."""
     assert point.exact is not None
-    inverse, taken = point.exact.inverse(), np.zeros(point.v.size)
+    inverse, traces = point.exact.inverse(), np.zeros(point.v.size)
     for first in range(0, inverse.shape[0], _COLUMNS):
         units = np.eye(inverse.shape[0], min(_COLUMNS, inverse.shape[0] - first), -first)
         forms = point.matrix.derivatives(point.matrix.columns(units))
-        taken += np.einsum("hs,ths->t", inverse[:, first : first + _COLUMNS], forms)
-    return taken[:, None]
+        traces += np.einsum("hs,ths->t", inverse[:, first : first + _COLUMNS], forms)
+    return traces[:, None]

@@ -1,15 +1,10 @@
-"""The likelihood engine for data that no factorisation fits: conjugate gradients and probes.
+"""The iterative engine, for data that are too large to factor: conjugate gradients and probes.
 
-For crossed terms with hundreds of thousands of levels each, as of ratings of films:
-solutions, quadratic forms and the average information are exact to the tolerance of the solves;
-traces come from fixed random probes and have a Monte Carlo error, which is reported. With
-C = Z'Z + diag(σ²_e/σ²_t):
-
-    tr(V⁻¹V_t) = q_t/σ²_t − σ²_e tr(C^tt)/σ⁴_t
-    tr(P V_t) = tr(V⁻¹V_t) − tr[(X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X], the second part exactly
-    Z_t'P y = û_t/σ²_t
-
-and Σ σ²_t s_t, which is known, gives the residual's score.
+For crossed terms with hundreds of thousands of levels each, such as ratings of films. Solutions,
+quadratic forms and the average information are exact to the tolerance of the solves; traces come
+from fixed random probes and have a Monte Carlo error, which is reported. See docs/explanation/
+mathematics.md, section 8; traces follow from (7.4) with tr C^tt by (8.3) and (8.4), and the score
+of the residual by (5.9).
 """
 
 from __future__ import annotations
@@ -25,7 +20,8 @@ from vcomp.estimators.likelihood.fixed_forms import forms_with_residual
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Probes, Rademacher, available_bytes, gib
+from vcomp.numerics import available_bytes, gib
+from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -36,14 +32,14 @@ __all__ = [
 
 _PROBES = 16, 64
 _PROBE_ENTRIES = 1e8
-"""Probes for very large and for small tables, and entries times probes in between."""
+"""Numbers of probes for very large and for small tables, and entries × probes in between."""
 
 _LEVELS = 128
-"""Levels of small terms that are solved for one by one: their traces have no error, and what is
-left for the iteration no longer depends on which of them hang together."""
+"""Levels of small terms that have a column each: their traces are exact, and the convergence of
+the iteration does not depend on how these levels are connected."""
 
 _LEVEL_EFFECTS = 2.5e7
-"""Numbers that these solutions take at most."""
+"""Largest number of elements of their solutions."""
 
 
 class IterativeLikelihood(CrossProductsEngine):
@@ -55,14 +51,14 @@ class IterativeLikelihood(CrossProductsEngine):
     reml : restricted likelihood, or the full one (ML)
     n_probes : random columns for the traces; 16 to 64 if not given, fewer for larger tables
     seed : of these columns
-    n_levels : levels of small terms that are solved for one by one, at most
+    n_levels : largest number of levels of small terms that have a column each
     tol : of the solves, as a share of the right-hand side
     probes : in place of `n_probes` and `seed`
 
     Raises
     ------
     EstimationError
-        If it would not fit into memory, or there are too few probes to tell their error.
+        If it would not fit into memory, or n_probes is below 2.
     """
 
     name: ClassVar[str] = "iterative"
@@ -82,24 +78,26 @@ class IterativeLikelihood(CrossProductsEngine):
     ) -> None:
         n_probes = _probes_for(stats) if n_probes is None else n_probes
         if n_probes < 2:
-            raise EstimationError(f"n_probes={n_probes}: an error is told from 2 probes on")
+            raise EstimationError(
+                f"n_probes must be at least 2, not {n_probes}: fewer give no Monte Carlo error"
+            )
         self.stats = stats
         self.reml = reml
         _check_memory(stats, n_probes, n_levels)
         self._probes = probes or Rademacher(n_probes, seed)
         self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
-        # Derivatives, information and errors are asked for one after the other at one point.
+        # Derivatives, information and errors are requested one after the other at one point.
         self._last: tuple[bytes, IterativePoint] | None = None
 
     @property
     def reason(self) -> str:
-        """What was computed with, so that it can be done again."""
+        """The method with its probes and seed, so that the result can be reproduced."""
         return f"conjugate gradients, nothing factored; traces from {self._probes}"
 
     @property
     def products(self) -> dict[str, tuple[int, ...]]:
-        """Products with the equations that every solve so far has needed, by what it solved."""
+        """Number of products with the equations of each solve so far, by kind of solve."""
         return {name: tuple(counts) for name, counts in self._context.products.items()}
 
     def loglike(self, v: FloatArray) -> float:
@@ -110,12 +108,12 @@ class IterativeLikelihood(CrossProductsEngine):
         return float(-0.5 * deviance)
 
     def loglike_error(self, v: FloatArray) -> float:
-        """Return the standard error that the probes give :meth:`loglike`."""
+        """Return the Monte Carlo standard error of :meth:`loglike`."""
         samples = self._at(v).log_determinants(reml=self.reml)
         return 0.5 * float(np.sqrt(_covariance_of_mean(samples[None, :])[0, 0]))
 
     def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return score and average information at `v`, zeros allowed; the value is left nan."""
+        """Return score and average information at `v`; the value is nan."""
         point = self._at(v)
         traces = point.traces(reml=self.reml).mean(axis=1)
         score = np.empty(traces.size + 1)
@@ -127,12 +125,12 @@ class IterativeLikelihood(CrossProductsEngine):
     def information(
         self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
     ) -> FloatArray:
-        """Return the average information ½ y'P V_t P V_u P y at `v`, exact to the solves.
+        """Return the average information at `v`, exact to the tolerance of the solves.
 
         Raises
         ------
         EstimationError
-            For another kind.
+            If another kind is requested.
         """
         if kind != "average":
             raise EstimationError(
@@ -147,15 +145,15 @@ class IterativeLikelihood(CrossProductsEngine):
         return point.beta.copy(), point.cov_beta.copy()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return the first forms of X in V⁻¹ at `v`; there are no second ones."""
+        """Return the first forms of X in V⁻¹ at `v`; second forms are not available."""
         point = self._at(v)
         return forms_with_residual(*point.fixed_gram(), point.projected_fixed(), point.v)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
 
-        Variances of prediction are nan, but for terms at zero: each level's would need a solve of
-        its own, and a few probes for all of them leave errors that no user would want unsaid.
+        Variances of prediction are nan, except for terms at zero: each level would need a solve of
+        its own, and estimates from a few probes would be too inexact.
         """
         point = self._at(v)
         variances = tuple(
@@ -171,10 +169,7 @@ class IterativeLikelihood(CrossProductsEngine):
         )
 
     def monte_carlo(self, v: FloatArray) -> FloatArray:
-        """Return the covariance that the probes give the positive components; 0 for the others.
-
-        The estimates move by the inverse information times the error of the score.
-        """
+        """Return the Monte Carlo covariance of positive components, eq. (8.6); else 0."""
         point = self._at(v)
         terms = _covariance_of_mean(point.traces(reml=self.reml))
         lift = np.vstack(
@@ -208,7 +203,7 @@ class IterativeLikelihood(CrossProductsEngine):
         return self._last[1]
 
     def _average(self, point: IterativePoint) -> FloatArray:
-        """Add the residual's row to f_t'P f_u: with f_e = P y, P V P = P gives it."""
+        """Return the average information: f_t'P f_u with the residual's row by eq. (5.9)."""
         v, s2, forms = point.v[:-1], point.residual, point.forms
         squares = np.array([r @ r for r in point.PZy])
         mixed = (squares - forms @ v) / s2
@@ -223,7 +218,7 @@ def _probes_for(stats: CrossProducts) -> int:
 
 
 def _small_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
-    """Return the smallest terms that have few levels together; the largest is not among them."""
+    """Return the smallest terms with at most `n_levels` levels together, without the largest."""
     room = min(float(n_levels), _LEVEL_EFFECTS / max(sum(sizes), 1))
     small: list[int] = []
     for t in sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]:
@@ -255,7 +250,7 @@ def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> Fl
 def iterative_memory(
     stats: CrossProducts, n_probes: int | None = None, n_levels: int = _LEVELS
 ) -> float:
-    """Return the bytes that the engine takes at most beside the statistics.
+    """Return the largest number of bytes that the engine uses besides the statistics.
 
     Parameters
     ----------
@@ -268,12 +263,12 @@ def iterative_memory(
     lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
     tables = 0.0
     for (t, u), pair in stats.pairs.items():
-        # A table is copied to be turned round, or to be put beside another.
+        # A table is copied when it is transposed or put beside another.
         if t in large and u in large and (len(large) > 2 or u == large[0]):
             tables += 12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)]
     fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
     columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 14.0 * COLUMNS_AT_ONCE * tail
-    # Probes of a term at zero come in through the largest one.
+    # Probes of a term at zero need columns of the largest term.
     by_lead = 3.0 * fixed + 4.0 + (3.0 * COLUMNS_AT_ONCE if tail else 0.0)
     return float(tables + columns + 8.0 * lead * by_lead)
 

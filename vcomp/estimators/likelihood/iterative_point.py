@@ -1,4 +1,7 @@
-"""What the iterative engine computes at one value of the components."""
+"""Solutions, traces and forms of the iterative engine at one value of the components.
+
+The formulas are those of docs/explanation/mathematics.md, section 8.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
-from vcomp.numerics import Probes, Solved, log_quadrature, slices, solve_positive
+from vcomp.numerics import slices, solve_positive
+from vcomp.numerics.sparse import Probes, Solved, log_quadrature
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -21,23 +25,23 @@ __all__ = [
 
 
 COLUMNS_AT_ONCE = 16
-"""Right-hand sides of one pass over the tables: two cache lines of each level."""
+"""Right-hand sides of one pass over the tables: two cache lines for each level."""
 
 
 @dataclass(slots=True)
 class Context:
-    """What all points share.
+    """Data and buffers that all points share.
 
     Attributes
     ----------
     stats, pairs : cross-products, and products with their tables
-    probes : random columns
-    tol : of the solves
-    small : terms whose few levels are solved for one by one, with their places in W
-    right : for every other term Z_t'W with W = [y X Z_s …], s the small terms
+    probes : random probes
+    tol : tolerance of the solves
+    small : small terms, whose levels have a column each, with their positions in W
+    right : for each other term Z_t'W with W = [y X Z_s …], s the small terms
     gram : W'W
-    starts : the last solutions, by what was solved
-    products : of the iterations so far, by what was solved
+    starts : the last solutions, by kind of solve
+    products : numbers of products of the solves so far, by kind of solve
     """
 
     stats: CrossProducts
@@ -54,7 +58,7 @@ class Context:
     def of(
         cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
     ) -> Context:
-        """Return the context of these data with columns for the levels of some terms."""
+        """Return the context of these data, with columns for the levels of the small terms."""
         pairs = PairProducts(stats)
         small, end = {}, 1 + stats.n_fixed
         for t in small_terms:
@@ -79,7 +83,7 @@ class Context:
         )
 
     def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
-        """Solve from where the same right-hand sides were solved last, and remember."""
+        """Solve, starting from the last solution for the same right-hand sides, and keep it."""
         key = (name, part, system.equations.active)
         solved = system.solve(b, self.starts.get(key), self.tol)
         self.starts[key] = solved.x
@@ -88,7 +92,7 @@ class Context:
 
 
 class IterativePoint:
-    """Solutions, traces and forms at components `v`, each computed when it is asked for."""
+    """Solutions, traces and forms at components `v`, each computed when first used."""
 
     def __init__(self, context: Context, system: SparseSystem, v: FloatArray) -> None:
         self.context = context
@@ -110,7 +114,7 @@ class IterativePoint:
 
     @cached_property
     def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
-        """Return Z_t'V_o⁻¹W of every large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
+        """Return Z_t'V_o⁻¹W of each large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
         right, WW = self.context.right, self.context.gram
         effects, forms = self._solve_all("columns", right)
         return self._projected(right, effects), (WW - forms) / self.residual
@@ -123,7 +127,7 @@ class IterativePoint:
 
     @cached_property
     def _dense(self) -> LongArray:
-        """Which columns of W are in the equations outside: X, and small terms not at zero."""
+        """Columns of W in the small equations E, eq. (8.1): X, and small terms not at zero."""
         active = [np.arange(1, 1 + self._stats.n_fixed)]
         for t, place in self.context.small.items():
             if self.v[t] > 0.0:
@@ -131,7 +135,7 @@ class IterativePoint:
         return np.concatenate(active)
 
     def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
-        """Return places in W of D = [X Z_s …], without X if so asked, and D'V_o⁻¹D + G⁻¹."""
+        """Return positions in W of H = [X Z_s …] (X if requested), and E = H'V_o⁻¹H + Γ⁻¹."""
         places = self._dense if with_fixed else self._dense[self._stats.n_fixed :]
         ridge = np.zeros(self._columns[1].shape[0])
         for t, place in self.context.small.items():
@@ -141,7 +145,7 @@ class IterativePoint:
 
     @cached_property
     def _theta(self) -> FloatArray:
-        """The solution of the equations outside: β̂, then û of the small terms."""
+        """The solution of the small equations E: β̂, then û of the small terms."""
         places, M = self._outer()
         return solve_positive(M, self._columns[1][places, 0])
 
@@ -159,13 +163,13 @@ class IterativePoint:
 
     @property
     def yPy(self) -> float:
-        """The quadratic form of the residuals."""
+        """The quadratic form y'P y, eq. (8.1)."""
         forms = self._columns[1]
         return float(forms[0, 0] - forms[0, self._dense] @ self._theta)
 
     @cached_property
     def PZy(self) -> list[FloatArray]:
-        """Z_t'P y of every term."""
+        """Z_t'P y of each term."""
         found = []
         for t in range(self._stats.n_terms):
             rows = self._rows(t)
@@ -256,7 +260,7 @@ class IterativePoint:
 
     @cached_property
     def forms(self) -> FloatArray:
-        """f_t'P f_u with f_t = V_t P y, the residual not among them."""
+        """f_t'P f_u of the terms, with f_t = V_t P y."""
         k, f = self._stats.n_terms, self.PZy
         Zf = {
             t: np.column_stack([self.context.pairs.times(t, u, f[u][:, None]) for u in range(k)])
@@ -272,7 +276,7 @@ class IterativePoint:
     # Traces -------------------------------------------------------------------------------
 
     def traces(self, *, reml: bool) -> FloatArray:
-        """Return tr(P V_t) of every term from each probe, (k, probes); with V⁻¹ for P for ML."""
+        """Return tr(P V_t) of each term from each probe, (k, probes); V⁻¹ for P in ML."""
         samples = self._samples
         places, M = self._outer(with_fixed=reml)
         inverse = solve_positive(M, np.eye(places.size))
@@ -294,7 +298,7 @@ class IterativePoint:
 
     @cached_property
     def _samples(self) -> FloatArray:
-        """tr(V_o⁻¹V_t) of every large term from each probe, (k, probes); zero for small ones."""
+        """tr(V_o⁻¹V_t) of each large term from each probe, (k, probes); zero for small ones."""
         found: dict[int, FloatArray] = dict(self._active_traces())
         for t in self.context.right:
             if t not in found:
@@ -313,23 +317,23 @@ class IterativePoint:
         count = self.context.probes.count(tail) if sum(tail) else 0
         parts = enumerate(slices(count, COLUMNS_AT_ONCE))
         blocks = [self._block_traces(number, part) for number, part in parts]
-        # With nothing in the tail the inverse of the diagonal is all there is.
+        # With one large term the equations are diagonal.
         inverse = np.concatenate(blocks, axis=1) if blocks else self._known_traces()[:, None]
         for place, t in enumerate(self.active):
             v = self.v[t]
             yield t, self._stats.sizes[t] / v - self.residual * inverse[place] / v**2
 
     def _known_traces(self) -> FloatArray:
-        """Return the traces of C^tt, the tail taken to be its own diagonal."""
+        """Return tr C^tt as if S were its diagonal D: the exact first parts of (8.3) and (8.4)."""
         system = self.system
         lead = system.inverse_lead.sum() + (system.lead_squares / system.diagonal).sum()
         return np.array([lead, *((1.0 / system.diagonal[s]).sum() for s in self._slices)])
 
     def _block_traces(self, number: int, part: slice) -> FloatArray:
-        """Return tr(C^tt) of the terms in the equations from some probes.
+        """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4).
 
-        With D the diagonal of S, z'D⁻¹z has no error and z'D⁻¹(S − D)D⁻¹z is zero on average; the
-        second is what the trace of S⁻¹ errs by first, and is taken away.
+        With D the diagonal of S, z'D⁻¹z is exact and z'D⁻¹(S − D)D⁻¹z has the expectation zero;
+        the second is the first-order error of z'S⁻¹z, and is removed.
         """
         system = self.system
         tail = system.equations.sizes[1:]
@@ -348,7 +352,7 @@ class IterativePoint:
         return traces + self._known_traces()[:, None]
 
     def _trace_at_zero(self, term: int) -> FloatArray:
-        """Return tr(Z_t'V⁻¹Z_t) of a term outside the equations, from each probe."""
+        """Return tr(Z_t'V⁻¹Z_t) of a term at zero, from each probe."""
         size = (self._stats.sizes[term],)
         found = []
         count = self.context.probes.count(size)
@@ -380,10 +384,10 @@ class IterativePoint:
 
     @cached_property
     def _log_large(self) -> FloatArray:
-        """log|V_o| from each probe.
+        """log|V_o| from each probe, eq. (8.5).
 
-        Each is a quadrature on D^-½ S D^-½, whose diagonal is one: its own first moment errs
-        by what the logarithm errs by first, and is taken away.
+        Each is a quadrature on D^-½ S D^-½, whose diagonal is one: the known error of its first
+        moment is the first-order error of the logarithm, and is removed.
         """
         system, s2 = self.system, self.residual
         log_V = self._stats.n * np.log(s2) + np.log(system.lead).sum()

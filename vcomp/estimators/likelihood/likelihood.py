@@ -1,4 +1,8 @@
-"""REML and ML: start, maximum, certificate, standard errors."""
+"""REML and ML: from sufficient statistics to an estimate.
+
+An engine is chosen, started, maximised and certified; docs/explanation/mathematics.md, sections 5
+and 6.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ import numpy as np
 from vcomp import display
 from vcomp._timing import timed
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, errors_of_fixed
+from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.certification import Certified, certify
 from vcomp.estimators.likelihood.choose import choose_engine, engine_for_decades
 from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.fixed_forms import errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, Maximum, maximise
 from vcomp.estimators.options import (
     Hold,
@@ -36,39 +41,39 @@ __all__ = [
 
 
 _EXACT_FIT = 1e-13
-"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+"""y'Qy below this fraction of y'y is rounding error: the fixed part reproduces the response."""
 
 _TOLERANCE = 1e-10
 _TOLERANCE_OF_PROBES = 1e-4
-"""Newton decrements at which iterations end: exact engines, and those with random probes."""
+"""Newton decrements at which iterations end: exact engines, and engines with random probes."""
 
 _ROUNDED_RESIDUAL = 1e-12
-"""A residual below this share of the total variance is rounding if no maximum is found."""
+"""If no maximum is found, a residual below this fraction of the total variance is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodMethod:
-    """What REML and ML have in common.
+    """The options and the estimation that REML and ML share.
 
     Attributes
     ----------
-    max_iter : steps at most
-    tol : Newton decrement, in standard errors, at which the iteration ends: 1e-10 if not given,
-        and 1e-4 with an engine whose random probes leave more than that open. Where rounding hides
-        so small a distance it ends at the smallest that can be seen, below 1e-4; the status says
-        so above 1e-6
-    hold : components that are known, by name: they stay at these values (the residual at a
-        positive one), are not estimated, and have no standard error
+    max_iter : largest number of steps
+    tol : Newton decrement, in standard errors, at which the iteration ends; by default 1e-10, or
+        1e-4 for an engine with random probes, whose Monte Carlo error is larger. If rounding
+        prevents so small a decrement the iteration ends at the smallest one below 1e-4; the status
+        says so above 1e-6
+    hold : known components by name: they keep these values (the residual a positive one), are not
+        estimated, and have no standard error
     start : first values by name, the others from MIVQUE(0); or all in order, the residual last
     engine : ``"auto"``, ``"strata"``, ``"blocked"`` or ``"iterative"``
-    n_probes : random probes of the iterative engine, by default as many as memory allows up to 64;
+    n_probes : random probes of the iterative engine, by default 16 to 64, fewer for larger tables;
         four times as many halve the Monte Carlo error. Other engines have none
-    rng : seed or ``numpy.random.Generator`` of the probes; the same ones if not given
+    rng : seed or ``numpy.random.Generator`` of the probes; seed 0 if not given
 
     Raises
     ------
     EstimationError
-        If an option is not of that form.
+        If an option is invalid.
     """
 
     max_iter: int = 200
@@ -87,7 +92,7 @@ class LikelihoodMethod:
 
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         """Return the estimate from the statistics alone."""
-        # Names are checked before anything is computed.
+        # Options are checked before anything is computed.
         known = known_components(self.hold, names)
         start_of(self.start, names, known, np.ones(len(names)))
         likelihood = choose_engine(
@@ -118,7 +123,7 @@ class ML(LikelihoodMethod):
 
 
 class _NothingLeftError(EstimationError):
-    """No residual that rounding would not hide."""
+    """The residual variance is zero up to rounding error."""
 
 
 def _estimate_in_digits(
@@ -127,7 +132,7 @@ def _estimate_in_digits(
     names: tuple[str, ...],
     options: LikelihoodMethod,
 ) -> Estimate:
-    """Return the estimate, by an engine that keeps more digits where too few were left."""
+    """Return the estimate, by an engine that keeps more digits if the first one lost too many."""
     try:
         estimate = estimate_by_likelihood(likelihood, names, options)
         reached = estimate.converged or len(estimate.log) > options.max_iter
@@ -149,7 +154,7 @@ def estimate_by_likelihood(
     ----------
     likelihood : restricted or full
     names : the components, the residual last
-    options : limits, known components, start
+    options : limits, held components, start
 
     Raises
     ------
@@ -223,8 +228,8 @@ def _maximise(
 
 
 _SINGULAR = (
-    "the random and fixed effects reproduce the response exactly, or all of it that rounding does "
-    "not hide: no variance is left for the residual, and the likelihood has no maximum; leave out "
+    "the random and fixed effects reproduce the response exactly, or up to rounding error: no "
+    "variance is left for the residual, and the likelihood has no maximum; leave out "
     "a term, or use method='anova' (for components many decades apart engine='strata', which "
     "loses no digits, where the design has strata)"
 )
@@ -236,7 +241,7 @@ _BAD_START = (
 
 
 def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
-    """Return MIVQUE(0) estimates, those that are not above zero but for rounding raised."""
+    """Return MIVQUE(0) estimates, with those that are not clearly above zero raised."""
     total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
     start = likelihood.mivque0()
     return np.where(start > 1e-10 * total, start, 0.01 * total / start.size)
@@ -245,7 +250,7 @@ def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
 def _monte_carlo(
     noise: FloatArray | None, certified: Certified, names: tuple[str, ...], known: Known
 ) -> dict[str, float]:
-    """Return how far probes, and the way that was left to go, may have moved the estimates."""
+    """Return the Monte Carlo errors of the estimates, the remaining decrement included."""
     if noise is None:
         return {}
     variances = np.nan_to_num(np.diagonal(next(iter(certified.covariances.values()))))
@@ -274,11 +279,11 @@ def _status(
     ]
     if found.newton_decrement > max(certificate.tolerance, 1e-6):
         clauses.append(
-            f"rounding ends it {display.number(found.newton_decrement, 2)} standard errors from "
-            "the maximum"
+            f"rounding ended the iteration {display.number(found.newton_decrement, 2)} standard "
+            "errors from the maximum"
         )
     clauses += [
-        f"the likelihood is nearly flat along {direction}: these data hardly tell them apart"
+        f"the likelihood is nearly flat along {direction}: these data hardly distinguish them"
         for direction in certificate.flat
     ]
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
@@ -299,23 +304,23 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
         )
     if found.newton_decrement < 0.05:
         return (
-            "rounding hides what is left of the way, as it does where components are many decades "
+            "rounding prevents the last steps, as it does if components are many decades "
             f"apart; hold= the smallest, or leave out its term ({decrement})"
         )
     return (
-        "no step raises the likelihood any more; try another start=, or leave out a term that is "
-        f"next to nothing ({decrement})"
+        "no further step raises the likelihood; try another start=, or leave out a term with "
+        f"almost no variance ({decrement})"
     )
 
 
 def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Known) -> Estimate:
-    """Return zeros for a response that the fixed part reproduces, a constant above all."""
+    """Return zeros for a response that the fixed part reproduces, such as a constant one."""
     k, p = len(names), likelihood.n_fixed
     what = "The response is constant" if likelihood.yy == 0.0 else "The fixed part fits exactly"
     if known.held.any():
         raise EstimationError(
             f"{what[0].lower()}{what[1:]}: with components held the likelihood has no maximum; "
-            "hold the residual as well, or nothing"
+            "hold the residual as well, or no component"
         )
     beta = likelihood.least_squares()
     nothing = np.full((k, k), np.nan)
@@ -328,6 +333,6 @@ def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Kn
         cov_beta=np.zeros((p, p)),
         llf=np.inf,
         converged=True,
-        status=f"{what}: all components are 0, and nothing can be said about their error.",
+        status=f"{what}: all components are 0, without standard errors.",
         engine="none: there is nothing to estimate",
     )

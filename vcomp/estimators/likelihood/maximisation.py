@@ -1,91 +1,63 @@
-"""Maximise a log-likelihood over components that cannot be negative, and show that it was done.
+"""Maximise a log-likelihood over non-negative components.
 
-Each step maximises the quadratic model s'd − ½ d'Id above the bounds: with the average
-information (AI) far from the maximum, near it with the observed one (Newton), which converges
-quadratically. The step is halved, or an EM step taken, where the likelihood would fall; a start
-that is far off in scale is first scaled as a whole, which has a closed form.
+Each step maximises the quadratic model s'd − ½ d'Id above the bounds (docs/explanation/
+mathematics.md, eq. (6.1)): with the average information (AI) far from the maximum and with the
+observed one (Newton) near it, where convergence is quadratic. If the likelihood would fall, the
+step is halved or replaced by an EM step. A start of the wrong scale is first rescaled, which has a
+closed form.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.estimators.estimate import Iteration, StepKind
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
 from vcomp.numerics import bounded_step
 
 __all__ = [
     "VANISHED",
-    "Iteration",
     "Maximum",
-    "StepKind",
     "maximise",
 ]
 
 
-StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
-
 _NEWTON_BELOW = 0.05
-"""Newton decrement (in standard errors) below which the observed information takes over."""
+"""Newton decrement (in standard errors) below which the observed information is used."""
 
 _HALVINGS = 12
 
 VANISHED = 1e-20
-"""A residual below this share of the total variance is none: responses have 16 digits."""
+"""A residual below this fraction of the total variance is zero: responses have 16 digits."""
 
 _INSIDE = 0.1
-"""The residual keeps this share in one step: at zero there is no likelihood."""
+"""The residual keeps at least this fraction in one step: at zero there is no likelihood."""
 
 _ROUNDING = 1e-6
-"""Decrements below this that no longer fall are rounding, and the end."""
+"""A decrement below this that does not fall further is rounding error and ends the iteration."""
 
 
 _STUCK = 1e-4
-"""Below this decrement it is rounding as well if no step, however short, raises the likelihood."""
-
-
-@dataclass(frozen=True, slots=True)
-class Iteration:
-    """One point of an iteration.
-
-    Attributes
-    ----------
-    step : what led here: ``"start"``, ``"scale"`` (all components by one factor), ``"AI"``,
-        ``"Newton"`` or ``"EM"``
-    fraction : of that step that was taken; nan at the start
-    loglike : nan where the engine does not compute it on the way
-    newton_decrement : how far the maximum seems to be, in standard errors
-    kkt_residual : see :class:`~vcomp.estimators.Certificate`
-    n_bound : components at zero
-    components : (k + 1,) their values
-    """
-
-    step: StepKind
-    fraction: float
-    loglike: float
-    newton_decrement: float
-    kkt_residual: float
-    n_bound: int
-    components: tuple[float, ...]
+"""A decrement below this ends the iteration as well if no step raises the likelihood."""
 
 
 @dataclass(frozen=True, slots=True)
 class Maximum:
-    """Where an iteration ended.
+    """The end of an iteration.
 
     Attributes
     ----------
     v : (k + 1,) components
-    loglike, score : there
-    held : (k + 1,) components that were not free to move
-    newton_decrement, kkt_residual : how well the conditions of a maximum are met
-    converged : the decrement fell below the tolerance, or to where rounding ends it (1e-4 at most)
+    loglike, score : log-likelihood and its gradient at `v`
+    held : (k + 1,) held components
+    newton_decrement, kkt_residual : violations of the conditions of a maximum, section 6.2
+    converged : the decrement fell below the tolerance, or to its rounding error (at most 1e-4)
     at_limit : the limit of steps was reached
-    evaluations : of the likelihood
-    log : the points on the way, the first the start
+    evaluations : number of evaluations of the likelihood
+    log : the points of the iteration, the start first
     """
 
     v: FloatArray
@@ -101,13 +73,13 @@ class Maximum:
 
     @property
     def iterations(self) -> int:
-        """Steps taken."""
+        """Number of steps."""
         return len(self.log) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A point with its derivatives, and the step that they suggest."""
+class _Iterate:
+    """A point with its derivatives and the next step."""
 
     v: FloatArray
     derivatives: Derivatives
@@ -129,12 +101,12 @@ def maximise(
 
     Parameters
     ----------
-    likelihood : value, score and information
-    start : (k + 1,) first values, not negative; the residual is the last, and positive (it is
-        raised where it is too small beside the others to compute with)
+    likelihood : the engine: value, score and information
+    start : (k + 1,) first values, not negative; the residual is last and positive (it is raised if
+        it is too small relative to the others for the likelihood to be computed)
     group_sizes : (k + 1,) numbers of random effects, for EM steps
-    held : (k + 1,) components that stay at their start; none if not given
-    max_iter : steps
+    held : (k + 1,) components that keep their start; none if not given
+    max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
 
     Raises
@@ -143,23 +115,25 @@ def maximise(
         If the likelihood cannot be computed at the start.
     """
     known = np.zeros(start.size, dtype=bool) if held is None else held
-    climb = _Climb(likelihood, group_sizes, known, tol)
-    here = climb.first(start.astype(float))
-    log = [climb.logged(here, "start", np.nan)]
+    search = _Maximisation(likelihood, group_sizes, known, tol)
+    here = search.first(start.astype(float))
+    log = [search.logged(here, "start", np.nan)]
     previous, done = np.inf, False
     while True:
-        done = climb.balances(here) and (here.decrement <= tol or _stalled(here, previous))
-        if done or len(log) > max_iter or climb.vanished(here):
+        done = search.has_small_scores(here) and (
+            here.decrement <= tol or _stalled(here, previous)
+        )
+        if done or len(log) > max_iter or search.vanished(here):
             break
         previous = here.decrement
-        moved = climb.move(here)
+        moved = search.move(here)
         if moved is None:
-            done = climb.balances(here) and here.decrement < _STUCK
+            done = search.has_small_scores(here) and here.decrement < _STUCK
             break
         here, kind, fraction = moved
-        log.append(climb.logged(here, kind, fraction))
+        log.append(search.logged(here, kind, fraction))
     if done:
-        here, log[-1] = climb.snapped(here, log[-1])
+        here, log[-1] = search.with_bounds_reached(here, log[-1])
     last = log[-1]
     return Maximum(
         v=here.v,
@@ -170,20 +144,20 @@ def maximise(
         kkt_residual=last.kkt_residual,
         converged=done,
         at_limit=not done and len(log) > max_iter,
-        evaluations=climb.evaluations,
+        evaluations=search.evaluations,
         log=tuple(log),
     )
 
 
-def _stalled(here: _Place, previous: float) -> bool:
-    """Whether the decrement is small and falls no longer as its kind of step makes it fall."""
+def _stalled(here: _Iterate, previous: float) -> bool:
+    """Whether the decrement is small and falls more slowly than its kind of step implies."""
     rate = 0.2 if here.kind == "Newton" else 0.9
     return here.decrement < _ROUNDING and here.decrement > rate * previous
 
 
 @dataclass(slots=True)
-class _Climb:
-    """One maximisation: what stays the same, and the count of evaluations."""
+class _Maximisation:
+    """One maximisation: its fixed arguments and the number of evaluations."""
 
     likelihood: LikelihoodEngine
     group_sizes: FloatArray
@@ -191,8 +165,8 @@ class _Climb:
     tol: float
     evaluations: int = 0
 
-    def first(self, v: FloatArray) -> _Place:
-        """Return the start, its residual raised where it is too small to compute with."""
+    def first(self, v: FloatArray) -> _Iterate:
+        """Return the start, with its residual raised until the likelihood can be computed."""
         while True:
             try:
                 return self.at(v)
@@ -201,26 +175,26 @@ class _Climb:
                     raise
             v = np.append(v[:-1], 1e3 * v[-1])
 
-    def at(self, v: FloatArray) -> _Place:
-        """Return the derivatives at `v` with the step that they suggest."""
+    def at(self, v: FloatArray) -> _Iterate:
+        """Return the derivatives at `v` and the next step."""
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
         moves = ~self.held & ~self._stays_at_zero(v, derivatives)
         if not _is_positive(derivatives.average[np.ix_(moves, moves)], least=-1e-8):
-            # Rounding is all that is left of it, far away: the information of the effects
-            # themselves, with which the step is that of EM.
+            # Far from the maximum only rounding error is left of the average information. That of
+            # the effects themselves gives the EM step.
             moves &= v > 0.0
             effects = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
-            return _Place(v, derivatives, "EM", *_step(effects, derivatives.score, v, moves))
+            return _Iterate(v, derivatives, "EM", *_step(effects, derivatives.score, v, moves))
         step, decrement = _step(derivatives.average, derivatives.score, v, moves)
         if decrement < _NEWTON_BELOW and (v[moves] > 0.0).all() and moves.any():
             newton = self._newton(v, derivatives.score, moves)
             if newton is not None:
-                return _Place(v, derivatives, "Newton", *newton)
-        return _Place(v, derivatives, "AI", step, decrement)
+                return _Iterate(v, derivatives, "Newton", *newton)
+        return _Iterate(v, derivatives, "AI", step, decrement)
 
-    def move(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
-        """Return the next point, how it was reached and by what share of the step, or None."""
+    def move(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
+        """Return the next point, the kind of step and the fraction used, or None."""
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
             return self.at(factor * here.v), "scale", 1.0
@@ -228,17 +202,17 @@ class _Climb:
             return self._uphill(here)
         return self._towards_zero_score(here)
 
-    def balances(self, here: _Place) -> bool:
-        """Whether no score is far from zero: an information that is all rounding would hide it."""
+    def has_small_scores(self, here: _Iterate) -> bool:
+        """Whether all scores are near zero; an information of rounding error would not show it."""
         relative = np.abs(here.v * here.derivatives.score)[~self.held]
         return bool(relative.max(initial=0.0) <= 1e-4 * np.sqrt(self.likelihood.n))
 
-    def vanished(self, here: _Place) -> bool:
-        """Whether the residual is on its way to zero, where the likelihood has no bound."""
+    def vanished(self, here: _Iterate) -> bool:
+        """Whether the residual goes to zero, where the likelihood is unbounded."""
         return not self.held[-1] and bool(here.v[-1] <= VANISHED * here.v.sum())
 
-    def snapped(self, here: _Place, logged: Iteration) -> tuple[_Place, Iteration]:
-        """Put components on their bound that are nearer to it than can be told."""
+    def with_bounds_reached(self, here: _Iterate, logged: Iteration) -> tuple[_Iterate, Iteration]:
+        """Return the end with components set to 0 that are within 1e-7 standard errors of it."""
         with np.errstate(invalid="ignore"):
             distance = here.v * np.sqrt(np.diagonal(here.derivatives.average))
         near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
@@ -250,7 +224,7 @@ class _Climb:
             return here, logged
         return there, self.logged(there, logged.step, logged.fraction)
 
-    def logged(self, here: _Place, kind: StepKind, fraction: float) -> Iteration:
+    def logged(self, here: _Iterate, kind: StepKind, fraction: float) -> Iteration:
         """Return the entry of the log for a point."""
         return Iteration(
             step=kind,
@@ -265,7 +239,7 @@ class _Climb:
     # Parts of a step --------------------------------------------------------------------------
 
     def _stays_at_zero(self, v: FloatArray, derivatives: Derivatives) -> BoolArray:
-        """Where the component is zero and its score negative, or zero to the tolerance."""
+        """Return which components are zero with a score that is not above the tolerance."""
         unit = np.sqrt(np.maximum(np.diagonal(derivatives.average), 0.0))
         stays: BoolArray = (v == 0.0) & (derivatives.score <= self.tol * unit)
         return stays
@@ -273,7 +247,7 @@ class _Climb:
     def _newton(
         self, v: FloatArray, score: FloatArray, moves: BoolArray
     ) -> tuple[FloatArray, float] | None:
-        """Return the Newton step, or None where the observed information is not positive."""
+        """Return the Newton step, or None if the observed information is not positive definite."""
         if "observed" not in self.likelihood.kinds:
             return None
         observed = self.likelihood.information(v, "observed", positive_only=True)
@@ -281,20 +255,20 @@ class _Climb:
             return None
         return _step(observed, score, v, moves)
 
-    def _scale_factor(self, here: _Place) -> float:
-        """Return the best factor of all components: Σ σ²_t s_t = ½ (y'Py − degrees of freedom)."""
+    def _scale_factor(self, here: _Iterate) -> float:
+        """Return ρ = y'Py/df, the best factor of all components: Σ σ²_t s_t = ½ (y'Py − df)."""
         if self.held.any():
             return 1.0
         likelihood = self.likelihood
         degrees = likelihood.n - (likelihood.n_fixed if likelihood.reml else 0)
         factor = 1.0 + 2.0 * float(here.v @ here.derivatives.score) / degrees
-        # Rounding can leave nothing, or less, of y'Py where components are far too large.
+        # If components are far too large, rounding may leave y'Py at zero or below.
         return factor if np.isfinite(factor) and factor > 0.0 else 1.0
 
-    def _uphill(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
+    def _uphill(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
         """Return the first of the step, its halves and the EM step that raises the likelihood."""
         value = here.derivatives.loglike
-        # What the value loses to rounding; near the end the step is better than the value shows.
+        # Rounding error of the value; near the end the step is more exact than the value.
         lost = 1e-12 if here.decrement < 1e-3 else 1e-14
         slack = lost * max(abs(value), self.likelihood.n)
         gain = float(here.step @ here.derivatives.score)
@@ -302,11 +276,11 @@ class _Climb:
         def rises(found: float, fraction: float) -> bool:
             return found >= value + 1e-4 * fraction * gain - slack
 
-        # Almost every full step is taken, and its derivatives are then needed anyway.
+        # Almost every full step is accepted, and its derivatives are then needed anyway.
         there = self._tried(_moved(here, 1.0))
         if there is not None and rises(there.derivatives.loglike, 1.0):
             return there, here.kind, 1.0
-        # EM is best where a component is far too large, a shorter step almost everywhere else.
+        # EM is best if a component is far too large, a shorter step almost always otherwise.
         trials: list[tuple[FloatArray, StepKind, float]] = [
             (_moved(here, 0.5), here.kind, 0.5),
             (self._em(here), "EM", 1.0),
@@ -323,13 +297,13 @@ class _Climb:
                 return self.at(trial), here.kind, fraction
         return None
 
-    def _towards_zero_score(self, here: _Place) -> tuple[_Place, StepKind, float] | None:
-        """Return the first of the step, its halves and the EM step that is nearer to the maximum.
+    def _towards_zero_score(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
+        """Return the first of the step, its halves and the EM step with a smaller decrement.
 
-        Without a likelihood the distance that the point itself sees decides; far away it may grow
-        in good steps as well, so that the best of all is taken where none is nearer.
+        Used without an exact value. Far from the maximum the decrement may grow in good steps as
+        well, so that the best of all is used if none has a smaller one.
         """
-        best: tuple[_Place, StepKind, float] | None = None
+        best: tuple[_Iterate, StepKind, float] | None = None
         steps: list[tuple[FloatArray, StepKind, float]] = [
             (_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)
         ]
@@ -343,14 +317,14 @@ class _Climb:
                 break
         return best
 
-    def _tried(self, v: FloatArray) -> _Place | None:
-        """Return the derivatives at `v`, or None where they cannot be computed."""
+    def _tried(self, v: FloatArray) -> _Iterate | None:
+        """Return the derivatives at `v`, or None if they cannot be computed."""
         try:
             return self.at(v)
         except np.linalg.LinAlgError:
             return None
 
-    def _em(self, here: _Place) -> FloatArray:
+    def _em(self, here: _Iterate) -> FloatArray:
         """Return σ² + 2σ⁴ s/q, which never lowers the likelihood."""
         v, score = here.v, here.derivatives.score
         moved = np.maximum(v + 2.0 * v**2 * score / self.group_sizes, 0.0)
@@ -359,7 +333,7 @@ class _Climb:
         return em
 
     def _loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood; one that cannot be computed is never the better one."""
+        """Return the log-likelihood, −∞ if it cannot be computed."""
         self.evaluations += 1
         try:
             value = self.likelihood.loglike(v)
@@ -368,15 +342,15 @@ class _Climb:
         return value if np.isfinite(value) else -np.inf
 
 
-def _moved(here: _Place, fraction: float) -> FloatArray:
-    """Return the point that a share of the step leads to; rounding takes none below zero."""
+def _moved(here: _Iterate, fraction: float) -> FloatArray:
+    """Return the point after a fraction of the step, with rounding below zero cut off."""
     return np.maximum(here.v + fraction * here.step, 0.0)
 
 
 def _step(
     information: FloatArray, score: FloatArray, v: FloatArray, moves: BoolArray
 ) -> tuple[FloatArray, float]:
-    """Return the step on the components that move, none below zero, and the Newton decrement."""
+    """Return the bounded step on the components that move, and the Newton decrement."""
     lower = -v
     lower[-1] *= 1.0 - _INSIDE
     step = np.zeros_like(v)

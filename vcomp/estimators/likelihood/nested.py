@@ -7,13 +7,14 @@ l, a_g = 1'V_g⁻¹1 and A_g = Σ a_h over its children h, eliminating the inner
     a_g = A_g / (1 + c_l A_g),   log|V| = n log c_e + Σ_g log(1 + c_l A_g)
     y'V⁻¹y = Σ_h a_h (m_h − m_g)² + a_0 m_0²,   m_g = Σ a_h m_h / A_g
 
-and going back inwards the deviation δ of a group from what its surroundings predict, and the share
-κ of its own information that is not used up on them (1_g'V⁻¹1_g = a_g κ_g):
+and going back inwards, with δ the deviation of a group from its prediction by the other groups,
+and κ the fraction of its information that is left (1_g'V⁻¹1_g = a_g κ_g),
 
     δ_h = (m_h − m_g) + δ_g / (1 + c_l A_g),   κ_h = 1 − (a_h / A_g)(1 − κ_g / (1 + c_l A_g))
 
-Nothing is subtracted that could cancel: means are compared with means. It costs O(groups) a
-time, whatever the depth.
+(docs/explanation/mathematics.md, eqs. (3.5) to (3.9)). Means are compared with means, so that
+nothing cancels. An evaluation costs O(groups), whatever the depth. ``maximise_nested`` in
+vcomp/inference/kernels/nested_strata.py is the same recursion in compiled form.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Level:
 
 
 class NestedCovariance:
-    """Forms of V⁻¹ of nested groups; see :class:`vcomp.estimators.likelihood.engine.Covariance`.
+    """Forms of V⁻¹ of nested groups; implements ``engine.Covariance``.
 
     Parameters
     ----------
@@ -83,9 +84,9 @@ class NestedCovariance:
         )
 
     def project(self, c: FloatArray, means: FloatArray) -> tuple[list[FloatArray], FloatArray]:
-        """Return Z_l'V⁻¹x of every grouping, and what V and x predict for the innermost groups.
+        """Return Z_l'V⁻¹x of each grouping, and the predictions μ of the innermost groups.
 
-        With these predictions μ, V⁻¹x = (x − μ)/c_e.
+        With them V⁻¹x = (x − μ)/c_e.
 
         Parameters
         ----------
@@ -98,16 +99,16 @@ class NestedCovariance:
         return sums, means - _times(1.0 / tree[-1].shrink, deviations[-1])
 
     def spread(self, grouping: int, values: FloatArray) -> FloatArray:
-        """Return values of the groups of a grouping for the innermost groups within them."""
+        """Return values of the groups of a grouping, repeated for the innermost groups."""
         for parent in self._parents[grouping:]:
             values = values[parent]
         return values
 
     def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
-        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,); nothing is subtracted.
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,), without a subtraction.
 
-        The grouping after the innermost is that of single observations, which are alike within an
-        innermost group: there it is (q_L,).
+        The grouping after the innermost is that of single observations, which are equal within an
+        innermost group: the result is then (q_L,).
         """
         tree = self._eliminate(c)
         used = self._used(tree, c)
@@ -119,7 +120,7 @@ class NestedCovariance:
         return (1.0 + others * level.A + own * level.A * used[grouping]) / level.shrink
 
     def single_diagonal(self, c: FloatArray) -> FloatArray:
-        """Return the diagonal of V⁻¹, the same for all observations of an innermost group."""
+        """Return the diagonal of V⁻¹, one value for each innermost group."""
         tree = self._eliminate(c)
         unused = self._unused(tree)[1]
         diagonal: FloatArray = ((self._n - 1.0) + unused) / (self._n * c[-1])
@@ -128,14 +129,14 @@ class NestedCovariance:
     def path_forms(self, c: FloatArray, groups: LongArray, weights: FloatArray) -> FloatArray:
         """Return r'V⁻¹r of columns r = Σ_l w_l 1_g(l), their groups within one another, (m,).
 
-        With L = 1'V_g⁻¹r of the part of r that lies within a group, and R what of r'V_g⁻¹r the
-        means do not say, going outwards R grows by L² (1/a − 1/A): nothing cancels.
+        With L = 1'V_g⁻¹r of the part of r within a group, and R the part of r'V_g⁻¹r that is not
+        due to the means, R grows by L² (1/a − 1/A) at each level outwards: nothing cancels.
 
         Parameters
         ----------
         c : components
-        groups : (levels, m) the group at every level, outermost first; any where all weights from
-            there on inwards are zero
+        groups : (levels, m) the group at each level, outermost first; arbitrary if all weights
+            from that level inwards are zero
         weights : (levels + 1, m) w, the last that of one observation of the innermost group
         """
         rest = np.zeros(weights.shape[1])
@@ -143,7 +144,7 @@ class NestedCovariance:
         levels = list(zip(self._eliminate(c), groups, weights[:-1], strict=True))
         for level, group, weight in reversed(levels):
             A = level.A[group]
-            # Where the inner information is all there is, rounding may leave less than nothing.
+            # If A equals the inner information, rounding may make the difference negative.
             outside = np.maximum(A - information, 0.0) / (information * A)
             rest += inside**2 * outside
             inside = (inside + weight * A) / level.shrink[group]
@@ -171,7 +172,7 @@ class NestedCovariance:
         return float(total)
 
     def _means_above(self, tree: list[_Level], depth: int, means: FloatArray) -> list[FloatArray]:
-        """Return the weighted means of all levels down to `depth`, whose means are given."""
+        """Return the weighted means of all levels, from the given means at level `depth`."""
         found = [means]
         for below in range(depth, 0, -1):
             weighted = _times(tree[below].a, found[-1])
@@ -180,7 +181,7 @@ class NestedCovariance:
         return found[::-1]
 
     def _deviations(self, tree: list[_Level], means: list[FloatArray]) -> list[FloatArray]:
-        """Return δ of all levels for which there are means."""
+        """Return δ of all levels that have means, eq. (3.7)."""
         found = [means[0]]
         for depth in range(1, len(means)):
             parent = self._parents[depth - 1]
@@ -197,7 +198,7 @@ class NestedCovariance:
         return gram
 
     def _used(self, tree: list[_Level], c: FloatArray) -> list[FloatArray]:
-        """Return 1 − κ of all levels."""
+        """Return 1 − κ of all levels, eq. (3.7)."""
         found = [np.zeros(1)]
         for depth in range(1, self._depth + 1):
             parent, above = self._parents[depth - 1], tree[depth - 1]
@@ -220,7 +221,7 @@ class NestedCovariance:
     def _traces_and_squares(
         self, tree: list[_Level], c: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return tr(V⁻¹K_l) and their derivatives, tr(V⁻¹K_l V⁻¹K_m) = −∂tr(V⁻¹K_l)/∂c_m."""
+        """Return tr(V⁻¹K_l), eq. (3.8), and tr(V⁻¹K_l V⁻¹K_m), eq. (3.9)."""
         kappa, left = self._unused(tree)
         dA, da = self._information_slopes(tree, c)
         size = self._depth + 2
@@ -239,7 +240,7 @@ class NestedCovariance:
         singles = (self._n - 1.0) + left
         traces[-1] = singles.sum() / c[-1]
         squares[-1] = -self._left_slope(tree, kappa, dA, slope, self._depth, c).sum(axis=0) / c[-1]
-        # What groups of one observation add would cancel in the general formula.
+        # For groups of one observation the general formula would cancel.
         scale = c[-1] * tree[-1].shrink
         squares[-1, -1] = (kappa[-1] / scale**2 - slope[:, -1] / scale).sum()
         squares[-1, -1] += (self._n - 1.0).sum() / c[-1] / c[-1]
@@ -292,7 +293,9 @@ class NestedCovariance:
         delta = self._deviations(tree, means)
         sums = [_times(level.a, d) for level, d in zip(tree, delta, strict=True)]
         shrink = 1.0 / tree[-1].shrink
-        rest = _times(shrink, delta[-1])  # what is left of the innermost means
+        rest = _times(
+            shrink, delta[-1]
+        )  # deviations of the innermost means from their predictions
         first = np.empty((size, b, b))
         second = np.empty((size, size, b, b))
         for depth, r in enumerate(sums):
@@ -322,7 +325,7 @@ def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return Σ over groups and replicates of the products of all pairs of columns."""
+    """Return the products of all pairs of columns, summed over groups and vectors."""
     if left.shape[1] == 1:
         return np.array([[np.vdot(left, right)]])
     products: FloatArray = np.einsum("qbr,qdr->bd", left, right)

@@ -1,13 +1,9 @@
-"""Variances of what is predicted: of x'β̂ + z'û − x'β − z'u, for combinations of effects.
+"""Prediction error variances of combinations of fixed and random effects.
 
-Henderson's equations give them jointly for all effects, with their covariances and those of the
-fixed effects (Henderson 1975, Biometrics 31, 423-447): σ²_e c'C⁻¹c for c = (z, x). From orthogonal
-strata the same is
-
-    z'Gz − w'V⁻¹w + d'(X'V⁻¹X)⁻¹d,   w = Z G z,   d = x − X'V⁻¹w
-
-where w has in stratum s the part Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s, with r_s a sum of few groups
-that lie within one another. Terms at zero have no effects, and count nowhere.
+Var(x'β̂ + z'û − x'β − z'u) is docs/explanation/mathematics.md, eq. (9.1) (Henderson 1975,
+Biometrics 31, 423-447), by Henderson's equations or from orthogonal strata. In stratum s, w'V⁻¹w
+has the part Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s, with r_s a sum of a few groups that lie within one
+another. Terms at zero have no effects.
 """
 
 from __future__ import annotations
@@ -43,14 +39,14 @@ _COLUMNS = 16
 """Right-hand sides of one solve by iteration."""
 
 _LOST = 1e-8
-"""Of the variance of the effects themselves: where prediction leaves less, few digits are left."""
+"""Below this fraction of the effects' own variance the strata form has lost its digits."""
 
 _TOL = 1e-9
-"""Of these solves; forms err by its square."""
+"""Tolerance of these solves; the error of forms is its square."""
 
 _ENTRIES = 2e9
-"""Entries of the tables times combinations, up to which they are solved for by iteration: some
-minutes."""
+"""Entries of the tables times combinations up to which variances are solved for by iteration:
+some minutes."""
 
 
 def prediction_variances(
@@ -58,7 +54,7 @@ def prediction_variances(
 ) -> FloatArray:
     """Return the prediction error variance of each combination of effects, (m,).
 
-    Components are taken as known, fixed effects as estimated.
+    Components are treated as known, fixed effects as estimated.
 
     Parameters
     ----------
@@ -70,7 +66,7 @@ def prediction_variances(
     Raises
     ------
     EstimationError
-        If the effects can only be solved for iteratively, and there are too many combinations.
+        If the effects are too many to factor, and there are too many combinations for iterations.
     """
     groups = np.where(v[None, :-1] > 0.0, groups, -1)
     found = np.empty(groups.shape[0])
@@ -96,7 +92,7 @@ def prediction_variances(
 
 
 class _Paths:
-    """The groups of cells that the groups of the terms stand for."""
+    """The group of cells at each level that a combination of groups of the terms belongs to."""
 
     def __init__(self, stats: StratumStatistics) -> None:
         self.stats = stats
@@ -106,10 +102,10 @@ class _Paths:
         self._places = [stats.layout.places(t) for t in range(stats.n_terms)]
 
     def groups(self, combinations: LongArray) -> tuple[LongArray, BoolArray]:
-        """Return the group at every level, (levels + 1, m), 0 where none; and which fit together.
+        """Return the group at each level, (levels + 1, m), 0 for none, and which are consistent.
 
-        Terms of a combination may name groups that do not lie within one another, such as a
-        document under a topic that is not its own.
+        The groups of a combination may not lie within one another, such as a document with a
+        topic that is not its own.
         """
         m, shape = combinations.shape[0], self.stats.shape
         found = np.full((self.depth + 1, m), -1, dtype=np.int64)
@@ -132,12 +128,12 @@ class _Paths:
         return np.maximum(found, 0), fits
 
     def fit(self, combinations: LongArray) -> BoolArray:
-        """Return which combinations have groups that lie within one another."""
+        """Return which combinations are consistent: their groups lie within one another."""
         return self.groups(combinations)[1]
 
 
 def _agree(known: LongArray, given: LongArray, fits: BoolArray) -> None:
-    """Write down in `known` what is given, −1 for nothing, and in `fits` where they differ."""
+    """Copy given groups (−1 for none) to `known`, and clear `fits` where they differ."""
     fits &= (given < 0) | (known < 0) | (given == known)
     np.copyto(known, given, where=given >= 0)
 
@@ -145,7 +141,7 @@ def _agree(known: LongArray, given: LongArray, fits: BoolArray) -> None:
 def _by_strata(
     stats: StratumStatistics, paths: _Paths, v: FloatArray, groups: LongArray, X: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the variances, and where differences of large numbers have left digits of them."""
+    """Return the variances, and which of them have not lost their digits by cancellation."""
     engine = StrataLikelihood(stats, reml=True)
     beta, cov_beta = engine.fixed_effects(v)
     fixed = fixed_of_terms(stats, engine.covariances, v, beta)
@@ -161,11 +157,11 @@ def _by_strata(
         for stratum, covariance in zip(stats.strata, engine.covariances, strict=True):
             assert isinstance(covariance, NestedCovariance)
             weights = _weights(stats, v, some, stratum.contrasts)
-            share = prod(1.0 - 1.0 / stats.shape[f] for f in stratum.contrasts)
+            weight = prod(1.0 - 1.0 / stats.shape[f] for f in stratum.contrasts)
             forms = covariance.path_forms(stratum.coefficients @ v, path[:-1], weights)
-            used -= share * forms
+            used -= weight * forms
         exact[part] = (whole == 0.0) | (used > _LOST * whole)
-        # Of combinations that are all but known little is left but rounding.
+        # For combinations that are nearly known only rounding error is left.
         found[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
     return found, exact
 
@@ -173,7 +169,7 @@ def _by_strata(
 def _weights(
     stats: StratumStatistics, v: FloatArray, groups: LongArray, contrasts: tuple[int, ...]
 ) -> FloatArray:
-    """Return what w has of every level's group in a stratum, (levels + 1, m)."""
+    """Return the weights of w for the group at each level in a stratum, (levels + 1, m)."""
     weights = np.zeros((stats.remainder.n_groupings + 1, groups.shape[0]))
     for t, (axes, level) in enumerate(zip(stats.term_axes, stats.term_groupings, strict=True)):
         if not axes.issuperset(contrasts):
@@ -232,9 +228,9 @@ def _by_iteration(
         raise EstimationError(
             f"variances of {X.shape[0]:,} different combinations of effects would each need a "
             f"solve of their own, as the {sum(stats.sizes):,} effects of these data are too many "
-            f"to factor; ask for {most:,} combinations or fewer at a time, or for a level without "
-            "them: predict() needs no variances, and level='population' is one combination for "
-            "each set of covariates"
+            f"to factor; request {most:,} combinations or fewer at a time, or predictions without "
+            "variances: predict() needs none, and level='population' is one combination for each "
+            "set of covariates"
         )
     positive = np.flatnonzero(v[:-1] > 0.0).tolist()
     active = tuple(sorted(positive, key=lambda t: (-stats.sizes[t], t)))

@@ -1,8 +1,9 @@
-"""Henderson's equations with nothing formed: the largest term eliminated, the rest as a product.
+"""Henderson's equations as products: the largest term is eliminated, the rest is not formed.
 
 With A the diagonal block of the largest term, B its coupling with the other terms and K theirs,
-S = K − B'A⁻¹B is known by its products and its diagonal; systems in it are solved by conjugate
-gradients. Fixed effects stay outside: they are few, and come in by generalised least squares.
+S = K − B'A⁻¹B (docs/explanation/mathematics.md, eq. (7.8)) is used through its products and its
+diagonal; systems in S are solved by conjugate gradients. Fixed effects are few and are added by
+generalised least squares, eq. (8.1). Part of the iterative engine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Solved, SparseTable, conjugate_gradients, side_by_side
+from vcomp.numerics.sparse import Solved, SparseTable, conjugate_gradients, side_by_side
 from vcomp.statistics import CrossProducts
 
 __all__ = [
@@ -31,7 +32,7 @@ _MAX_PRODUCTS = 2000
 
 
 class PairProducts:
-    """Products with Z_t'Z_u in either order, from the one table that is stored."""
+    """Products with Z_t'Z_u in either order, from one stored table."""
 
     def __init__(self, stats: CrossProducts) -> None:
         self._stats = stats
@@ -47,7 +48,7 @@ class PairProducts:
         return self._tables[t, u]
 
     def rows(self, t: int, u: int) -> SparseTable:
-        """Return Z_t'Z_u with the rows of t, a copy if it is stored the other way round."""
+        """Return Z_t'Z_u with rows by groups of t; a copy if its transpose is stored."""
         return self.table(t, u) if t < u else self.table(u, t).transposed()
 
     def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
@@ -60,13 +61,13 @@ class PairProducts:
 
 @dataclass(frozen=True)
 class SparseEquations:
-    """What does not depend on the components, for the terms that have positive ones.
+    """The parts that do not depend on the components, for the terms with positive ones.
 
     Attributes
     ----------
     active : the terms, largest first; the first is eliminated
-    sizes : of all of them
-    slices : places of the others in the tail
+    sizes : numbers of groups of the active terms
+    slices : positions of the other terms in the tail
     lead_n : (q,) rows of each level of the eliminated term
     tail_n : (m,) of the others
     coupling : (q, m) B
@@ -90,7 +91,7 @@ class SparseEquations:
 
 @dataclass(frozen=True)
 class Reduced:
-    """Right-hand sides with the eliminated term taken out."""
+    """Right-hand sides after the elimination of the largest term."""
 
     lead: FloatArray  # (q, c) A⁻¹b₁
     tail: FloatArray  # (m, c) b₂ − B'A⁻¹b₁
@@ -141,7 +142,7 @@ class SparseSystem:
         return out
 
     def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
-        """Take the eliminated term out of right-hand sides (q, c) and (m, c)."""
+        """Return right-hand sides (q, c) and (m, c) after eliminating the largest term."""
         solved = self.inverse_lead[:, None] * lead
         rest = tail - self.equations.coupling.transposed_times(solved)
         return Reduced(solved, rest, lead.T @ solved)
@@ -161,9 +162,9 @@ class SparseSystem:
         )
         if not solved.converged:
             raise EstimationError(
-                f"the iterative engine does not solve its equations in {_MAX_PRODUCTS:,} steps: "
-                "groups hang together too loosely, or components are many decades apart; use "
-                "engine='blocked' if the data fit, or leave out a term that is next to nothing"
+                f"the iterative engine did not solve its equations in {_MAX_PRODUCTS:,} steps: "
+                "groups are too loosely connected, or components are many decades apart; use "
+                "engine='blocked' if the data fit, or leave out a term with almost no variance"
             )
         return solved
 
@@ -174,7 +175,7 @@ class SparseSystem:
     def forms(self, reduced: Reduced, solved: Solved) -> FloatArray:
         """Return b'C⁻¹b for all pairs of right-hand sides.
 
-        With the residual the error is of second order in that of the solutions:
+        With the residual r of the solve the error is of second order in that of the solution:
         x'b + x'r = b'S⁻¹b − r'S⁻¹r.
         """
         tail = solved.x.T @ (reduced.tail + solved.residual)
@@ -184,7 +185,7 @@ class SparseSystem:
 def build_sparse_equations(
     stats: CrossProducts, pairs: PairProducts, active: tuple[int, ...]
 ) -> SparseEquations:
-    """Put the tables together for the terms in `active`, largest first."""
+    """Return the equations of the terms in `active`, largest first."""
     sizes = tuple(stats.sizes[t] for t in active)
     ends = np.cumsum([0, *sizes[1:]])
     slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))

@@ -1,12 +1,10 @@
-"""The likelihood of a design with fully crossed facets, by its orthogonal strata.
+"""The strata engine: the likelihood of designs with fully crossed facets or nested terms only.
 
 The strata are independent, and the components of each are linear in those of the model, c_s = M_s
-σ². Value, score and informations therefore add up over strata:
-
-    ℓ = Σ_s ℓ_s(M_s σ²),   ∂ℓ = Σ_s M_s' ∂ℓ_s,   I = Σ_s M_s' I_s M_s
-
-and, with columns of X in several strata, X'V⁻¹X does so too. Nothing is divided by a component but
-the residual: zeros need no special treatment.
+σ² (docs/explanation/mathematics.md, eq. (3.2)). Log-determinants, traces and quadratic forms add
+up over strata, eqs. (3.3) and (3.4). Only the residual is a divisor, so that components of zero
+need no special treatment. Each stratum is a recursion over nested groups
+(:mod:`~vcomp.estimators.likelihood.nested`) or blocked elimination.
 """
 
 from __future__ import annotations
@@ -58,12 +56,13 @@ def strata_solution(
 
     Parameters
     ----------
-    stats : strata whose remaining facets are nested, or where no term tells single cells apart
+    stats : strata whose remaining facets are nested, or no term of which has single cells as
+        groups
     covariances : of the strata
     v : (k + 1,) components, the residual last
     beta, cov_beta : fixed effects at `v` with their covariance
     """
-    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
     effects, prediction, conditional = [], [], []
@@ -87,13 +86,13 @@ def strata_solution(
 def fixed_of_terms(
     stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
 ) -> list[FloatArray]:
-    """Return X'V⁻¹Z_t of every term, (p, q_t); zeros for terms at zero.
+    """Return X'V⁻¹Z_t of each term, (p, q_t); zeros for terms at zero.
 
     Parameters
     ----------
     stats, covariances, v, beta : as for :func:`strata_solution`
     """
-    parts = [_Part(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
+    parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
     found = []
@@ -106,8 +105,8 @@ def fixed_of_terms(
     return found
 
 
-class _Part:
-    """One stratum at given components: what its groups hold of P y, of V⁻¹X and of effects."""
+class _StratumForms:
+    """One stratum at given components: Z_l'P y, Z_l'V⁻¹X and conditional variances."""
 
     def __init__(
         self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
@@ -116,12 +115,12 @@ class _Part:
         self.c = stratum.coefficients @ v
         contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
         projections = covariance.projections(self.c)
-        # (r, q): replicates are combinations of axis levels.
+        # (r, q): the vectors of a stratum are combinations of axis levels.
         self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
         self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
 
     def unexplained(self, term: int, grouping: int) -> FloatArray:
-        """Return the share of its variance that is left of each effect of a term, (q,)."""
+        """Return the conditional variances of effects relative to their component, (q,)."""
         weights = self.stratum.coefficients[grouping]
         others = np.where(np.arange(self._v.size) == term, 0.0, self._v)
         own = float(weights[term] * self._v[term])
@@ -141,12 +140,12 @@ def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[F
 def _term_forms(
     stats: StratumStatistics,
     term: int,
-    parts: Sequence[_Part],
+    parts: Sequence[_StratumForms],
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, FloatArray]:
     """Return Z'P y (g,) and X'V⁻¹Z (p, g) of a term.
 
-    They are in the order of the layout: combinations of the term's axes, then its groups of cells.
+    They are in the order of combinations of the term's axes, then its groups of cells.
     """
     axes, grouping = sorted(stats.term_axes[term]), stats.term_groupings[term]
     sums: dict[tuple[int, ...], FloatArray] = {}
@@ -164,18 +163,20 @@ def _term_forms(
     return total.ravel(), np.array(columns).reshape(stats.n_fixed, total.size)
 
 
-def _unexplained(stats: StratumStatistics, term: int, parts: Sequence[_Part]) -> FloatArray:
-    """Return the share of its variance that is left of each effect of a term, (g,)."""
+def _unexplained(
+    stats: StratumStatistics, term: int, parts: Sequence[_StratumForms]
+) -> FloatArray:
+    """Return Σ_s w_s (1 − σ²_t Π n_f d_s), eq. (9.3): relative conditional variances, (g,)."""
     axes, grouping = stats.term_axes[term], stats.term_groupings[term]
     left = np.zeros(1)
     for part in parts:
         contrasts = part.stratum.contrasts
         away = prod(stats.shape[f] for f in axes if f not in contrasts)
-        share = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
+        weight = prod(1.0 - 1.0 / stats.shape[f] for f in contrasts) / away
         groups = part.unexplained(term, grouping)
         if grouping == stats.remainder.n_groupings:
             groups = groups[stats.layout.codes[-1]]
-        left = left + share * groups
+        left = left + weight * groups
     return np.tile(left, prod(stats.shape[f] for f in axes))
 
 
@@ -188,7 +189,7 @@ def over_axes(
     ----------
     shape : numbers of levels of all axes
     axes : of the term
-    parts : for each stratum that the term is in (r, q) sums for its contrasts and groups of cells
+    parts : for each stratum of the term, (r, q) sums for its contrasts and groups of cells
 
     Returns
     -------
@@ -206,11 +207,11 @@ def over_axes(
 def single_cells(
     values: FloatArray, c: FloatArray, sums: Sequence[FloatArray], codes: Sequence[IntArray]
 ) -> FloatArray:
-    """Return V⁻¹x = (x − Σ c_l Z_l Z_l'V⁻¹x)/c_e of single cells, (r, M).
+    """Return V⁻¹x = (x − Σ c_l Z_l Z_l'V⁻¹x)/c_e for single cells, (r, M).
 
     Parameters
     ----------
-    values : (r, M) the column; it is written to
+    values : (r, M) the column; overwritten
     c : components of the stratum
     sums : for each grouping (r, q) Z_l'V⁻¹x
     codes : for each grouping the (M,) group of the cells
@@ -224,7 +225,7 @@ def single_cells(
 
 def _group_forms(
     stats: StratumStatistics,
-    part: _Part,
+    part: _StratumForms,
     grouping: int,
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, Sequence[FloatArray]]:
@@ -262,7 +263,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     @property
     def reason(self) -> str:
-        """Why this engine serves these data."""
+        """Why this engine was chosen: the strata of the design in words."""
         n, k = len(self.stats.strata), len(self.stats.shape)
         rest = "nested" if self.stats.remainder.parents is not None else "crossed"
         if not k:
@@ -274,18 +275,18 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     @cached_property
     def rss(self) -> float:
-        """What ordinary least squares on X leaves of it."""
+        """Residual sum of squares of ordinary least squares on X."""
         return self._ordinary.rss
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative.
 
-        They solve Σ_u tr(Q V_t Q V_u) σ²_u = y'Q V_t Q y with the residual maker Q of X.
+        They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q = I − X(X'X)⁻¹X'.
         """
         return solve(self.quadratic_forms(), self._ordinary.quadratics)
 
     def quadratic_forms(self) -> FloatArray:
-        """Return tr(Q V_t Q V_u), whose rank says which components can be told apart."""
+        """Return tr(Q V_t Q V_u), singular if the data cannot distinguish the components."""
         return self._ordinary.expected(reml=True)
 
     def least_squares(self) -> FloatArray:
@@ -306,7 +307,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         return self._loglike(totals)
 
     def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return log-likelihood, score and average information at `v`, zeros allowed."""
+        """Return log-likelihood, score and average information at `v`; components may be 0."""
         totals = self._at(v)
         traces = totals.traces - totals.fixed_traces() if self.reml else totals.traces
         score = 0.5 * (totals.quadratics - traces)
@@ -326,7 +327,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
         Parameters
         ----------
-        positive_only : of no effect, as components at zero cost nothing here
+        positive_only : has no effect, as components at zero cost nothing here
         """
         totals = self._at(v)
         if kind == "average":
@@ -340,12 +341,12 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         return totals.beta.copy(), totals.XVX.inverse()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, the second ones if asked for."""
+        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
         return forms_of_totals(self._at(v), second=second)
 
     @property
     def gives_effects(self) -> bool:
-        """Whether :meth:`solution` can serve: not single cells of facets that are crossed."""
+        """Whether :meth:`solution` is available: not for single cells of crossed facets."""
         return self.stats.remainder.parents is not None or self.stats.cells is None
 
     def solution(self, v: FloatArray) -> Solution:
@@ -354,11 +355,11 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         Raises
         ------
         EstimationError
-            If a term has single cells as groups and the facets that are no axes are crossed.
+            If a term has single cells as groups and the remaining facets are crossed.
         """
         if not self.gives_effects:
             raise EstimationError(
-                "effects of single cells come from strata only where the other facets are nested; "
+                "effects of single cells come from strata only if the other facets are nested; "
                 "use engine='blocked'"
             )
         v = np.asarray(v, dtype=float)
@@ -392,12 +393,12 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
 
 def _places(stratum: Stratum) -> list[int]:
-    """Return the places of a stratum's columns among y and all of X."""
+    """Return the positions of a stratum's columns in [y X]."""
     return [0, *(1 + j for j in stratum.fixed)]
 
 
 def stratum_covariance(stats: StratumStatistics, stratum: Stratum) -> Covariance:
-    """Return what gives the forms of a stratum: a recursion over nested groups, or equations."""
+    """Return the covariance of a stratum: by recursion over nested groups, or by elimination."""
     columns, remainder = stratum.columns, stats.remainder
     if remainder.parents is not None:
         return NestedCovariance(remainder, columns)

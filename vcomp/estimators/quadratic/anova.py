@@ -1,14 +1,10 @@
 """Henderson's Method I: analysis of variance for any data (Henderson 1953).
 
-With T_α = Σ_g S_g²/n_g over the groups of term α and T_μ = S²/N:
-
-    E T_α = N μ² + Σ_β k_αβ σ²_β,   k_αβ = Σ_{g∈α} (1/n_g) Σ_{h∈β} n_gh²,   k_αe = q_α
-    E Σy² = N μ² + N Σ_β σ²_β + N σ²_e
-
-Balanced data give the classical estimates. The T terms are quadratic forms y'A_α y with
-A_α = Z_α D_α⁻¹ Z_α', so that their covariance under normality is 2 tr(A_α V A_β V), which sparse
-products give, or random probes where those are too large. See also Searle, Casella & McCulloch
-(1992), section 5.3.
+Uncorrected sums of squares T_α = Σ_g S_g²/n_g are equated to their expectations
+(docs/explanation/mathematics.md, eqs. (2.1) to (2.3)); balanced data give the classical estimates.
+The analysis of variance adjusts each T for the coarser terms, eq. (2.4). The covariance of the
+estimates is eq. (2.6), by sparse products or by random probes. See also Searle, Casella &
+McCulloch (1992), section 5.3.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, Point
+from vcomp.estimators.estimate import Estimate, PointEstimate
 from vcomp.estimators.options import check_probes
 from vcomp.estimators.quadratic.sampling import Sampling, sampling_covariance
 from vcomp.estimators.refit import below_zero
@@ -41,14 +37,14 @@ class ANOVA:
 
     Attributes
     ----------
-    n_probes : random probes for the standard errors; None makes them exact where that is
-        affordable, and else takes as many as they need to be known to 1 %
-    rng : seed of the probes, or a generator that it is drawn from; None is seed 0
+    n_probes : random probes for the standard errors; None computes them exactly where that is
+        affordable, and elsewhere uses as many probes as give them an error of 1 %
+    rng : seed of the probes, or a generator from which it is drawn; None is seed 0
 
     Raises
     ------
     EstimationError
-        If there is no such number of probes or source of randomness.
+        If `n_probes` or `rng` is invalid.
     """
 
     n_probes: int | None = None
@@ -64,7 +60,8 @@ class ANOVA:
         Raises
         ------
         EstimationError
-            If the components cannot be told apart, or `rng` is given where nothing is random.
+            If the data cannot distinguish the components, or `rng` is given for exact standard
+            errors.
         """
         sums = stats.group_sums
         coefficients = henderson1(sums)
@@ -85,17 +82,17 @@ class ANOVA:
             covariance_error=sampling.errors_of(names),
         )
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
-        """Return components and the mean alone, without the work of their standard errors.
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+        """Return components and the mean without standard errors.
 
         Raises
         ------
         EstimationError
-            If the components cannot be told apart.
+            If the data cannot distinguish the components.
         """
         sums = stats.group_sums
         values = _components(sums, henderson1(sums))
-        return Point(values, _mean(sums, values)[0])
+        return PointEstimate(values, _mean(sums, values)[0])
 
     def _sampling(
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray
@@ -106,14 +103,14 @@ class ANOVA:
         if self.rng is not None and not sampling.n_probes:
             raise EstimationError(
                 "rng= is the seed of random probes, and the standard errors of these data are "
-                "exact without any; leave it out, or give n_probes= to have them by probes"
+                "exact without probes; leave it out, or give n_probes= to use probes"
             )
         return sampling
 
 
 @dataclass(frozen=True, slots=True)
 class AnovaTable:
-    """Sums of squares of the terms, each less those of the coarser terms in the model.
+    """An analysis of variance: sums of squares of the terms and the residual.
 
     Attributes
     ----------
@@ -129,9 +126,9 @@ class AnovaTable:
 
 
 def henderson1(sums: GroupSums) -> FloatArray:
-    """Return the coefficients of E[T], less those of the mean.
+    """Return the coefficients K of E[T − T_μ], (k + 1, k + 1), eqs. (2.2) and (2.3).
 
-    They are (k + 1, k + 1): rows are T terms (the last is the total), columns components.
+    Rows are T terms (the last is the total), columns components.
     """
     k, n = sums.n_terms, float(sums.n)
     coefficients = np.empty((k + 1, k + 1))
@@ -143,10 +140,10 @@ def henderson1(sums: GroupSums) -> FloatArray:
 
 
 def adjustment(sums: GroupSums) -> FloatArray:
-    """Return what of each T term, less the mean, is left after the coarser ones: (k + 1, k + 1).
+    """Return the adjustment for coarser terms, eq. (2.4), as a (k + 1, k + 1) matrix of T − T_μ.
 
-    The numbers are whole: applied to which parts the terms hold, large sums of squares drop out of
-    small ones exactly.
+    Its elements are whole numbers: applied to the disjoint parts of the T terms, large sums of
+    squares cancel exactly.
     """
     k = sums.n_terms
     rows = np.eye(k + 1)
@@ -159,16 +156,16 @@ def adjustment(sums: GroupSums) -> FloatArray:
 
 
 def adjusted_squares(sums: GroupSums, rows: FloatArray) -> FloatArray:
-    """Return combinations of the T terms less the mean, (k + 1,)."""
+    """Return combinations of T − T_μ, (k + 1,)."""
     squares: FloatArray = (rows @ (sums.holds[:-1] - sums.holds[-1])) @ sums.parts
     return squares
 
 
 def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
-    """Return the (analogous) analysis of variance: T terms less those of coarser terms.
+    """Return the (analogous) analysis of variance: T terms adjusted for coarser terms, eq. (2.4).
 
-    For balanced data these are the classical sums of squares. Otherwise they are what urGENOVA
-    calls analogous: they need not be positive, nor independent (Brennan 2001, 7.1).
+    For balanced data these are the classical sums of squares. Otherwise they are the analogous
+    sums of squares of urGENOVA: they need not be positive or independent (Brennan 2001, sec. 7.1).
     """
     rows = adjustment(sums)
     df = rows @ (np.array([*sums.sizes, sums.n], dtype=float) - 1.0)
@@ -189,13 +186,13 @@ def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:
         return solve(coefficients, T)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "Henderson's Method I cannot tell these components apart: its expected sums of "
+            "Henderson's Method I cannot distinguish these components: its expected sums of "
             "squares are linearly dependent; use method='reml'"
         ) from None
 
 
 def _mean(sums: GroupSums, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of all scores and its variance Σ σ² Σ n_g²/N², negative σ² as zero."""
+    """Return the mean of all scores and its variance, eq. (2.5), negative components as zero."""
     n = float(sums.n)
     squares = np.array([*sums.squares, n])
     return np.array([sums.total / n]), np.array([[np.maximum(values, 0.0) @ squares / n**2]])

@@ -1,4 +1,8 @@
-"""What the estimators without a likelihood share: a covariance, fixed effects and a sentence."""
+"""Type I and Henderson's Method III, and the parts that all closed-form estimators share.
+
+Estimates solve sums of squares = expectations (docs/explanation/mathematics.md, eqs. (2.9) to
+(2.11)); fixed effects follow by generalised least squares at the estimates.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, FixedErrors, Point, errors_of_fixed
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate
+from vcomp.estimators.likelihood import choose_engine, errors_of_fixed
 from vcomp.estimators.quadratic.anova import ANOVA, AnovaTable, anova_table
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
@@ -39,16 +43,16 @@ __all__ = [
 
 
 _EXACT_FIT = 1e-13
-"""y'Qy below this share of y'y is rounding: the fixed part reproduces the response."""
+"""y'Qy below this fraction of y'y is rounding error: the fixed part reproduces the response."""
 
 _NO_RESIDUAL = 1e-12
-"""A residual component below this share of the largest is rounding: V cannot be inverted."""
+"""A residual below this fraction of the largest component is rounding: V is singular."""
 
 
 def estimate_from(
     method: str, stats: Statistics, reductions: Reductions, names: tuple[str, ...]
 ) -> Estimate:
-    """Return the components at which the sums of squares have their expectations.
+    """Return the components at which the sums of squares equal their expectations, eq. (2.10).
 
     Parameters
     ----------
@@ -78,25 +82,25 @@ def estimate_from(
     )
 
 
-def point_from(stats: Statistics, reductions: Reductions) -> Point:
-    """Return the same components with fixed effects, without the work of standard errors.
+def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
+    """Return the same components with fixed effects, without standard errors.
 
     Parameters
     ----------
     stats, reductions : as for :func:`estimate_from`
     """
     if _is_without_variance(stats):
-        return Point(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
+        return PointEstimate(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
     return point_of(stats, solve(reductions.coefficients, reductions.sum_sq))
 
 
-def point_of(stats: Statistics, values: FloatArray) -> Point:
-    """Return components with the fixed effects at them."""
-    return Point(values, fixed_effects(stats, values, slopes=False).beta)
+def point_of(stats: Statistics, values: FloatArray) -> PointEstimate:
+    """Return components with the fixed effects estimated at them."""
+    return PointEstimate(values, fixed_effects(stats, values, slopes=False).beta)
 
 
 def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
-    """Return zeros if the fixed part reproduces the response, a constant above all; else None."""
+    """Return zeros if the fixed part reproduces the response, such as a constant; else None."""
     if not _is_without_variance(stats):
         return None
     k, p = len(names), stats.Xy.size
@@ -120,7 +124,7 @@ def _is_without_variance(stats: Statistics) -> bool:
 
 
 def left_after_fixed(stats: Statistics) -> float:
-    """Return the sum of squares that ordinary least squares on X leaves."""
+    """Return the residual sum of squares of ordinary least squares on X."""
     return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
 
 
@@ -131,14 +135,15 @@ def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedPart:
+class FixedEffects:
     """The fixed effects of a closed form.
 
     Attributes
     ----------
-    beta, cov_beta : nan, or of ordinary least squares and nan, where they cannot be had
-    doubt : a sentence on that, empty if all is there
-    errors : how their covariance moves with the components, None where it is not known
+    beta, cov_beta : estimates and covariance; without a residual variance those of ordinary least
+        squares and nan, and nan if they do not fit into memory
+    doubt : a sentence on that, else empty
+    errors : derivatives of their covariance by the components, None if not known
     """
 
     beta: FloatArray
@@ -147,34 +152,36 @@ class FixedPart:
     errors: FixedErrors | None = None
 
 
-def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedPart:
+def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedEffects:
     """Return generalised least squares at the components, negative ones as zero.
 
     Parameters
     ----------
     stats : sums of the data
     values : (k + 1,) components
-    slopes : whether to find how the covariance of the effects moves with the components
+    slopes : whether to compute the derivatives of the covariance of the effects
     """
     p = stats.Xy.size
     nothing = np.full((p, p), np.nan)
     v = np.maximum(values, 0.0)
     if p == 0:
-        return FixedPart(np.zeros(0), nothing)
+        return FixedEffects(np.zeros(0), nothing)
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
             engine = choose_engine(stats, reml=True)
             beta, cov_beta = engine.fixed_effects(v)
-            return FixedPart(beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None)
+            return FixedEffects(
+                beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None
+            )
         except EstimationError:
-            return FixedPart(
+            return FixedEffects(
                 np.full(p, np.nan),
                 nothing,
                 " No fixed effects: generalised least squares needs more memory than is free.",
             )
         except np.linalg.LinAlgError:
             pass
-    return FixedPart(
+    return FixedEffects(
         solve_positive(stats.XX, stats.Xy),
         nothing,
         " Fixed effects by ordinary least squares, without standard errors: no residual variance "
@@ -183,7 +190,7 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
 
 
 def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray, str]:
-    """Return the sampling covariance at the estimates, negative ones as they are."""
+    """Return the sampling covariance at the estimates, eq. (2.6), negative ones as they are."""
     try:
         quadratic = reductions.covariance(values)
     except TooLargeError:
@@ -196,9 +203,9 @@ def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray,
 
 
 def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
-    """Return the analysis of variance of a design with orthogonal terms, None if they are not.
+    """Return the analysis of variance of a design with orthogonal terms (Tjur 1984), else None.
 
-    None too where no degrees of freedom are left for the residual.
+    None also if no degrees of freedom are left for the residual.
     """
     if stats.strata is None or not _is_orthogonal(stats.strata):
         return None
@@ -231,8 +238,8 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
     )
 
 
-def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> Point:
-    """Return the same components with fixed effects, without the work of standard errors."""
+def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+    """Return the same components with fixed effects, without standard errors."""
     return point_of(stats, ANOVA().point(stats, names).values)
 
 
@@ -262,7 +269,7 @@ _ADVICE = "the others explain all that it does; use method='reml', or leave out 
 
 @dataclass(frozen=True, slots=True)
 class Henderson3:
-    """Analysis of variance with every term adjusted for the others; takes any fixed part."""
+    """Henderson's Method III: each term adjusted for those not finer than it; any fixed part."""
 
     name: ClassVar[str] = "henderson3"
 
@@ -272,8 +279,8 @@ class Henderson3:
         Raises
         ------
         EstimationError
-            If nothing is left of a term after the others, or nothing for the residual; or if that
-            cannot be computed in memory.
+            If a term or the residual has no degrees of freedom left, or the computation does not
+            fit into memory.
         """
         if orthogonal_table(stats, names) is not None:
             return orthogonal_estimate("henderson3", stats, names)
@@ -281,8 +288,8 @@ class Henderson3:
         reductions.refuse_nothing_left(names, _ADVICE)
         return estimate_from("henderson3", stats, reductions, names)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
-        """Return components and fixed effects alone, without the work of their standard errors.
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+        """Return components and fixed effects without standard errors.
 
         Raises
         ------
@@ -297,7 +304,7 @@ class Henderson3:
 
 
 def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
-    """Return the analysis of variance with every term adjusted for those not finer than it.
+    """Return the analysis of variance with each term adjusted for those not finer than it.
 
     Its sums of squares need not add up to the total.
     """
@@ -305,7 +312,7 @@ def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
 
 
 def adjusted(stats: CrossProducts) -> Reductions:
-    """Return the reductions with every term adjusted for those that are not finer than it."""
+    """Return the reductions with each term adjusted for those that are not finer than it."""
     terms = range(stats.n_terms)
     return Reductions(
         stats,
@@ -321,7 +328,7 @@ _TYPE1_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Type1:
-    """Analysis of variance by sequential sums of squares; takes any fixed part."""
+    """Analysis of variance by sequential sums of squares (Type I); any fixed part."""
 
     name: ClassVar[str] = "type1"
 
@@ -331,8 +338,8 @@ class Type1:
         Raises
         ------
         EstimationError
-            If nothing is left of a term after those before it, or nothing for the residual; or if
-            that cannot be computed in memory.
+            If a term or the residual has no degrees of freedom left, or the computation does not
+            fit into memory.
         """
         if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
             return orthogonal_estimate("type1", stats, names)
@@ -340,8 +347,8 @@ class Type1:
         reductions.refuse_nothing_left(names, _TYPE1_ADVICE)
         return estimate_from("type1", stats, reductions, names)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
-        """Return components and fixed effects alone, without the work of their standard errors.
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+        """Return components and fixed effects without standard errors.
 
         Raises
         ------
@@ -362,7 +369,7 @@ def type1_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
 
 
 def _is_coarser_first(stats: Statistics) -> bool:
-    """Whether no term comes after a finer one, as far as strata say it."""
+    """Whether no term comes after a finer one; False if there are no strata."""
     strata, terms = stats.strata, range(stats.n_terms)
     return strata is not None and not any(
         strata.is_finer(before, t) for t in terms for before in range(t)

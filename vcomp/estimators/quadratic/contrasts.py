@@ -1,11 +1,11 @@
-"""Forms of P at given components: what MINQUE's equations and their errors consist of.
+"""The forms of P in MINQUE's equations and in the covariance of their solution.
 
-MINQUE at prior weights w solves Σ_u tr(P V_t P V_u) σ²_u = y'P V_t P y with P of V = Σ w_t V_t
-(Rao 1971). Two ways lead to these forms. Where the groups are not too many, an orthonormal basis
-of what Z adds to X turns V into a small dense matrix S, P into S⁻¹, and what is outside into a
-multiple of the identity; components may then be negative as long as V is positive definite. Else
-an engine of the likelihood gives them at non-negative components: its expected information is half
-the matrix, and its score is half the right-hand side less the matrix times w.
+MINQUE at a prior w solves Σ_u tr(P V_t P V_u) σ²_u = y'P V_t P y with P of V = Σ w_t V_t
+(docs/explanation/mathematics.md, eq. (2.12)). With few groups, an orthonormal basis of what Z adds
+to X turns V into a small dense matrix S, P into S⁻¹, and the rest into a multiple of the identity;
+components may then be negative as long as V is positive definite. Otherwise a likelihood engine
+gives the forms at non-negative components: its expected information is half the matrix, and its
+score is half of the right-hand side minus the matrix times w.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 _SINGULAR = 1e-6
-"""A pivot of V below this share of the residual component is as good as none."""
+"""A pivot of V below this fraction of the residual component counts as zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PriorForms:
 
     Attributes
     ----------
-    w : (k + 1,) the prior, in the scale at which the forms were computed
+    w : (k + 1,) the prior, at the scale of the forms
     matrix : (k + 1, k + 1) tr(P V_t P V_u), the residual last
     right : (k + 1,) y'P V_t P y
     second : (k + 1, k + 1) y'P V_t P V_u P y
@@ -64,12 +64,12 @@ class PriorForms:
 
     @property
     def information(self) -> FloatArray:
-        """Of the restricted likelihood, as observed: y'P V_t P V_u P y − ½ tr(P V_t P V_u)."""
+        """Observed information of the restricted likelihood, eq. (5.6)."""
         return self.second - 0.5 * self.matrix
 
 
 class Priors(Protocol):
-    """What gives the equations at any prior."""
+    """A source of the equations at any prior."""
 
     def at(self, w: FloatArray) -> PriorForms:
         """Return the forms at components `w`, or at a multiple of them.
@@ -81,9 +81,9 @@ class Priors(Protocol):
         """
 
     def covariance(self, w: FloatArray, v: FloatArray) -> FloatArray | None:
-        """Return the covariance of the right-hand side at prior `w` where `v` is true.
+        """Return the covariance of the right-hand side at prior `w` if `v` is true, eq. (2.13).
 
-        None where it is known for v = w only, as twice the matrix.
+        None if it is known for v = w only, where it is twice the matrix.
         """
 
 
@@ -138,7 +138,7 @@ class Contrasts:
             return 2.0 * self._forms(D @ self._Z, D, outside)
 
     def _forms(self, DZ: FloatArray, D: FloatArray, outside: float) -> FloatArray:
-        """Return ‖Z_t'D Z_u‖² and, for the residual, ‖D Z_t‖² and ‖D‖² with what is outside."""
+        """Return ‖Z_t'D Z_u‖² and, for the residual, ‖D Z_t‖² and ‖D‖², with the part outside."""
         k = self._sizes.size
         forms = np.empty((k + 1, k + 1))
         rows = np.add.reduceat(np.square(self._Z.T @ DZ), self._starts, axis=0)
@@ -152,7 +152,7 @@ class Contrasts:
         return sums
 
     def _inverse(self, w: FloatArray) -> FloatArray:
-        """Return S⁻¹; the last one is kept, as forms and their covariance ask for it in turn."""
+        """Return S⁻¹; the last one is kept, for forms and then their covariance."""
         from scipy.linalg import cho_factor, cho_solve
 
         key = w.tobytes()
@@ -178,7 +178,7 @@ class EngineForms:
     def at(self, w: FloatArray) -> PriorForms:
         """Return the forms at a multiple of components `w`, none of them negative.
 
-        It is the one where y'P y = N − p: far from it the score would lose its digits.
+        The multiple is that with y'P y = N − p: elsewhere the score would lose digits.
         """
         degrees = self.likelihood.n - self.likelihood.n_fixed
         first = self.likelihood.derivatives(w).score
@@ -189,5 +189,5 @@ class EngineForms:
         return PriorForms(scaled, matrix, right, 2.0 * here.average)
 
     def covariance(self, w: FloatArray, v: FloatArray) -> None:
-        """Return None: it is known at the prior only."""
+        """Return None: the covariance is known at the prior only."""
         return

@@ -1,9 +1,10 @@
 """MINQUE: minimum norm quadratic unbiased estimation at prior components (Rao 1971, 1972).
 
-The estimates are unbiased whatever the weights, and best where the true components are
-proportional to them. Weight on the residual only is MIVQUE(0), equal weights are MINQUE(1);
-estimates taken as the next weights until nothing changes solve the REML equations without a bound
-at zero (I-MINQUE; Searle, Casella & McCulloch 1992, chapter 11).
+The estimates solve docs/explanation/mathematics.md, eq. (2.12). They are unbiased for any prior,
+and have the least variance if the true components are proportional to it. A prior of the residual
+only is MIVQUE(0), equal prior components are MINQUE(1). Iterated to a fixed point, with estimates
+as the next prior, MINQUE solves the REML equations without a bound at zero (I-MINQUE; Searle,
+Casella & McCulloch 1992, chapter 11).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, Point
+from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
@@ -36,16 +37,16 @@ __all__ = [
 
 
 _DENSE_BELOW = 1500
-"""Groups up to which the forms are computed with dense matrices of that order."""
+"""Number of groups up to which the forms are computed with dense matrices."""
 
 _TOLERANCE = 1e-10
 """Length of a step, in standard errors, at which the iteration ends."""
 
 _NEWTON_BELOW = 0.05
-"""Length of a step below which the observed information takes over."""
+"""Length of a step below which the observed information is used."""
 
 _SAME = 1e-3
-"""Length of a step up to which weights and estimates are the same for standard errors."""
+"""Length of a step up to which prior and estimates count as equal for standard errors."""
 
 _STEPS = 200
 _HALVINGS = 30
@@ -60,13 +61,13 @@ class MINQUE:
     prior : prior components, of which only the ratios matter: one number for every term, with
         the residual at 1 (0 for MIVQUE(0), 1 for MINQUE(1)); a mapping from every component's
         name; or a sequence in the order of the components, the residual last
-    iterated : whether estimates become the next prior until nothing changes; a number ends the
-        iteration after so many rounds (1 is the plain estimate)
+    iterated : whether estimates become the next prior until convergence; a number ends the
+        iteration after that many rounds (1 is the plain estimate)
 
     Raises
     ------
     EstimationError
-        If an option is not of that form.
+        If an option is invalid.
     """
 
     prior: Any = 1.0
@@ -78,7 +79,8 @@ class MINQUE:
             isinstance(self.iterated, Integral) and self.iterated >= 1
         ):
             raise EstimationError(
-                f"iterated is True, False or a number of rounds from 1 on, not {self.iterated!r}"
+                "iterated must be True, False or a number of rounds (at least 1), not "
+                f"{self.iterated!r}"
             )
         if not isinstance(self.prior, Real | Mapping | Sequence | np.ndarray) and not hasattr(
             self.prior, "keys"
@@ -91,8 +93,8 @@ class MINQUE:
         Raises
         ------
         EstimationError
-            If the prior does not fit the components, or the iteration needs what the size of the
-            data does not allow.
+            If the prior does not fit the components, or the iteration is not possible with so many
+            groups.
         """
         w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
@@ -102,8 +104,8 @@ class MINQUE:
         found = self._solution(stats, priors, w)
         return _labelled(stats, names, found, _error(priors, found), given=not self._to_the_end)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> Point:
-        """Return components and fixed effects alone, without the work of their standard errors.
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+        """Return components and fixed effects without standard errors.
 
         Raises
         ------
@@ -113,7 +115,7 @@ class MINQUE:
         w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
-            return Point(nothing.values, nothing.beta)
+            return PointEstimate(nothing.values, nothing.beta)
         found = self._solution(stats, _priors(stats), w)
         return replace(
             point_of(stats, found.values), converged=found.is_end(given=not self._to_the_end)
@@ -183,27 +185,27 @@ def _prior_is(prior: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """Where the rounds ended: estimates, what they solve, and the last step."""
+    """The end of the rounds: estimates, the equations that they solve, and the last step."""
 
     values: FloatArray
-    forms: PriorForms | None  # whose solution they are; None at V = I, which engines solve at once
+    forms: PriorForms | None  # the equations solved; None at V = I, which engines solve directly
     rounds: int
     step: float  # in standard errors
     trapped: bool  # no step left the covariance matrix positive definite
 
     def is_end(self, *, given: bool) -> bool:
-        """Whether it is what was asked for; `given` is a number of rounds."""
+        """Whether it is the requested estimate; `given` says that a number of rounds was."""
         return not self.trapped and (given or self.step <= _TOLERANCE)
 
     def status(self, *, given: bool) -> str:
-        """Return a sentence without its stop; `given` is a number of rounds that was asked for."""
+        """Return a sentence without its stop; `given` if a number of rounds was requested."""
         if self.trapped:
             return (
                 "Not converged: no step leaves the covariance matrix positive definite "
                 f"(last step {self.step:.1e} standard errors)"
             )
         if given:
-            return "Closed form" if self.rounds == 1 else f"{self.rounds} rounds, as asked"
+            return "Closed form" if self.rounds == 1 else f"{self.rounds} rounds, as requested"
         if self.step <= _TOLERANCE:
             return "Converged"
         return (
@@ -213,8 +215,8 @@ class _Solved:
 
 
 _NO_ERRORS = (
-    " No standard errors: with so many groups those of estimates at given weights are not "
-    "computed; res.bootstrap() has them by drawing data, iterated=True and method='reml' at once."
+    " No standard errors: with so many groups those of estimates at a given prior are not "
+    "computed; res.bootstrap() gives them by simulation, iterated=True and method='reml' directly."
 )
 
 
@@ -230,16 +232,16 @@ def _priors(stats: Statistics) -> Priors:
             raise EstimationError(f"{reason}; use method='reml' or 'anova'") from None
     if "expected" not in engine.kinds:
         raise EstimationError(
-            f"MINQUE needs traces that engine {engine.name!r}, which serves these data, does not "
-            "give; use method='reml' or 'anova'"
+            f"MINQUE needs traces that the {engine.name!r} engine of these data does not compute; "
+            "use method='reml' or 'anova'"
         )
     return EngineForms(engine)
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
-    """Solve the equations so many times, or (None) until nothing changes."""
+    """Solve the equations `rounds` times, or until convergence if that is None."""
     if isinstance(priors, EngineForms) and not w[:-1].any():
-        # Engines take V = I for a start, not for an information.
+        # Engines compute the estimates at V = I, but not the information there.
         first = priors.likelihood.mivque0()
         if rounds == 1:
             return _Solved(first, None, 1, np.inf, trapped=False)
@@ -252,7 +254,7 @@ def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
 
 
 def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
-    """Solve the equations at `w`, then at their solution, so many times."""
+    """Solve the equations at `w`, then at their solution, `limit` times."""
     forms = _forms(priors, w)
     for done in range(1, limit + 1):
         values = _solution(forms)
@@ -265,7 +267,7 @@ def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
 
 
 def _iterated(priors: Priors, w: FloatArray) -> _Solved:
-    """Solve until nothing changes; Newton's steps near the end have the same fixed point."""
+    """Solve until convergence; Newton's steps near the end have the same fixed point."""
     forms, previous = _forms(priors, w), np.inf
     for done in range(1, _STEPS + 1):
         values = _solution(forms)
@@ -274,7 +276,7 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
             score = 0.5 * (forms.right - forms.matrix @ forms.w)
             values = forms.w + solve(forms.information, score)
             step = _length(forms, values - forms.w)
-            # Rounding ends the descent of Newton's steps.
+            # A Newton step that no longer shrinks is rounding error.
             if step < 1e-6 and step > 0.2 * previous:
                 step = min(step, _TOLERANCE)
             previous = step
@@ -289,7 +291,7 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
 
 
 def _certificate(names: tuple[str, ...], found: _Solved) -> Certificate:
-    """Return the numbers that show that the REML equations, without bounds, are solved."""
+    """Return the certificate that the REML equations without bounds are solved."""
     forms = found.forms
     assert forms is not None
     score = 0.5 * (forms.right - forms.matrix @ forms.w)
@@ -317,7 +319,7 @@ def _forms(priors: Priors, w: FloatArray) -> PriorForms:
     except np.linalg.LinAlgError:
         raise EstimationError(
             "the prior covariance matrix cannot be inverted at this prior: give the residual "
-            "a larger share"
+            "a larger weight"
         ) from None
 
 
@@ -326,7 +328,7 @@ def _solution(forms: PriorForms) -> FloatArray:
         return forms.solution
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "MINQUE cannot separate these components at this prior: its equations are "
+            "MINQUE cannot distinguish these components at this prior: its equations are "
             "linearly dependent; use method='reml'"
         ) from None
 
@@ -344,7 +346,7 @@ def _is_positive(matrix: FloatArray) -> bool:
 
 
 def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:
-    """Return forms at the next weights, nearer to the last where V is not positive definite."""
+    """Return forms at the next prior; steps are halved until V is positive definite there."""
     if isinstance(priors, EngineForms):
         _refuse_negative(values)
     fraction = 1.0
@@ -360,13 +362,13 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
 def _refuse_negative(values: FloatArray) -> None:
     if (values < 0.0).any():
         raise EstimationError(
-            "iterated MINQUE meets components below zero, and with so many groups it is computed "
-            "at non-negative ones only; use method='reml', which holds them at zero"
+            "iterated MINQUE reaches components below zero, and with so many groups it is "
+            "computed at non-negative ones only; use method='reml', which bounds them at zero"
         )
 
 
 def _error(priors: Priors, found: _Solved) -> FloatArray | None:
-    """Return the covariance of a solution, None if it is not known there."""
+    """Return the covariance of a solution, eq. (2.13), None if it is not known."""
     forms = found.forms
     if forms is None:
         return None

@@ -1,16 +1,11 @@
 """The covariance of the T terms of Henderson's Method I, from pair tables alone.
 
-T_α = y'A_α y with the projector A_α = Z_α D_α⁻¹ Z_α', so that under normality
-Cov(T_α, T_β) = 2 tr(A_α V A_β V). With V = Σ σ²_t Z_t Z_t' + σ²_e I that is a sum over t and u of
-traces of closed chains of pair tables N_ab = Z_a'Z_b:
-
-    tr(N_tα D_α⁻¹ N_αu N_uβ D_β⁻¹ N_βt)
-
-A chain becomes short by itself. A projector next to a coarser term drops out (A_α Z_t = Z_t where
-α is finer than t), neighbours that are one term collapse (N_aa is diagonal), and the residual and
-the total sum of squares have the identity as incidence. What is left is evaluated as an
-elementwise product of two matrices between the two terms with the fewest groups; the groups of
-large terms are summed over and never meet in one matrix.
+Under normality Cov(T_α, T_β) = 2 tr(A_α V A_β V) with the projectors A_α = Z_α D_α⁻¹ Z_α', a sum
+of traces of closed chains of pair tables (docs/explanation/mathematics.md, eqs. (2.6) and (2.7)).
+Chains are shortened: a projector next to a coarser term drops out (A_α Z_t = Z_t if α is finer
+than t), neighbours that are one term merge (N_aa is diagonal), and the residual and the total sum
+of squares have the identity as incidence. The rest is an elementwise product of two matrices
+between the two terms with the fewest groups; the groups of large terms are summed over.
 """
 
 from __future__ import annotations
@@ -40,27 +35,27 @@ _DENSE_BELOW = 1_000_000
 """Elements up to which a product of pair tables is kept as a dense matrix."""
 
 _MOST_ELEMENTS = 5_000_000
-"""Elements of a product from which on chains take more than seconds; probes are there for them."""
+"""Elements of a product above which chains take more than seconds, and probes are used."""
 
 _MANY_TERMS = 8
-"""From so many terms on chains, which grow with their fourth power, are more than a product of
-all tables at once, if that is small."""
+"""Number of terms from which one product of all tables, if small, is faster than chains, whose
+number grows with the fourth power of the terms."""
 
 _FEW_GROUPS = 3000
-"""Groups of all terms together up to which it is."""
+"""Groups of all terms together up to which that product is small."""
 
 _BYTES_PER_ELEMENT = 40.0
-"""A sparse product holds an index and a value, and is made beside another one."""
+"""A sparse product holds an index and a value, and two exist at a time."""
 
 Chain = list[tuple[int, int]]
 
 
 class TooLargeError(Exception):
-    """No ordering of some chain fits into memory and a few seconds."""
+    """A chain takes too much memory or time in every order of evaluation."""
 
 
 def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
-    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) for the terms and, last, the total.
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V), eq. (2.6), for the terms and, last, the total.
 
     Parameters
     ----------
@@ -70,8 +65,7 @@ def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
     Raises
     ------
     TooLargeError
-        If a matrix between the groups of two terms would be needed that does not fit into memory,
-        or takes long to make.
+        If a matrix between the groups of two terms would not fit into memory or would take long.
     """
     if stats.n_terms >= _MANY_TERMS and sum(stats.sizes) <= _FEW_GROUPS:
         return _less_the_mean(_dense_forms(stats, v))
@@ -96,16 +90,16 @@ def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> Flo
 
 @dataclass(frozen=True, slots=True)
 class StratumPart:
-    """What one stratum adds to the forms of the model's terms.
+    """The contribution of one stratum to the forms of the model's terms.
 
     Attributes
     ----------
     positions : the projectors of the remainder that it needs, ``n_terms`` of its tables for the
         mean, one more for all observations
     v : the components of its covariance matrix
-    multiplicity : how often it counts
-    inside : the terms of the model (then the mean, then the total) that have a part in it
-    places : the place of the projector of each of them among the positions
+    multiplicity : number of its independent vectors
+    inside : the terms of the model (then the mean, then the total) with a part in it
+    places : index of the projector of each of them among `positions`
     n_forms : terms of the model, and two
     """
 
@@ -117,7 +111,7 @@ class StratumPart:
     n_forms: int
 
     def spread(self, traces: FloatArray) -> FloatArray:
-        """Return (..., m, m) traces of the remainder's projectors as those of the model's."""
+        """Return the forms of the model's terms from (..., m, m) traces of the remainder's."""
         forms = np.zeros((*traces.shape[:-2], self.n_forms, self.n_forms))
         rows, columns = np.ix_(self.inside, self.inside)
         forms[..., rows, columns] = (
@@ -127,7 +121,7 @@ class StratumPart:
 
 
 def stratum_parts(stats: StratumStatistics, v: FloatArray) -> list[StratumPart]:
-    """Return what the traces of every stratum are taken of.
+    """Return the projectors and components of each stratum.
 
     In stratum s the projector of a term that holds its contrasts is that of the term's grouping,
     that of another is zero; V is the stratum's own. Traces add up over strata.
@@ -176,7 +170,7 @@ def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
 
 def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> FloatArray:
     """Return tr(A_a V A_b V) of some projectors: terms, then the mean, then all observations."""
-    # All chains are planned before the first is evaluated: one may be too large.
+    # All chains are ordered before the first is evaluated: one may be too large.
     planned = {
         (i, j): [(weight, chains.planned(chain)) for weight, chain in _weighted_chains(a, b, v)]
         for i, a in enumerate(positions)
@@ -189,7 +183,7 @@ def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> Fl
 
 
 def contrast_with_mean(k: int) -> FloatArray:
-    """Return the (k + 1, k + 2) matrix that takes the mean, next to last, from the others."""
+    """Return the (k + 1, k + 2) matrix that subtracts the mean, next to last, from the others."""
     contrast = np.zeros((k + 1, k + 2))
     contrast[:k, :k] = np.eye(k)
     contrast[k, k + 1] = 1.0
@@ -205,7 +199,7 @@ def _less_the_mean(forms: FloatArray) -> FloatArray:
 
 
 def _weighted_chains(a: int, b: int, v: FloatArray) -> Iterator[tuple[float, Chain]]:
-    """Yield the chains that tr(A_a V A_b V) consists of, and how often each counts.
+    """Yield the chains of tr(A_a V A_b V), eq. (2.7), with their weights.
 
     The position after the mean stands for the total.
     """
@@ -235,7 +229,7 @@ class _Chains:
         self._limit = min(free, _MOST_ELEMENTS)
 
     def planned(self, chain: Chain) -> Chain:
-        """Return a chain made short, and turned to where it is cut into the smallest products.
+        """Return a shortened chain, rotated so that it is cut into the smallest products.
 
         Parameters
         ----------
@@ -244,7 +238,7 @@ class _Chains:
         Raises
         ------
         TooLargeError
-            If one of these takes too much memory or time.
+            If one of these products takes too much memory or time.
         """
         chain = self._shortened(chain)
         if len(chain) < 3:
@@ -256,7 +250,7 @@ class _Chains:
         return best
 
     def trace(self, chain: Chain) -> float:
-        """Return the trace of a chain that is planned."""
+        """Return the trace of a chain that :meth:`planned` returned."""
         if not chain:
             return float(self.n)
         if len(chain) == 1:
@@ -271,7 +265,7 @@ class _Chains:
         return self._inner(self._product(a, b, s, c), other, a, p, c, r)
 
     def _shortened(self, chain: Chain) -> Chain:
-        """Drop projectors next to coarser terms, and join neighbours that are one term."""
+        """Return the chain without projectors next to coarser terms, equal neighbours merged."""
         chain = _collapsed(chain)
         for i, (term, power) in enumerate(chain):
             neighbours = (chain[i - 1][0], chain[(i + 1) % len(chain)][0])
@@ -287,13 +281,13 @@ class _Chains:
         return float(self._group_n[a].size) * float(self._group_n[c].size)
 
     def _largest(self, turn: Chain) -> float:
-        """Return the elements of the larger product that a chain is cut into, at most."""
+        """Return an upper bound of the elements of the larger product of a chain."""
         a, *between = [term for term, _ in turn]
         b, c = between[:2]
         return max(self._elements(a, through, c) for through in (b, *between[2:]))
 
     def _elements(self, a: int, b: int, c: int) -> float:
-        """Return how many elements N_ab N_bc has at most: few where groups of b lie within one."""
+        """Return an upper bound of the entries of N_ab N_bc: few if b is finer than a or c."""
         bound = self._frame(a, c)
         if self._finer(b, a):
             bound = min(bound, self._entries(b, c))
@@ -302,7 +296,7 @@ class _Chains:
         return bound
 
     def _entries(self, a: int, b: int) -> float:
-        """Return how many entries N_ab has."""
+        """Return the number of entries of N_ab."""
         if a == b or self._stats.n_terms in (a, b):
             return float(max(self._group_n[a].size, self._group_n[b].size))
         return float(self._stats.pairs[min(a, b), max(a, b)].counts.size)
@@ -313,7 +307,7 @@ class _Chains:
         return float(self._group_n[a] ** float(p) @ (both @ self._group_n[c] ** float(r)))
 
     def _product(self, a: int, b: int, p: int, c: int) -> Any:
-        """Return N_ab diag(n_b^p) N_bc; products that are small are remembered."""
+        """Return N_ab diag(n_b^p) N_bc; small products are kept."""
         key = (a, b, p, c)
         if key in self._products:
             return self._products[key]
@@ -328,7 +322,7 @@ class _Chains:
         return product
 
     def _table(self, a: int, b: int) -> Any:
-        """Return N_ab as it stands beside products of the same shape."""
+        """Return N_ab, dense if products of its shape are."""
         table = self._stored(a, b)
         small = self._frame(a, b) <= _DENSE_BELOW
         return table.toarray() if small and not isinstance(table, np.ndarray) else table
@@ -349,7 +343,7 @@ class _Chains:
 
 
 def _collapsed(chain: Chain) -> Chain:
-    """Join neighbours that are one term: N_aa is the diagonal matrix of its group sizes."""
+    """Merge neighbours that are one term: N_aa is the diagonal matrix of its group sizes."""
     joined: Chain = []
     for term, power in chain:
         if joined and joined[-1][0] == term:

@@ -1,13 +1,9 @@
-"""Analyses of variance from reductions in sum of squares: what Type I and Henderson III share.
+"""Analyses of variance from reductions in sum of squares, for Type I and Henderson III.
 
-The sum of squares of a term is what it adds to the space of some others, all taken as fixed:
-SS_t = R(F_t, t) − R(F_t) = y'(N_small − N_big) y with N = I − M the residual maker of a space. The
-fixed part is in every space, so that the expectation holds variances only:
-
-    E SS_t = Σ_u [tr(Z_u'N_small Z_u) − tr(Z_u'N_big Z_u)] σ²_u + df_t σ²_e
-
-and under normality Cov(SS_t, SS_u) = 2 tr(A_t V A_u V), a sum of forms tr(N V N* V) over the pairs
-of spaces. Which terms F_t holds is the method's choice (Searle, Casella & McCulloch 1992, 5.5).
+The sum of squares of a term is SS_t = R(F_t, t) − R(F_t), a difference of residual makers
+N = I − M of two spaces; docs/explanation/mathematics.md has it in eq. (2.9), its expectation in
+eq. (2.10), and the covariance, a sum of forms tr(N V N* V) over pairs of spaces, in eq. (2.11).
+The methods differ in the set F_t (Searle, Casella & McCulloch 1992, sec. 5.5).
 """
 
 from __future__ import annotations
@@ -36,16 +32,16 @@ __all__ = [
 Terms = frozenset[int]
 
 _DENSE_BELOW = 4_000_000
-"""Elements up to which Z_u'N Z_w is formed; beyond, its inner products are expanded."""
+"""Elements up to which Z_u'N Z_w is formed; for larger ones inner products are expanded."""
 
 _KEPT_SHARE = 0.1
-"""Share of the free memory in which such matrices are kept for further pairs of spaces."""
+"""Fraction of the free memory in which such matrices are kept for further pairs of spaces."""
 
 _MOST_PRODUCTS = 4e9
 """Multiplications up to which the bases of two spaces are compared: about half a second."""
 
 _BYTES_PER_ELEMENT = 40.0
-"""A sparse product holds an index and a value, and is made beside another one."""
+"""A sparse product holds an index and a value, and two exist at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class Reductions:
     Parameters
     ----------
     stats : cross-products, centred
-    adjustments : for each term, in order, what it is adjusted for
+    adjustments : for each term, in order, the terms that it is adjusted for
 
     Attributes
     ----------
@@ -101,8 +97,7 @@ class Reductions:
         Raises
         ------
         TooLargeError
-            If a matrix between the groups of two terms would be needed that does not fit into
-            memory.
+            If a matrix between the groups of two terms would not fit into memory.
         """
         k = self.stats.n_terms
         forms: dict[tuple[Terms, Terms], float] = {}
@@ -127,7 +122,7 @@ class Reductions:
         Raises
         ------
         EstimationError
-            Naming the term and what it is adjusted for, with `advice`.
+            If there is one; the message names it and its adjustment, with `advice`.
         """
         for adjustment in self.adjustments:
             if self.df[adjustment.term] <= 0:
@@ -138,7 +133,7 @@ class Reductions:
                 )
         if self.df[-1] <= 0:
             raise EstimationError(
-                f"the fixed part and {', '.join(names[:-1])}, all taken as fixed, reproduce the "
+                f"the fixed part and {', '.join(names[:-1])}, all treated as fixed, reproduce the "
                 "response: no degrees of freedom are left for the residual; use method='reml', or "
                 "leave out a term"
             )
@@ -154,7 +149,7 @@ class Reductions:
     def _sums_of_squares(self) -> FloatArray:
         residual = self.stats.yy - self._spaces[self._full].reduction
         sums = np.array([*self._differences("reduction"), residual])
-        # Where nothing is left, rounding is.
+        # Without degrees of freedom the difference is rounding error.
         return np.where(self.df > 0, np.maximum(sums, 0.0), 0.0)
 
     def _expectations(self) -> FloatArray:
@@ -179,7 +174,7 @@ class Reductions:
         if v[k] == 0.0:
             return total
         if a <= b or b <= a:
-            # Of two residual makers of nested spaces the product is that of the larger space.
+            # The product of the residual makers of nested spaces is that of the larger space.
             larger = self._spaces[a | b]
             traces = [larger.trace(u) for u in left]
             alone = float(self.stats.n - larger.rank)
@@ -260,7 +255,7 @@ class Reductions:
 
 
 def _product(left: Any, right: Any) -> Any:
-    """Multiply sparse rows, unless the product could be too large."""
+    """Return the product of sparse matrices, unless it could be too large."""
     terms = float(np.diff(right.indptr)[left.indices].sum(dtype=np.float64))
     _check_size(min(terms, float(left.shape[0]) * right.shape[1]))
     return left @ right

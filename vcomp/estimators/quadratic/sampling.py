@@ -1,8 +1,9 @@
 """The sampling covariance of Method I's estimates: exact, or by Monte Carlo with its error.
 
-With k the coefficients of E[T] and C the covariance of the T terms at the estimates, that of the
-components is k⁻¹ C k⁻ᵀ. C is exact where the chains of tables that it consists of are short work,
-and by random probes (Hutchinson 1990) elsewhere: those come with their own error, which is shown.
+With K the coefficients of E[T] and C the covariance of the T terms at the estimates, that of the
+components is K⁻¹ C K⁻ᵀ (docs/explanation/mathematics.md, eq. (2.6)). C is exact if its chains of
+pair tables are affordable, and estimated by random probes otherwise, eq. (2.8) (Hutchinson 1990),
+with a Monte Carlo error that is reported.
 """
 
 from __future__ import annotations
@@ -22,14 +23,8 @@ from vcomp.estimators.quadratic.quadratic_forms import (
     stratum_parts,
     stratum_quadratic_covariance,
 )
-from vcomp.numerics import (
-    Fill,
-    Rademacher,
-    SparseTable,
-    covariance_of_solution,
-    row_products,
-    solve,
-)
+from vcomp.numerics import covariance_of_solution, solve
+from vcomp.numerics.sparse import Fill, Rademacher, SparseTable, row_products
 from vcomp.statistics import CrossProducts, Statistics
 
 __all__ = [
@@ -45,21 +40,21 @@ __all__ = [
 
 
 _ALL_GROUPS_UP_TO = 128
-"""Groups of all the smallest terms together up to which no probes are needed for their traces."""
+"""Groups of the smallest terms together up to which their traces are summed exactly."""
 
 _COLUMNS_AT_ONCE = 8
 _ELEMENTS_AT_ONCE = 60_000_000
-"""Elements that the products of one term's columns with all tables may have together."""
+"""Largest number of elements of the products of one term's columns with all tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """Forms averaged over probes, and what the average is worth.
+    """Forms averaged over probes, with their deviations.
 
     Attributes
     ----------
     forms : (m, m) the average
-    spread : (b, m, m) the forms of each probe less the average
+    spread : (b, m, m) the forms of each probe minus the average
     """
 
     forms: FloatArray
@@ -79,7 +74,7 @@ class Probing:
 
 
 class ProbedForms:
-    """tr(A_a V A_b V) of some projectors for one probe after the other.
+    """Estimates of tr(A_a V A_b V) of some projectors from random probes.
 
     Parameters
     ----------
@@ -123,11 +118,11 @@ class ProbedForms:
 
     @property
     def operations(self) -> float:
-        """Multiplications that one probe takes."""
+        """Number of multiplications of one probe."""
         return sum(self._operations_of(t) for t in self._probed)
 
     def _operations_of(self, t: int) -> float:
-        """Return the multiplications that a column of term t takes."""
+        """Return the number of multiplications for a column of term t."""
         sizes = self._tables.sizes
         own = [a for a in self._inside if not self._finer[a, t]]
         total = float(sum(self._entries(u, t) for u in range(self._k)))
@@ -146,7 +141,7 @@ class ProbedForms:
         return self._order[self._order.index(t) :]
 
     def sample(self, first: int, last: int) -> FloatArray:
-        """Return the part that needs probes for the probes ``first .. last − 1``, (b, m, m)."""
+        """Return the probed part of the forms for the probes ``first .. last − 1``, (b, m, m)."""
         m = len(self._positions)
         forms = np.zeros((last - first, m, m))
         for t in self._probed:
@@ -159,7 +154,7 @@ class ProbedForms:
         return forms
 
     def _step(self) -> int:
-        """Return how many columns are multiplied at once: h and g are there whole."""
+        """Return the number of columns that are multiplied at once."""
         elements = 2 * sum(self._tables.sizes)
         return int(np.clip(_ELEMENTS_AT_ONCE // max(elements, 1), 1, _COLUMNS_AT_ONCE))
 
@@ -168,7 +163,7 @@ class ProbedForms:
         return [np.ascontiguousarray(eye[:, i : i + step]) for i in range(0, len(eye), step)]
 
     def _over_columns(self, t: int, x: FloatArray) -> FloatArray:
-        """Return for each column x of term t what it adds to the forms, (b, m, m).
+        """Return the contribution of each column x of term t to the forms, (b, m, m).
 
         The sum over unit columns, or the expectation over signs, is the trace over the groups of t
         with those of itself and of the terms after it, twice, and with single observations.
@@ -287,15 +282,15 @@ def average_until(
     batch: int,
     limit: int,
 ) -> Probing:
-    """Return forms averaged over probes, drawn until they are enough or `limit` is reached.
+    """Return forms averaged over probes, drawn until they are exact enough or `limit` is reached.
 
     Parameters
     ----------
-    sample : gives the forms of the probes from a number to another
-    exact : (m, m) what is added to all of them
-    enough : whether an average will do
-    batch : probes between two questions; at least 2 are drawn
-    limit : probes at most
+    sample : returns the forms of the probes from one number up to another
+    exact : (m, m) the part without probes
+    enough : whether an average is exact enough
+    batch : probes between two checks; at least 2 are drawn
+    limit : largest number of probes
     """
     drawn: list[FloatArray] = []
     count = 0
@@ -336,21 +331,21 @@ _ENOUGH = 0.01
 _BATCH = 32
 _LIMIT = 1024
 _OPERATIONS = 2e10
-"""Multiplications after which no more probes are drawn, half a minute's; a batch is drawn
-whatever it takes."""
+"""Number of multiplications (half a minute) after which no more probes are drawn; one batch is
+always drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """A covariance matrix of estimates and what is known of its own error.
+    """A covariance matrix of estimates with its Monte Carlo error.
 
     Attributes
     ----------
     covariance : (k + 1, k + 1)
-    errors : (k + 1,) Monte Carlo standard errors of the standard errors, relative to them; zeros
-        where the matrix is exact
-    n_probes : number of probes, 0 where it is exact
-    clipped : whether the matrix had negative eigenvalues, which are zero now
+    errors : (k + 1,) relative Monte Carlo errors of the standard errors; zeros if the matrix is
+        exact
+    n_probes : number of probes, 0 if it is exact
+    clipped : whether negative eigenvalues were set to zero
     """
 
     covariance: FloatArray
@@ -359,27 +354,27 @@ class Sampling:
     clipped: bool = False
 
     def errors_of(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Return the errors by component, empty where the matrix is exact."""
+        """Return the errors by component, empty if the matrix is exact."""
         return dict(zip(names, self.errors.tolist(), strict=True)) if self.n_probes else {}
 
     @property
     def sentence(self) -> str:
-        """What a status says of it, with a space before; empty where it is exact."""
+        """The sentence for the status, after a space; empty if the matrix is exact."""
         if not self.n_probes:
             return ""
         known = self.errors[np.isfinite(self.errors)]
         text = f" Standard errors by Monte Carlo ({self.n_probes} probes)"
         text += (
-            f", themselves known to {display.number(100.0 * known.max(), 2)} %."
+            f", with a Monte Carlo error of {display.number(100.0 * known.max(), 2)} % or less."
             if known.size
             else "."
         )
         if known.size < self.errors.size:
-            text += " Where their variance comes out as negative there are none."
+            text += " Components whose estimated variance is negative have none."
         if self.clipped and known.size:
             text += (
                 " Their covariance matrix had negative eigenvalues, as it can at negative "
-                "estimates: they were set to zero and its diagonal kept."
+                "estimates: they were set to zero and the diagonal was kept."
             )
         return text
 
@@ -399,7 +394,7 @@ def sampling_covariance(
     coefficients : (k + 1, k + 1) of the components (columns) in E[T] less the mean's
     values : (k + 1,) estimates, negative ones as they are
     n_probes : number of probes; None is exact where that is affordable, and elsewhere as many as
-        it takes to know every standard error to 1 %, within limits of time
+        give all standard errors an error of 1 %, within limits of time
     seed : of the probes
     """
     if not values.any():
@@ -434,7 +429,7 @@ def probed_sampling(
     n_probes: int | None,
     seed: int,
 ) -> Sampling:
-    """Return the covariance by random probes; they depend on the seed and their number alone."""
+    """Return the covariance by random probes, which depend on seed and number only."""
     rows = solve(coefficients, contrast_with_mean(values.size - 1))
     probing = _averaged(stats, values, rows, n_probes, seed)
     covariance = 2.0 * rows @ probing.forms @ rows.T
@@ -444,10 +439,10 @@ def probed_sampling(
 
 
 def nearest_covariance(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return a positive semidefinite matrix with the same diagonal, and whether it is another.
+    """Return a positive semidefinite matrix with the same diagonal, and whether it differs.
 
-    Negative eigenvalues of the correlation matrix become zero and its diagonal one again. A
-    variance that is not positive is not known: its row and column are nan.
+    Negative eigenvalues of the correlation matrix are set to zero and its diagonal is rescaled to
+    one. Rows and columns of variances that are not positive are nan.
     """
     variances = np.diagonal(matrix)
     known = variances > 0.0
@@ -464,9 +459,9 @@ def nearest_covariance(matrix: FloatArray) -> tuple[FloatArray, bool]:
 
 
 def _relative_errors(probing: Probing, rows: FloatArray) -> FloatArray:
-    """Return relative errors of square roots: half of those of the variances.
+    """Return relative errors of the standard errors, half of those of the variances.
 
-    Of a variance that is not positive there is none (nan).
+    nan for variances that are not positive.
     """
     variances = np.einsum("ra,ac,rc->r", rows, probing.forms, rows)
     positive = np.where(variances > 0.0, variances, np.nan)
@@ -491,7 +486,7 @@ def _averaged(
 def _forms(
     stats: Statistics, values: FloatArray, seed: int
 ) -> tuple[Callable[[int, int], FloatArray], FloatArray, float]:
-    """Return what draws forms of probes, what is exact in them, and the work of one probe."""
+    """Return the sampler of probed forms, their exact part, and the work of one probe."""
     if stats.strata is None:
         tables = stats.cross_products
         whole = ProbedForms(tables, range(tables.n_terms + 2), values, seed)

@@ -1,12 +1,13 @@
 """Column spaces of the fixed part and some terms, as coordinates in an orthonormal basis.
 
 A reduction in sum of squares is R(F) = y'M y with M the projector on the columns of [X Z_F], where
-F are some terms taken as fixed. With an orthonormal basis B of them M = BB', so that all quadratic
-forms follow from the coordinates B'y and B'Z_u. They need cross-products only:
+F is a set of terms treated as fixed (docs/explanation/mathematics.md, section 2.4). With an
+orthonormal basis B of them M = BB', so that all quadratic forms follow from the coordinates B'y
+and B'Z_u. They need cross-products only:
 
 * a term that is coarser than another one of F adds nothing to the space, and is left out;
 * the groups of the largest of the others are orthogonal: their part of B is Z D^(−1/2), sparse;
-* what is left of the others and of X is dense, and a pivoted Cholesky factorisation of its
+* the remaining part of the others and of X is dense, and a pivoted Cholesky factorisation of its
   cross-products, which counts the rank, makes it orthonormal.
 """
 
@@ -32,7 +33,7 @@ __all__ = [
 
 
 _DEPENDENT = 1e-11
-"""A squared residual norm below this share of a column's own is rounding."""
+"""A squared residual norm below this fraction of a column's squared norm is rounding error."""
 
 _ROWS_AT_ONCE = 4096
 
@@ -80,7 +81,7 @@ class Space:
 
     @property
     def tail_rank(self) -> int:
-        """What the others and X add to the groups of the leading term."""
+        """Dimension that the other terms and X add to the groups of the leading term."""
         return int(self._kept.size)
 
     @cached_property
@@ -276,7 +277,7 @@ def _independent(S: FloatArray) -> tuple[IntArray, FloatArray]:
     """
     from scipy.linalg.lapack import dpstrf
 
-    # dpstrf does not compare its first pivot with the tolerance.
+    # dpstrf does not check its first pivot against the tolerance.
     there = np.flatnonzero(np.diagonal(S) > _DEPENDENT)
     if there.size == 0:
         return there.astype(np.int32), np.zeros((0, 0))

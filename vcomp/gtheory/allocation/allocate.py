@@ -1,11 +1,14 @@
-"""Which design is best for a budget, and which is the cheapest that reaches a target."""
+"""The best design for a budget, and the cheapest that reaches a target: reads the arguments.
+
+:mod:`~vcomp.gtheory.allocation.solve` finds the sizes of each design that is compared.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +21,8 @@ from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_p
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import QUANTITIES, GoalName
-from vcomp.inference import take_components
-
-if TYPE_CHECKING:
-    from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.study_record import S, StudyRecord
+from vcomp.inference import used_components
 
 __all__ = [
     "optimize",
@@ -36,7 +37,7 @@ MOST_LISTED = 10_000
 
 
 def optimize(
-    study: DStudy,
+    study: S,
     cost: Any,
     budget: float | None = None,
     target: float | None = None,
@@ -45,7 +46,7 @@ def optimize(
     bounds: Mapping[str, Any] | None = None,
     n_objects: Any = None,
     top: int = 10,
-) -> Allocation:
+) -> Allocation[S]:
     """Return the best design for a budget, or the cheapest design that reaches a target.
 
     The sizes of all facets that are not fixed are chosen anew, as whole numbers; those that were
@@ -57,8 +58,9 @@ def optimize(
     ----------
     study : says what is measured, to what scores are generalized, and how sure the components are
     cost : of a measurement: prices per level of a facet and per combination of levels,
-        ``{"topic": 50, "topic:judge": 2}``; a :class:`~vcomp.gtheory.allocation.Cost`, with a set-up cost; a
-        text, ``"50*topic + 2*topic:judge + 1000"``; or a function of the sizes (as keywords, or of
+        ``{"topic": 50, "topic:judge": 2}``; a :class:`~vcomp.gtheory.allocation.Cost`, with a
+        set-up cost; a text, ``"50*topic + 2*topic:judge + 1000"``; or a function of the sizes
+        (as keywords, or of
         one mapping ``sizes``) that does not fall when one grows. A facet that is nested in others
         is paid in each of their levels
     budget : the most that a measurement may cost
@@ -109,7 +111,7 @@ def optimize(
                 f"a facet is called {reserved!r}, which is a column of the allocation's tables; "
                 "rename it"
             )
-    values = take_components(study.components, study.negative).values
+    values = used_components(study.components, study.negative).values
     counted = [counts_objects(priced, plan) for plan in plans]
     alternatives, unfit = [], []
     for plan, is_counted in zip(plans, counted, strict=True):
@@ -170,7 +172,7 @@ def _positive(what: str, value: Any) -> float:
     raise PlanError(f"{what} is a positive number, not {value!r}")
 
 
-def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPlan]:
+def _plans(study: StudyRecord, designs: str | Sequence[str] | None) -> list[DStudyPlan]:
     """Return one plan for each design that is compared."""
     own = study.plan
     if designs is None:
@@ -201,7 +203,7 @@ def _plans(study: DStudy, designs: str | Sequence[str] | None) -> list[DStudyPla
     return plans
 
 
-def _check_falls(problem: SizeProblem, values: FloatArray, study: DStudy) -> None:
+def _check_falls(problem: SizeProblem, values: FloatArray, study: StudyRecord) -> None:
     """Refuse negative components that would make the error rise with sizes."""
     if ((problem.error @ values) < -1e-15 * np.abs(values).max(initial=0.0)).any():
         below = [
@@ -222,12 +224,12 @@ def _check_left(found: Alternative, aim: Aim) -> None:
         what = "the budget buys" if aim.budget is not None else "the target needs"
         raise PlanError(
             f"{what} all levels that there are ({found.words(row)}), and nothing is left to "
-            "generalize over: ask for less, or leave a facet random"
+            "generalize over: lower it, or leave a facet random"
         )
 
 
 def _why_not(
-    study: DStudy,
+    study: StudyRecord,
     unfit: Sequence[Alternative],
     values: FloatArray,
     aim: Aim,

@@ -1,22 +1,32 @@
-"""What the sizes of a design are chosen for, and the best sizes of one design."""
+"""What sizes are chosen for, the best sizes of one design, and the record of an allocation.
+
+:class:`AllocationRecord` is what frontiers, stability and summaries are functions of.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.formula import Design
-from vcomp.gtheory.allocation.cost import CostFunction
+from vcomp.formula import REPLICATE, Design
+from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import Goal, Solution, solve, solve_any
+from vcomp.gtheory.study_record import S
 
 __all__ = [
     "Aim",
+    "AllocatedDesign",
+    "AllocationRecord",
     "Alternative",
+    "design_words",
     "error_of_each",
     "goal_of",
     "shown",
@@ -198,3 +208,115 @@ def _allowed(problem: SizeProblem, components: FloatArray, aim: Aim) -> float:
     if not aim.is_coefficient:
         return aim.target
     return float(problem.universe @ components) * (1.0 - aim.target) / aim.target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocatedDesign(Generic[S]):
+    """A design with its sizes, what it costs and what it is worth.
+
+    Attributes
+    ----------
+    design : in Brennan's notation
+    sizes : facet → number of levels, of a nested facet within those that it is nested in
+    cost : of the measurement
+    study : the D-study of this one plan, with standard errors and intervals
+    aim : what it was chosen for
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
+    >>> best = study.optimize("3*i + 10", budget=100).best
+    >>> best.sizes, best.cost
+    ({'i': 30}, 100.0)
+    """
+
+    design: str
+    sizes: Mapping[str, float]
+    cost: float
+    study: S
+    aim: Aim
+
+    def __str__(self) -> str:
+        return design_words(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllocationRecord(Generic[S]):
+    """The designs that were compared, the best first.
+
+    Attributes
+    ----------
+    study : that it was made from
+    aim : the coefficient, and the budget or target
+    cost : of a measurement
+    components : (k,) with negative ones as the study uses them
+    alternatives : the designs with their best sizes, the best design first
+    top : how many designs near the best are listed
+    notes : what a reader should know
+    left_out : designs that the budget does not pay for, or that miss the target by the estimates
+    """
+
+    study: S
+    aim: Aim
+    cost: Cost | CostFunction
+    components: FloatArray
+    alternatives: tuple[Alternative, ...]
+    top: int
+    notes: tuple[str, ...] = ()
+    left_out: tuple[Alternative, ...] = ()
+
+    @cached_property
+    def best(self) -> AllocatedDesign[S]:
+        """The recommended design, with intervals from what gave them to the D-study."""
+        return _designed(self, self.alternatives[0])
+
+
+def _designed(record: AllocationRecord[S], alternative: Alternative) -> AllocatedDesign[S]:
+    """Return the best sizes of a design as a D-study with intervals."""
+    problem, solution = alternative.problem, alternative.solution
+    sizes = problem.sizes(solution.sizes[:1])
+    plan = replace(problem.plan, sizes=sizes)
+    by_facet = dict(zip(plan.facets, sizes[0].tolist(), strict=True))
+    order = [f for f in plan.design.outer_first if f in by_facet]
+    whole = {f: int(by_facet[f]) if by_facet[f].is_integer() else by_facet[f] for f in order}
+    study = record.study.with_plan(plan, record.study.source)
+    return AllocatedDesign(str(plan.design), whole, float(solution.cost[0]), study, record.aim)
+
+
+def design_words(chosen: AllocatedDesign[Any]) -> str:
+    """Return a design with its sizes, cost and coefficient in words.
+
+    Parameters
+    ----------
+    chosen : the design
+    """
+    design = chosen.study.plan.design
+    sizes = ", ".join(_size(f, n, design) for f, n in chosen.sizes.items())
+    return (
+        f"{shown(chosen.design)}: {sizes}; costs {money(chosen.cost)}; "
+        f"{_worth(chosen, chosen.aim.coefficient)}"
+    )
+
+
+def _size(facet: str, n: float, design: Design) -> str:
+    if facet == REPLICATE:
+        return f"{display.count(n)} {'score' if n == 1 else 'scores'} a cell"
+    above = design.innermost(design.nested_in[facet])
+    within = " and ".join(f for f in design.outer_first if f in above)
+    return f"{display.count(n)} {facet}" + (f" in each {within}" if within else "")
+
+
+def _worth(chosen: AllocatedDesign[Any], name: str) -> str:
+    columns = chosen.study.columns
+    value, low, high = (float(columns[f"{name}{end}"][0]) for end in ("", "_low", "_high"))
+    if name in ("Erho2", "Phi"):
+        text, interval = display.coefficient(value), display.coefficient_interval(low, high)
+    else:
+        text = display.number(value)
+        interval = "" if math.isnan(low) else display.short_interval(low, high)
+    level = display.level(chosen.study.alpha)
+    return f"{SYMBOLS[name]} = {text}" + (f" ({level}: {interval})" if interval else "")

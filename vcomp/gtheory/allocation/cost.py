@@ -228,7 +228,7 @@ class Cost:
 
         Examples
         --------
-        >>> from vcomp.gtheory import parse_design
+        >>> from vcomp.formula import parse_design
         >>> Cost({"a": 5}).terms(parse_design("p x (a:i)"))[0][1] == {"a", "i"}
         True
         """
@@ -259,7 +259,7 @@ class Cost:
 
         Examples
         --------
-        >>> from vcomp.gtheory import parse_design
+        >>> from vcomp.formula import parse_design
         >>> Cost({"a": 5}).total({"i": 10, "a": 2}, parse_design("p x (a:i)"))
         100.0
         """
@@ -420,7 +420,7 @@ def read_cost(given: Any) -> Cost | CostFunction:
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, bool] | None:
-    """Return which parameters have to be given, by name; None if any keyword is taken."""
+    """Return which parameters have to be given, by name; None if any keyword is accepted."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -453,7 +453,7 @@ def _price(what: str, value: Any) -> float:
 
 
 def money(value: float) -> str:
-    """Return an amount as it is told: to the hundredth, or to six digits where it is small.
+    """Return an amount as it is printed: to the hundredth, or to six digits where it is small.
 
     Examples
     --------

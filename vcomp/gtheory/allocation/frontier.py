@@ -11,14 +11,18 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.gtheory.allocation.alternative import SYMBOLS, Aim, Alternative, shown
+from vcomp.gtheory.allocation.alternative import (
+    SYMBOLS,
+    Aim,
+    AllocationRecord,
+    Alternative,
+    shown,
+)
 from vcomp.gtheory.allocation.cost import CostFunction
 from vcomp.gtheory.projection import quantities, weights
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.gtheory.allocation.result import Allocation
 
 __all__ = [
     "Frontiers",
@@ -74,7 +78,7 @@ class Frontiers:
         return table.iloc[kept].reset_index(drop=True)
 
 
-def trace_frontiers(allocation: Allocation) -> Frontiers:
+def trace_frontiers(allocation: AllocationRecord[Any]) -> Frontiers:
     """Return what every amount of money buys, by design.
 
     The best design for a budget is on the frontier, and so is the best one for a budget just below
@@ -137,7 +141,7 @@ def _best_for(
 
 
 def _table(
-    allocation: Allocation, alternative: Alternative, found: list[FloatArray]
+    allocation: AllocationRecord[Any], alternative: Alternative, found: list[FloatArray]
 ) -> pd.DataFrame:
     """Return the designs, the cheapest first, with what they are worth."""
     import pandas as pd
@@ -159,12 +163,18 @@ def _table(
     return pd.DataFrame(columns)
 
 
-def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any:
+def draw(
+    allocation: AllocationRecord[Any],
+    frontiers: Frontiers,
+    coefficient: str | None,
+    ax: Any | None,
+) -> Any:
     """Return the axes on which frontiers are drawn; see :meth:`Allocation.plot`.
 
     Parameters
     ----------
     allocation : the recommendation
+    frontiers : of :func:`trace_frontiers`
     coefficient : on the vertical axis, or None
     ax : matplotlib axes, or None
     """
@@ -177,9 +187,9 @@ def draw(allocation: Allocation, coefficient: str | None, ax: Any | None) -> Any
         )
     best = allocation.best
     return plots.frontier(
-        {shown(d): t for d, t in allocation.frontiers.tables.items()},
+        {shown(d): t for d, t in frontiers.tables.items()},
         name,
-        is_whole=allocation.frontier_is_whole,
+        is_whole=frontiers.is_whole,
         best=(shown(best.design), best.cost, float(best.study.columns[name][0])),
         best_label=", ".join(f"{f} = {display.count(n)}" for f, n in best.sizes.items()),
         best_interval=(

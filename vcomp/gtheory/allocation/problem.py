@@ -243,7 +243,7 @@ def _limits(
                 )
             low = high = planned
         elif low > size:
-            raise PlanError(f"bounds ask for {low:g} of {facet!r}, and there are {size:g} in all")
+            raise PlanError(f"bounds require {low:g} of {facet!r}, and there are {size:g} in all")
         high = min(high, math.floor(size)) if math.isfinite(size) else high
         if low == high:
             held[facet] = low

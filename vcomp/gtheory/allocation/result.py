@@ -1,9 +1,13 @@
-"""The recommended design, what comes near it, and what more or less money would buy."""
+"""The allocation as users have it: the recommendation, what comes near it, and its summary.
+
+The record is :class:`~vcomp.gtheory.allocation.alternative.AllocationRecord`; what more or less
+money would buy is in :mod:`~vcomp.gtheory.allocation.frontier`, and how far the estimates can be
+relied on in :mod:`~vcomp.gtheory.allocation.stability`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -12,69 +16,36 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.formula import REPLICATE, Design
-from vcomp.gtheory.allocation.alternative import SYMBOLS, Aim, Alternative, goal_of, shown
-from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
+from vcomp.gtheory.allocation.alternative import (
+    SYMBOLS,
+    AllocationRecord,
+    design_words,
+    goal_of,
+    shown,
+)
+from vcomp.gtheory.allocation.cost import CostFunction, money
+from vcomp.gtheory.allocation.frontier import Frontiers, draw, trace_frontiers
 from vcomp.gtheory.allocation.solve import continuous_sizes
-from vcomp.gtheory.conduct import project
-from vcomp.gtheory.requirement import Requirement, required_size
+from vcomp.gtheory.allocation.stability import Stability, find_stability
+from vcomp.gtheory.requirement import Requirement
+from vcomp.gtheory.study_record import S, requirement_of, study_table
 from vcomp.inference import EstimatedQuantity, Quantities
 from vcomp.inference.intervals import FromComponents
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.gtheory.allocation.frontier import Frontiers
-    from vcomp.gtheory.allocation.stability import Stability
     from vcomp.gtheory.projection import CoefficientName
-    from vcomp.gtheory.study import DStudy
     from vcomp.inference.resampling import Replicates
 
 __all__ = [
-    "AllocatedDesign",
     "Allocation",
-    "design_words",
     "summary",
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AllocatedDesign:
-    """A design with its sizes, what it costs and what it is worth.
-
-    Attributes
-    ----------
-    design : in Brennan's notation
-    sizes : facet → number of levels, of a nested facet within those that it is nested in
-    cost : of the measurement
-    study : the D-study of this one plan, with standard errors and intervals
-    aim : what it was chosen for
-
-    Examples
-    --------
-    >>> from vcomp.gtheory import from_components
-    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
-    >>> best = study.optimize("3*i + 10", budget=100).best
-    >>> best.sizes, best.cost
-    ({'i': 30}, 100.0)
-    """
-
-    design: str
-    sizes: Mapping[str, float]
-    cost: float
-    study: DStudy
-    aim: Aim
-
-    def __str__(self) -> str:
-
-        return design_words(self)
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Allocation:
+class Allocation(display.Printed, AllocationRecord[S]):
     """The best design for a budget, or the cheapest one that reaches a target.
 
     Attributes
@@ -82,7 +53,7 @@ class Allocation:
     study : that it was made from
     aim : the coefficient, and the budget or target
     cost : of a measurement
-    components : (k,) as they were taken
+    components : (k,) with negative ones as the study uses them
     alternatives : the designs that were compared with their best sizes, the best design first
     top : how many designs :attr:`table` has beside the best of every alternative
     notes : what a reader should know
@@ -98,21 +69,6 @@ class Allocation:
     >>> print(found.best)
     p × (a:i): 100 i, 1 a in each i; costs 1,100; Eρ² = 0.981
     """
-
-    study: DStudy
-    aim: Aim
-    cost: Cost | CostFunction
-    components: FloatArray
-    alternatives: tuple[Alternative, ...]
-    top: int
-    notes: tuple[str, ...] = ()
-    left_out: tuple[Alternative, ...] = ()
-
-    @cached_property
-    def best(self) -> AllocatedDesign:
-        """The recommended design, with intervals from what gave them to the D-study."""
-        first = self.alternatives[0]
-        return self._designed(first, 0)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -130,19 +86,13 @@ class Allocation:
             rows = alternative.solution.sizes
             source = self.study.source if self.study.source.interval != "profile" else None
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
-            made = project(
-                self.study.components,
-                plan,
-                alpha=self.study.alpha,
-                negative=self.study.negative,
-                source=source,
-            )
+            made = self.study.with_plan(plan, source)
             if source is None:
                 # A profile takes many maximisations: the best design alone has one.
                 made = _without_intervals(made)
             wanted = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
             wanted += [f"{self.aim.coefficient}_{end}" for end in ("low", "high")]
-            frame = made.table
+            frame = study_table(made)
             facets = [f for f in self.study.plan.facets if f in frame.columns]
             frame = frame[[*facets, *wanted]]
             frame.insert(len(facets), "cost", alternative.solution.cost)
@@ -228,19 +178,11 @@ class Allocation:
     @property
     def required(self) -> Requirement | None:
         """With a target for a coefficient and one facet to choose: its size with an interval."""
-        problem = self.alternatives[0].problem
-        if self.aim.target is None or not self.aim.is_coefficient or len(problem.facets) != 1:
+        aim, facets = self.aim, self.alternatives[0].problem.facets
+        if aim.target is None or not aim.is_coefficient or len(facets) != 1:
             return None
-        return required_size(
-            self.study.components,
-            self.study.source,
-            self.best.study.plan,
-            negative=self.study.negative,
-            target=self.aim.target,
-            coefficient=cast("CoefficientName", self.aim.coefficient),
-            facet=problem.facets[0],
-            alpha=self.study.alpha,
-        )
+        plan, coefficient = self.best.study.plan, cast("CoefficientName", aim.coefficient)
+        return requirement_of(self.study, aim.target, coefficient, facets[0], plan)
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
@@ -265,8 +207,6 @@ class Allocation:
 
         See :class:`~vcomp.gtheory.allocation.frontier.Frontiers`.
         """
-        from vcomp.gtheory.allocation.frontier import trace_frontiers
-
         return trace_frontiers(self)
 
     def stability(
@@ -299,8 +239,6 @@ class Allocation:
         >>> found.sizes.columns.tolist()
         ['low', 'median', 'high']
         """
-        from vcomp.gtheory.allocation.stability import find_stability
-
         return find_stability(self, draws, rng)
 
     def summary(self, stability: Stability | None = None) -> Any:
@@ -308,7 +246,7 @@ class Allocation:
 
         Parameters
         ----------
-        stability : of the recommendation, if it was found, to be told too
+        stability : of the recommendation, if it was found, to be printed too
 
         Returns
         -------
@@ -336,39 +274,13 @@ class Allocation:
         VcompError
             matplotlib is not installed.
         """
-        from vcomp.gtheory.allocation.frontier import draw
-
-        return draw(self, coefficient, ax)
-
-    def __str__(self) -> str:
-        return str(self.summary())
+        return draw(self, self.frontiers, coefficient, ax)
 
     def __repr__(self) -> str:
         return f"Allocation({self.best})"
 
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
 
-    def _designed(self, alternative: Alternative, place: int) -> AllocatedDesign:
-        problem = alternative.problem
-        sizes = problem.sizes(alternative.solution.sizes[[place]])
-        plan = replace(problem.plan, sizes=sizes)
-        study = project(
-            self.study.components,
-            plan,
-            alpha=self.study.alpha,
-            negative=self.study.negative,
-            source=self.study.source,
-        )
-        by_facet = dict(zip(plan.facets, sizes[0].tolist(), strict=True))
-        order = [f for f in plan.design.outer_first if f in by_facet]
-        whole = {f: int(by_facet[f]) if by_facet[f].is_integer() else by_facet[f] for f in order}
-        return AllocatedDesign(
-            str(plan.design), whole, float(alternative.solution.cost[place]), study, self.aim
-        )
-
-
-def _without_intervals(study: DStudy) -> DStudy:
+def _without_intervals(study: S) -> S:
     ends = {
         c: np.full_like(x, np.nan) for c, x in study.columns.items() if c[-4:] in ("_low", "high")
     }
@@ -378,29 +290,17 @@ def _without_intervals(study: DStudy) -> DStudy:
 _ROWS = 6
 """Of the table the summary shows so many rows, and the best of every design."""
 
-
-def design_words(chosen: AllocatedDesign) -> str:
-    """Return a design with its sizes, cost and coefficient in words.
-
-    Parameters
-    ----------
-    chosen : the design
-    """
-    design = chosen.study.plan.design
-    sizes = ", ".join(_size(f, n, design) for f, n in chosen.sizes.items())
-    return (
-        f"{shown(chosen.design)}: {sizes}; costs {money(chosen.cost)}; "
-        f"{_worth(chosen, chosen.aim.coefficient)}"
-    )
+_REPEATED = ("replaced by 0", "used as estimated", "counts as error")
+"""Notes of the D-study that the summary repeats contain these words."""
 
 
-def summary(allocation: Allocation, stability: Stability | None) -> Any:
+def summary(allocation: Allocation[Any], stability: Stability | None) -> Any:
     """Return a summary that says what to do, what it is worth, and what comes near it.
 
     Parameters
     ----------
     allocation : the recommendation
-    stability : told too where it is given
+    stability : of the recommendation, printed too where it is given
 
     Returns
     -------
@@ -422,11 +322,11 @@ def summary(allocation: Allocation, stability: Stability | None) -> Any:
         *(stability.sentences() if stability is not None else []),
         *allocation.notes,
     ]
-    lines += [note for note in best.study.notes if "taken as" in note]
+    lines += [note for note in best.study.notes if any(words in note for words in _REPEATED)]
     return display.summary([_table(allocation, title)], lines)
 
 
-def _table(allocation: Allocation, title: str) -> Any:
+def _table(allocation: Allocation[Any], title: str) -> Any:
     shown_rows = max(_ROWS, len(allocation.alternatives))
     frame, name = allocation.table.head(shown_rows), allocation.aim.coefficient
     cells: dict[str, list[str]] = {}
@@ -451,7 +351,7 @@ def _table(allocation: Allocation, title: str) -> Any:
 
 
 def _add_interval(
-    cells: dict[str, list[str]], frame: pd.DataFrame, allocation: Allocation
+    cells: dict[str, list[str]], frame: pd.DataFrame, allocation: Allocation[Any]
 ) -> None:
     name = allocation.aim.coefficient
     ends = list(zip(frame[f"{name}_low"], frame[f"{name}_high"], strict=True))
@@ -465,7 +365,7 @@ def _add_interval(
     ]
 
 
-def _more(allocation: Allocation) -> list[str]:
+def _more(allocation: Allocation[Any]) -> list[str]:
     """Return sentences on the next best, the ratio of sizes, and a required size."""
     lines = []
     frame, name = allocation.table, allocation.aim.coefficient
@@ -486,23 +386,3 @@ def _more(allocation: Allocation) -> list[str]:
     if required is not None:
         lines.append(str(required))
     return lines
-
-
-def _size(facet: str, n: float, design: Design) -> str:
-    if facet == REPLICATE:
-        return f"{display.count(n)} {'score' if n == 1 else 'scores'} a cell"
-    above = design.innermost(design.nested_in[facet])
-    within = " and ".join(f for f in design.outer_first if f in above)
-    return f"{display.count(n)} {facet}" + (f" in each {within}" if within else "")
-
-
-def _worth(chosen: AllocatedDesign, name: str) -> str:
-    columns = chosen.study.columns
-    value, low, high = (float(columns[f"{name}{end}"][0]) for end in ("", "_low", "_high"))
-    if name in ("Erho2", "Phi"):
-        text, interval = display.coefficient(value), display.coefficient_interval(low, high)
-    else:
-        text = display.number(value)
-        interval = "" if math.isnan(low) else display.short_interval(low, high)
-    level = display.level(chosen.study.alpha)
-    return f"{SYMBOLS[name]} = {text}" + (f" ({level}: {interval})" if interval else "")

@@ -11,7 +11,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
+from vcomp.gtheory.allocation.alternative import Aim, AllocationRecord, Alternative, shown
 from vcomp.gtheory.allocation.cost import money
 from vcomp.inference import VarianceComponents
 from vcomp.inference.intervals import mean_squares
@@ -20,7 +20,6 @@ from vcomp.numerics import solve as solve_equations
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.gtheory.allocation.result import Allocation
     from vcomp.inference.resampling import Replicates
 
 __all__ = [
@@ -37,7 +36,7 @@ _SMALL = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Stability:
+class Stability(display.Printed):
     """The best designs for components that were drawn again, beside the recommended one.
 
     Attributes
@@ -89,7 +88,7 @@ class Stability:
 
         Parameters
         ----------
-        sizes : whether the best sizes are told, which the summary has in a table
+        sizes : whether the best sizes are named, which the summary has in a table
         """
         n = f"{len(self.frame):,} {self.how}"
         if self.aim.budget is not None:
@@ -140,18 +139,12 @@ class Stability:
         )
         return display.summary([table], self.sentences(sizes=False))
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<Stability: {len(self.frame):,} {self.how}>"
 
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
-
 
 def find_stability(
-    allocation: Allocation,
+    allocation: AllocationRecord[Any],
     draws: int | Replicates,
     rng: int | np.random.Generator | None,
 ) -> Stability:
@@ -248,7 +241,9 @@ def _root(cov: FloatArray) -> FloatArray:
 
 
 def _drawn(
-    allocation: Allocation, draws: int | Replicates, rng: int | np.random.Generator | None
+    allocation: AllocationRecord[Any],
+    draws: int | Replicates,
+    rng: int | np.random.Generator | None,
 ) -> tuple[FloatArray, str]:
     """Return (B, k) components, and how they were made."""
     study = allocation.study
@@ -291,7 +286,7 @@ def _of_replicates(
     return values[usable], f"{replicates.kind} bootstrap draws"
 
 
-def _compared(allocation: Allocation) -> tuple[Alternative, ...]:
+def _compared(allocation: AllocationRecord[Any]) -> tuple[Alternative, ...]:
     """Return the designs that may be best for a draw, the recommended one first.
 
     A target that a design does not reach by the estimates it may reach by a draw; a budget that
@@ -303,7 +298,7 @@ def _compared(allocation: Allocation) -> tuple[Alternative, ...]:
 
 
 def _best_of_each(
-    allocation: Allocation, values: FloatArray
+    allocation: AllocationRecord[Any], values: FloatArray
 ) -> tuple[list[list[Alternative]], FloatArray]:
     """Return the best sizes of every alternative for every draw, and the errors of the chosen."""
     aim, first = allocation.aim, allocation.alternatives[0]
@@ -323,7 +318,10 @@ def _best_of_each(
 
 
 def _frame(
-    allocation: Allocation, values: FloatArray, best: list[list[Alternative]], own: FloatArray
+    allocation: AllocationRecord[Any],
+    values: FloatArray,
+    best: list[list[Alternative]],
+    own: FloatArray,
 ) -> tuple[pd.DataFrame, LongArray, FloatArray]:
     """Return the table of the draws, the number of the winner, and sizes of the chosen kind."""
     import pandas as pd

@@ -1,4 +1,7 @@
-"""Tests of components and fixed effects, and comparisons of models."""
+"""Tests of components and fixed effects, and comparisons of models.
+
+Section 11 of docs/explanation/mathematics.md.
+"""
 
 from vcomp._doors import front_door
 

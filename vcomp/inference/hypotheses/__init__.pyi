@@ -1,4 +1,5 @@
 from .component import ComponentFit as ComponentFit
+from .component import HypothesisTest as HypothesisTest
 from .component import Simulation as Simulation
 from .component import TestName as TestName
 from .component import component_test as component_test
@@ -17,4 +18,3 @@ from .fixed_effects import t_tests as t_tests
 from .model_comparison import ComparedFit as ComparedFit
 from .model_comparison import ModelComparison as ModelComparison
 from .model_comparison import compare_fits as compare_fits
-from .outcome import HypothesisTest as HypothesisTest

@@ -1,4 +1,7 @@
-"""The test of one component that a fit allows, and which of several it should be."""
+"""Tests of one component: exact F, likelihood ratio, simulated and score tests, and their choice.
+
+See docs/explanation/mathematics.md, sections 11.1 to 11.3; the score test is eq. (11.4).
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ from vcomp.inference.hypotheses.exact_f import (
     synthesised_ratio,
 )
 from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
-from vcomp.inference.hypotheses.outcome import HypothesisTest
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
 
 __all__ = [
+    "TESTS",
     "ComponentFit",
+    "HypothesisTest",
     "Score",
     "Simulation",
-    "TESTS",
     "TestName",
     "component_test",
     "score_test",
@@ -36,8 +39,50 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
+class HypothesisTest:
+    """The outcome of one test; it prints as a sentence.
+
+    Attributes
+    ----------
+    term : the tested component, or contrasts of fixed effects
+    method : name of the test in words
+    symbol : of the statistic, such as ``"F"``
+    statistic : its value
+    distribution : null distribution in words: ``"F(5, 24)"``, ``"½χ²₀ + ½χ²₁"``
+    df : degrees of freedom: two for F, one for χ², those of the parts of a mixture
+    p_value : probability of a statistic as large or larger under the hypothesis
+    estimate : of the component, nan for contrasts of several rows
+    p_error : Monte Carlo standard error of the p-value, 0 without simulation
+    exact : whether the distribution is exact under normality, for any sample size
+    notes : sentences on the choice of the test and its assumptions
+    """
+
+    term: str
+    method: str
+    symbol: str
+    statistic: float
+    distribution: str
+    df: tuple[float, ...]
+    p_value: float
+    estimate: float
+    p_error: float = 0.0
+    exact: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        p = display.p_value(self.p_value)
+        if self.p_error > 0.0:
+            p += f" ± {display.number(self.p_error, 2)} (Monte Carlo)"
+        first = (
+            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.method}, "
+            f"{self.distribution}."
+        )
+        return "\n".join([first, *self.notes])
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
-    """The score at the fit without a component.
+    """The score test at the fit without a component, eq. (11.4).
 
     Attributes
     ----------
@@ -59,8 +104,8 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     Parameters
     ----------
     stats : sums of the rows
-    null : the fit without the component, by REML
-    term : its name
+    null : fit by REML without the component
+    term : name of the component
 
     Raises
     ------
@@ -72,8 +117,8 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     engine = choose_engine(stats, reml=True, names=null.names[:-1])
     if "expected" not in engine.kinds:
         raise EstimationError(
-            f"the score test needs the expected information, and the {engine.name} engine, which "
-            "serves these data, has the average one only; use test='lrt'"
+            f"the score test needs the expected information, and the {engine.name} engine of "
+            "these data has the average one only; use test='lrt'"
         )
     t = null.names.index(term)
     information = engine.information(null.values, "expected")
@@ -87,8 +132,8 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     score = float(engine.derivatives(null.values).score[t])
     if not variance > 1e-12 * information[t, t]:
         raise EstimationError(
-            f"at the fit without {term!r} the other components explain all that it could: its "
-            "score has no variance of its own"
+            f"at the fit without {term!r} its score is determined by those of the other "
+            "components: it has no variance of its own"
         )
     df = 2.0 * expectation**2 / variance
     statistic = (expectation + score) * 2.0 * expectation / variance
@@ -99,7 +144,7 @@ TestName: TypeAlias = Literal["auto", "f", "lrt", "simulated", "score"]
 TESTS: tuple[TestName, ...] = get_args(TestName)
 
 _FEW_EFFECTS = 2000
-"""Effects beside those of the largest term up to which terms are adjusted without being asked."""
+"""Effects besides those of the largest term up to which ``"auto"`` adjusts terms."""
 
 _CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
 """Sizes up to which a thousand fits by elimination take seconds."""
@@ -107,12 +152,12 @@ _CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How many data sets a simulated test draws, from which stream, with how many threads.
+    """Number of data sets, seed and number of threads of a simulated test.
 
     Raises
     ------
     EstimationError
-        If a number is not a whole one from 1 on.
+        If a number is not a whole number of at least 1.
     """
 
     n: int = 1000
@@ -126,13 +171,13 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class ComponentFit:
-    """What is needed of a fit.
+    """The parts of a fit that a test needs.
 
     Attributes
     ----------
     estimate : its components
-    table : its analysis of variance, None where it has none
-    classical : whether that is the classical one of balanced data: independent mean squares
+    table : its analysis of variance, None if it has none
+    classical : whether that is the classical one of balanced data, with independent mean squares
     stats : sums of the rows, None after loading
     """
 
@@ -157,7 +202,7 @@ def component_test(
     Raises
     ------
     EstimationError
-        If there is no such component or test, or the design or fit does not allow it.
+        If the component or test is not known, or the test is not possible for the design or fit.
     DataError
         If the rows are needed and the result was loaded without them.
     """
@@ -173,23 +218,23 @@ def component_test(
 
 
 def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTest:
-    """Return the exact F-test if there is one, else a simulated or an asymptotic one."""
+    """Return the exact F-test if there is one, else a simulated or an asymptotic test."""
     ratio, obstacle = None, "the design gives no exact F-test"
     if fit.stats is None or _adjusting_is_cheap(fit.stats, fit.estimate.names):
         ratio = _exact(fit, term)
     else:
         obstacle = "an exact F-test would have to adjust too many effects for each other"
     if ratio is not None:
-        return _noted(_f_outcome(fit, term, ratio), "Chosen as it is exact.")
+        return _noted(_f_outcome(fit, term, ratio), "Chosen because it is exact.")
     if fit.estimate.method not in ("reml", "ml") or fit.stats is None:
         return _f(fit, term)
     if _simulation_is_cheap(fit):
         found = _by_likelihood(fit, term, "simulated", simulation)
-        return _noted(found, f"Chosen as {obstacle}, and simulating is cheap here.")
+        return _noted(found, f"Chosen because {obstacle}, and simulation is cheap here.")
     found = _by_likelihood(fit, term, "lrt", simulation)
     return _noted(
         found,
-        f"Chosen as {obstacle}, and simulating would take long here (test='simulated' does).",
+        f"Chosen because {obstacle}, and simulation would take long here (test='simulated').",
     )
 
 
@@ -239,8 +284,8 @@ def _refuse_f(fit: ComponentFit, term: str) -> None:
         "fit by method='reml' and test by likelihood (res.test picks how)"
     )  # fmt: skip
     raise EstimationError(
-        f"there is no F-test of {term!r}: nothing is left of it beside the other terms, or no "
-        f"mean square has its expectation without σ²({term}); {advice}"
+        f"there is no F-test of {term!r}: it has no degrees of freedom after the other terms, or "
+        f"no mean square has its expectation without σ²({term}); {advice}"
     )
 
 
@@ -300,7 +345,7 @@ def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
         listed = ", ".join(f"σ²({name})" for name in null.at_bound)
         notes.append(
             f"{listed} {verb} 0 as well: the mixture is not the limiting distribution then, "
-            "mostly conservative; test='simulated' has no such limit."
+            "mostly conservative; test='simulated' does not need it."
         )
     if null.error > 0.0:
         notes.append(
@@ -378,7 +423,7 @@ def _check_term(estimate: Estimate, term: Any) -> None:
         )
     if term not in terms:
         raise EstimationError(
-            f"there is no component {term!r} to test{did_you_mean(term, terms)}; they are "
+            f"there is no component {term!r} to test{did_you_mean(term, terms)}; components are "
             f"{', '.join(terms) or 'none'}"
         )
     if term in estimate.held:

@@ -1,18 +1,14 @@
 """F-tests of components from an analysis of variance.
 
-If σ²_t = 0 two mean squares may have the same expectation. Their ratio has an F distribution if
-both are multiples of independent χ²: for a quadratic form with df degrees of freedom
+If σ²_t = 0, two mean squares may have the same expectation. Their ratio has an F distribution if
+both are multiples of independent χ², which the covariance matrix of the sums of squares decides
+for any design (docs/explanation/mathematics.md, eq. (11.1)). For balanced data these are the
+classical tests. For unbalanced data the sum of squares of a term without a finer one in the
+model, adjusted for all others, depends on this term and the residual only: Wald's (1947) test;
+see Seely & El-Bassiouni (1983).
 
-    Var(SS) = 2 tr(AVAV) ≥ 2 (tr AV)²/df = 2 E(SS)²/df
-
-with equality for such multiples only (Cauchy & Schwarz), and the covariance of two is zero only if
-they are independent: so the covariance matrix of the sums of squares says whether a ratio is
-exact, whatever the design. In balanced data these are the classical tests. In unbalanced data the
-sum of squares of a term that has no finer one in the model, adjusted for all others, is a multiple
-of χ² that only it and the residual are in: Wald's (1947) test; see Seely & El-Bassiouni (1983).
-
-Where no single mean square will do, sums of several have the expectation (Cochran 1951), each
-with Satterthwaite's degrees of freedom: approximate, and offered for balanced data only.
+If no single mean square has the expectation, sums of several do (Cochran 1951), with
+Satterthwaite's degrees of freedom: approximate, and for balanced data only.
 """
 
 from __future__ import annotations
@@ -66,7 +62,7 @@ class Ratio:
 
 
 def exact_ratio(stats: Statistics, names: tuple[str, ...], term: int) -> Ratio | None:
-    """Return the exact F-ratio of a term, None where the design gives none.
+    """Return the exact F-ratio of a term, None if the design has none.
 
     Parameters
     ----------
@@ -100,7 +96,7 @@ def synthesised_ratio(table: AnovaTable, term: int) -> Ratio | None:
 
     The combination of the other mean squares that has the expectation is unique; those with
     negative coefficients are added to the numerator, so that neither side can be negative.
-    None where there is no such combination.
+    None if there is no such combination.
     """
     if not _usable(table, term) or (table.df <= 0).any():
         return None
@@ -135,7 +131,7 @@ def synthesised_ratio(table: AnovaTable, term: int) -> Ratio | None:
 def _analysis(
     stats: Statistics, names: tuple[str, ...]
 ) -> tuple[AnovaTable, Callable[[FloatArray], FloatArray]]:
-    """Return the analysis of variance of adjusted terms, and the covariance of its sums."""
+    """Return the analysis of variance of adjusted terms, and the covariance of its SS."""
     table = orthogonal_table(stats, names)
     if table is not None:
         strata = stats.strata
@@ -152,7 +148,7 @@ def _analysis(
 
 
 def _usable(table: AnovaTable, term: int) -> bool:
-    """Whether the term has degrees of freedom, and there is something to divide by."""
+    """Whether the term has degrees of freedom and finite expectations."""
     return bool(table.df[term] > 0 and np.isfinite(table.expected[term]).all())
 
 
@@ -164,7 +160,7 @@ def _same_expectation(table: AnovaTable, term: int) -> list[int]:
     for u in reversed(range(table.df.size)):
         if u == term or table.df[u] <= 0 or not table.sum_sq[u] > 0.0:
             continue
-        # A denominator that σ²_t is in would make the test blind.
+        # A denominator whose expectation contains σ²_t would have no power.
         here = table.expected[u]
         close = np.abs(np.delete(here, term) - wanted).max() <= _SAME * scale
         if close and abs(here[term]) <= _SAME * table.expected[term, term]:
@@ -179,7 +175,8 @@ def _is_exact(
     residual = table.df.size - 1
     involved = np.delete(table.expected[term], [term, residual])
     if other == residual and not involved.any():
-        # Forms without any expectation from a term are free of it: Wald's test.
+        # Sums of squares whose expectation does not contain a term do not depend on it: Wald's
+        # test.
         return True
     v = _generic(table, term)
     try:
@@ -194,7 +191,7 @@ def _is_exact(
 
 
 def _generic(table: AnovaTable, term: int) -> FloatArray:
-    """Return components with σ²_t = 0 that no accident of numbers hides a difference at."""
+    """Return generic components with σ²_t = 0, at which no difference vanishes by coincidence."""
     v: FloatArray = np.sqrt(2.0 + np.arange(table.df.size)) / np.maximum(
         table.expected.max(axis=0), 1.0
     )

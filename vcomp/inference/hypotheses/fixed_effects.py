@@ -1,15 +1,9 @@
-"""Tests of fixed effects when the components are estimated: how many degrees of freedom.
+"""Tests of fixed effects with estimated components, and their degrees of freedom.
 
-For a row l of contrasts q = l'Φl is the variance of l'β̂ at the estimated components, Φ =
-(X'V⁻¹X)⁻¹. Satterthwaite's degrees of freedom match χ² to its mean and variance,
-
-    ν = 2 q²/Var(q̂),   Var(q̂) = Σ_t Σ_u (∂q/∂σ²_t)(∂q/∂σ²_u) Cov(σ̂²_t, σ̂²_u)
-
-with ∂q/∂σ²_t = l'Φ X'V⁻¹V_t V⁻¹X Φl (Giesbrecht & Burns 1985); several rows at once by their
-eigenvectors (Fai & Cornelius 1996), as lmerTest does. Kenward and Roger (1997) also correct Φ for
-the error of the components, and scale F.
-
-A component at its bound, or held, counts as known: it adds nothing to the variance.
+Satterthwaite's degrees of freedom of a contrast are docs/explanation/mathematics.md, eq. (11.5)
+(Giesbrecht & Burns 1985); several contrasts are tested by rotation (Fai & Cornelius 1996), as in
+lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
+eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known.
 """
 
 from __future__ import annotations
@@ -20,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators import Estimate, FixedErrors, errors_of_fixed
-from vcomp.estimators.likelihood import FixedForms, choose_engine
+from vcomp.estimators import Estimate, FixedErrors
+from vcomp.estimators.likelihood import FixedForms, choose_engine, errors_of_fixed
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals import normal_quantile
 from vcomp.statistics import Statistics
@@ -44,20 +38,20 @@ __all__ = [
 
 
 _SAME_DF = 1e-8
-"""Degrees of freedom that differ by less than this are one number."""
+"""Degrees of freedom that differ relatively by less than this are equal."""
 
 _NULL = 1e-10
-"""An eigenvalue below this share of the largest is of a row that says nothing new."""
+"""An eigenvalue below this fraction of the largest is that of a dependent row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContrastTest:
-    """Tests of single rows Lβ = c, one a row.
+    """Tests of the single rows of Lβ = c.
 
     Attributes
     ----------
-    estimate, std_error, df, t, p_value : (m,); df is ∞ where the normal distribution serves, and
-        nan where there are none
+    estimate, std_error, df, t, p_value : (m,); df is ∞ for the normal distribution, and nan if it
+        is not known
     """
 
     estimate: FloatArray
@@ -92,7 +86,7 @@ class Satterthwaite:
     cov_beta : (p, p) Φ
     slopes : (k + 1, p, p) ∂Φ/∂σ²_t
     covariance : (k + 1, k + 1) of the components
-    known : (k + 1,) which of them are held, or not above zero
+    known : (k + 1,) components that are held or not above zero
     """
 
     cov_beta: FloatArray
@@ -101,9 +95,9 @@ class Satterthwaite:
     known: BoolArray
 
     def degrees(self, L: FloatArray) -> FloatArray:
-        """Return ν of every row of `L`, (m,).
+        """Return ν, eq. (11.5), of each row of `L`, (m,).
 
-        ∞ where all components are known, nan where their covariance is not.
+        ∞ if all components are known, nan if their covariance is not known.
         """
         q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
         free = ~self.known
@@ -114,7 +108,7 @@ class Satterthwaite:
         return np.where(q > 0.0, df, np.nan)
 
     def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
-        """Return t-tests of the rows of `L`, whose estimates less their hypotheses are given."""
+        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
         se = _standard_errors(L, self.cov_beta)
         return t_tests(estimate, se, self.degrees(L))
 
@@ -136,10 +130,10 @@ class KenwardRoger:
 
     Attributes
     ----------
-    forms : of the columns of X, the second ones among them
+    forms : forms of X in V⁻¹, with the second ones
     covariance : (k + 1, k + 1) W, the inverse of the *expected* information of the restricted
         likelihood
-    known : (k + 1,) which components are held, or at their bound
+    known : (k + 1,) components that are held or at their bound
     """
 
     forms: FixedForms
@@ -152,7 +146,7 @@ class KenwardRoger:
 
     @property
     def cov_beta(self) -> FloatArray:
-        """Φ_A = Φ + 2Φ {Σ_t Σ_u W_tu (Q_tu − P_t Φ P_u)} Φ, with P_t = −X'V⁻¹V_t V⁻¹X."""
+        """The corrected covariance matrix Φ_A, eq. (11.6)."""
         free = self._free
         assert self.forms.second is not None
         W = self.covariance[np.ix_(free, free)]
@@ -177,7 +171,7 @@ class KenwardRoger:
         return JointTest(statistic, (float(q), df), _f_tail(statistic, (float(q), df)))
 
     def _approximation(self, L: FloatArray) -> tuple[float, float]:
-        """Return the degrees of freedom m and the scale λ of F (Kenward & Roger 1997, sec. 3)."""
+        """Return the degrees of freedom m and the scale λ of F, eqs. (11.7) and (11.8)."""
         free, q, phi = self._free, L.shape[0], self.forms.cov_beta
         if not free.any():
             return np.inf, 1.0
@@ -203,14 +197,14 @@ class KenwardRoger:
 
 
 def normal_test(L: FloatArray, estimate: FloatArray, cov_beta: FloatArray) -> ContrastTest:
-    """Return tests of the rows of `L` by the normal distribution: the components as if known."""
+    """Return normal tests of the rows of `L`, with the components treated as known."""
     return t_tests(estimate, _standard_errors(L, cov_beta), np.full(L.shape[0], np.inf))
 
 
 def t_interval(
     estimate: FloatArray, std_error: FloatArray, df: FloatArray, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return estimate ± t std_error; the normal quantile where df is ∞ or not known (nan).
+    """Return estimate ± t std_error; the normal quantile if df is ∞ or not known (nan).
 
     Parameters
     ----------
@@ -232,7 +226,7 @@ def _standard_errors(L: FloatArray, cov_beta: FloatArray) -> FloatArray:
 
 
 def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTest:
-    """Return two-sided tests; where df is nan the normal distribution serves."""
+    """Return two-sided t-tests; if df is nan the normal distribution is used."""
     from scipy.special import ndtr, stdtr
 
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -263,19 +257,19 @@ def _f_tail(statistic: float, df: tuple[float, float]) -> float:
 
 
 def known_components_of(estimate: Estimate) -> BoolArray:
-    """Return which components count as known: held, at their bound, or estimated below zero."""
+    """Return which components are treated as known: held, at their bound, or below zero."""
     held = np.array([name in estimate.held for name in estimate.names])
     return held | ~(estimate.values > 0.0)
 
 
 def degrees_of_freedom(estimate: Estimate) -> FloatArray:
-    """Return Satterthwaite's degrees of freedom of the coefficients, nan where there are none."""
+    """Return Satterthwaite's degrees of freedom of the coefficients, nan if not known."""
     errors = estimate.fixed_errors
     return np.full(estimate.beta.size, np.nan) if errors is None else errors.df
 
 
 def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
-    """Return what gives Satterthwaite's degrees of freedom, None where slopes are not known."""
+    """Return Satterthwaite's tests of a fit, None if the slopes are not known."""
     errors = estimate.fixed_errors
     if errors is None or errors.slopes is None:
         return None
@@ -292,13 +286,13 @@ def fixed_errors_of(
     Parameters
     ----------
     stats : sums of the data
-    estimate : on the centred scale, with slopes of that scale if it is one of a likelihood
+    estimate : on the centred scale, with slopes of that scale for likelihood methods
     transform : (p, p) T, so that β = T b for coefficients b of the centred columns
     cov_beta : (p, p) on the scale of the data
 
     Returns
     -------
-    None where there are no fixed effects, or no slopes in the memory that is free.
+    None if there are no fixed effects, or the slopes do not fit into memory.
     """
     slopes = _slopes(stats, estimate)
     if slopes is None:
@@ -317,7 +311,7 @@ def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:
     if not estimate.beta.size or not np.isfinite(estimate.cov_beta).all():
         return None
     if estimate.method == "anova":
-        # The mean of all scores has the variance Σ σ² Σ n_g²/N².
+        # The variance of the mean of all scores is docs/explanation/mathematics.md, eq. (2.5).
         n = float(stats.n)
         return np.array([*stats.group_sums.squares, n])[:, None, None] / n**2
     v = np.maximum(estimate.values, 0.0)
@@ -349,7 +343,7 @@ class Contrasts:
     names: tuple[str, ...]
 
     def independent(self) -> Contrasts:
-        """Return the same hypothesis by those rows that do not follow from rows before them.
+        """Return the same hypothesis without rows that depend on rows before them.
 
         Raises
         ------
@@ -366,7 +360,7 @@ class Contrasts:
             elif abs(values[place] - weights @ values[kept]) > 1e-8 * np.abs(values).max():
                 raise EstimationError(
                     f"the contrasts {', '.join(self.names)} contradict each other: "
-                    f"{self.names[place]} = {self.constants[place]:g} does not go with those "
+                    f"{self.names[place]} = {self.constants[place]:g} is inconsistent with those "
                     "before it"
                 )
         names = tuple(self.names[place] for place in kept)
@@ -374,18 +368,18 @@ class Contrasts:
 
 
 def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
-    """Return the contrasts that a matrix or a text says.
+    """Return the contrasts that a matrix or a text describes.
 
     Parameters
     ----------
-    hypothesis : (p,) or (m, p) numbers; or text as of statsmodels, ``"x = z"`` or
+    hypothesis : (p,) or (m, p) numbers; or text as in statsmodels, ``"x = z"`` or
         ``"x, z = 1"``
     names : of the fixed effects
 
     Raises
     ------
     EstimationError
-        If it has another shape, names something else, or a row is zero.
+        If it has another shape or unknown names, or a row is zero.
 
     Examples
     --------
@@ -395,19 +389,19 @@ def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
     from patsy import DesignInfo, PatsyError
 
     if not names:
-        raise EstimationError("this model has no fixed effects, and nothing to contrast")
+        raise EstimationError("this model has no fixed effects, so there are no contrasts")
     try:
         found = DesignInfo(list(names)).linear_constraint(hypothesis)
     except (PatsyError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise EstimationError(
-            f"{hypothesis!r} is no contrast of the {len(names)} fixed effects "
+            f"{hypothesis!r} is not a contrast of the {len(names)} fixed effects "
             f"{', '.join(names)}: {reason}; give a row of numbers for each contrast, or text such "
             f"as '{names[-1]} = 0'"
         ) from None
     L, values = np.asarray(found.coefs, dtype=float), np.asarray(found.constants, dtype=float)
     if not (np.isfinite(L).all() and np.isfinite(values).all()):
-        raise EstimationError("contrasts are finite numbers")
+        raise EstimationError("contrasts must be finite numbers")
     zero = ~L.any(axis=1)
     if zero.any() or not L.size:
         raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")

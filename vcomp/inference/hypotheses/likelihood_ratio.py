@@ -1,10 +1,11 @@
 """Likelihood ratio tests of one component: by the limiting mixture, and simulated.
 
-Under σ²_t = 0 the parameter is at its bound, and the statistic 2(ℓ₁ − ℓ₀) of a large sample is 0
-half of the time and χ²₁ else (Self & Liang 1987; Stram & Lee 1994). With few levels, or further
-components at their bound, the truth can be far from that; its finite-sample distribution comes
-from data drawn at the fit without the component (Crainiceanu & Ruppert 2004; Scheipl, Greven &
-Küchenhoff 2008). Restricted likelihoods serve as well as full ones: both models have the same X.
+Under σ²_t = 0 the parameter is at its bound, and in large samples the statistic 2(ℓ₁ − ℓ₀) is a
+½ : ½ mixture of 0 and χ²₁ (docs/explanation/mathematics.md, eq. (11.2); Self & Liang 1987; Stram &
+Lee 1994). With few levels, or further components at their bound, this can be far off; the
+finite-sample distribution is simulated at the fit without the component (Crainiceanu & Ruppert
+2004; Scheipl, Greven & Küchenhoff 2008). Restricted likelihoods can be used, as both models have
+the same X.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 
 
 _TIE = 1e-8
-"""Ratios that differ by less are the same: at a bound they are 0 but for rounding."""
+"""Ratios that differ by less are equal: at a bound they are 0 up to rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class NullFit:
     ----------
     statistic : 2(ℓ₁ − ℓ₀), not below 0
     estimate : without the component, which is held at 0
-    at_bound : other components that are at their bound in either fit
-    error : Monte Carlo standard error of the statistic, where engines have random probes
+    at_bound : other components at their bound in either fit
+    error : Monte Carlo standard error of the statistic, if engines have random probes
     """
 
     statistic: float
@@ -56,10 +57,10 @@ class Simulated:
 
     Attributes
     ----------
-    p_value : (1 + how many ratios are as large or larger)/(n + 1)
+    p_value : (1 + number of ratios as large or larger)/(n + 1)
     p_error : its Monte Carlo standard error
-    share_zero : of the ratios that are 0
-    n : number of data sets whose fits ended at their maxima
+    share_zero : fraction of the ratios that are 0
+    n : number of data sets whose fits converged
     """
 
     p_value: float
@@ -69,7 +70,7 @@ class Simulated:
 
 
 def null_fit(stats: Statistics, whole: Estimate, term: str) -> NullFit:
-    """Return the fit with a component at 0, others that were held still at their values.
+    """Return the fit with a component held at 0, and other held components at their values.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def null_fit(stats: Statistics, whole: Estimate, term: str) -> NullFit:
     Raises
     ------
     EstimationError
-        If either fit did not converge: there is no ratio of maxima then.
+        If either fit did not converge.
     """
     places = {name: float(v) for name, v in zip(whole.names, whole.values, strict=True)}
     hold = {name: places[name] for name in whole.held} | {term: 0.0}
@@ -106,7 +107,7 @@ def null_fit(stats: Statistics, whole: Estimate, term: str) -> NullFit:
 
 
 def mixture_p(statistic: float) -> float:
-    """Return the tail of ½χ²₀ + ½χ²₁; 1 at 0, where all of it is as large."""
+    """Return the upper tail of ½χ²₀ + ½χ²₁, eq. (11.2); 1 at 0."""
     from scipy.special import chdtrc
 
     return 1.0 if statistic <= 0.0 else float(0.5 * chdtrc(1.0, statistic))
@@ -134,7 +135,7 @@ def simulated_p(
     Raises
     ------
     EstimationError
-        If hardly any of the drawn data sets could be fitted.
+        If fewer than half of the drawn data sets could be fitted.
     """
     fitted = null.estimate
     values = dict(zip(fitted.names, fitted.values, strict=True))
@@ -153,7 +154,7 @@ def simulated_p(
 
 
 def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:
-    """Return where a statistic lies among drawn ones; nan ones, which failed, do not count.
+    """Return the p-value of a statistic among drawn ones; failed ones (nan) are left out.
 
     Raises
     ------
@@ -164,7 +165,7 @@ def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:
     if 2 * ratios.size < max(drawn.size, 1):
         raise EstimationError(
             f"only {ratios.size} of {drawn.size} drawn data sets could be fitted; use "
-            "test='lrt', or leave out a term that is next to nothing"
+            "test='lrt', or leave out a term with almost no variance"
         )
     larger = int(np.sum(ratios >= statistic - _TIE))
     p = (1.0 + larger) / (ratios.size + 1.0)

@@ -1,14 +1,11 @@
 """Likelihood ratio tests of whole models against each other.
 
-Components that the smaller model does not have are at their bound in it. With r parameters that
-are free to both sides of their hypothesis, fixed effects above all, and b components at their
-bound, the limiting distribution is Σ_j w_j χ²_{r+j}, j = 0 … b (Self & Liang 1987): ½ and ½ for
-b = 1. For two components with correlation ρ of their efficient estimates (Self & Liang, case 7)
-
-    w_0 = arccos(ρ)/2π,   w_1 = ½,   w_2 = ½ − arccos(ρ)/2π
-
-Weights of even and of odd j add up to ½ each, whatever they are, so that ½χ²_{r+b−1} + ½χ²_{r+b}
-is never too small (Perlman 1969): that bound serves where the weights are not known.
+Components that the smaller model lacks are at their bound in it. With r further parameters, such
+as fixed effects, and b components at their bound, the limiting distribution is Σ_j w_j χ²_{r+j},
+j = 0 … b (Self & Liang 1987). The weights are ½ and ½ for b = 1, and docs/explanation/
+mathematics.md, eq. (11.3), for b = 2, with ρ the correlation of the efficient estimates (Self &
+Liang, case 7). Weights of even and of odd j add up to ½ each, so that ½χ²_{r+b−1} + ½χ²_{r+b} is
+never too small (Perlman 1969): this bound is used if the weights are not known.
 """
 
 from __future__ import annotations
@@ -44,15 +41,15 @@ __all__ = [
 
 
 _SAME = 1e-9
-"""Relative differences of sums that rows in another order make."""
+"""Relative differences of sums that a different order of rows may cause."""
 
 _ROUNDING = 1e-13
-"""Relative differences that another order makes of a mean far from zero."""
+"""Relative differences of a mean far from zero that a different order of rows may cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedFit:
-    """What is needed of a fit.
+    """The parts of a fit that a comparison needs.
 
     Attributes
     ----------
@@ -60,7 +57,7 @@ class ComparedFit:
     estimate : by REML or ML
     exog_names : columns of the fixed part
     nobs : number of rows
-    response_sums : mean of the response and sum of squares about it; None if they are not known
+    response_sums : mean of the response and sum of squares about it; None if not known
     stats : sums of the rows, None after loading
     """
 
@@ -74,24 +71,24 @@ class ComparedFit:
 
     @property
     def n_parameters(self) -> int:
-        """Fixed effects and components that were estimated."""
+        """Number of fixed effects and estimated components."""
         return len(self.exog_names) + len(self.estimate.names) - len(self.estimate.held)
 
     @property
     def known(self) -> dict[frozenset[str], float]:
-        """The components that were held, by the facets of their terms."""
+        """The held components, by the facets of their terms."""
         values = dict(zip(self.estimate.names, self.estimate.values, strict=True))
         return {facets_of(name): float(values[name]) for name in self.estimate.held}
 
     @property
     def free(self) -> dict[frozenset[str], str]:
-        """Names of the components that were estimated, by the facets of their terms."""
+        """Names of the estimated components, by the facets of their terms."""
         held = self.estimate.held
         return {facets_of(name): name for name in self.estimate.names if name not in held}
 
 
 def check_likelihood(fit: ComparedFit) -> None:
-    """Refuse a fit without a likelihood at its maximum."""
+    """Refuse a fit without a maximised likelihood."""
     estimate = fit.estimate
     if estimate.method not in ("reml", "ml"):
         raise EstimationError(
@@ -100,7 +97,7 @@ def check_likelihood(fit: ComparedFit) -> None:
         )
     if not estimate.converged or not np.isfinite(estimate.llf):
         raise EstimationError(
-            f"the likelihood of {fit.formula!r} is not at its maximum, and a comparison is one of "
+            f"the likelihood of {fit.formula!r} is not at its maximum, and a comparison needs "
             f"maxima: {estimate.status}"
         )
 
@@ -120,7 +117,7 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
         )
     if one.response_sums is None or other.response_sums is None:
         raise DataError(
-            f"whether {pair} were fitted to the same rows cannot be told: one was stored by an "
+            f"it is not known whether {pair} were fitted to the same rows: one was stored by an "
             "older version; fit it again"
         )
     (mean, squares), (mean_2, squares_2) = one.response_sums, other.response_sums
@@ -134,7 +131,7 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
 
 
 def check_comparable(one: ComparedFit, other: ComparedFit) -> None:
-    """Refuse likelihoods that are not on one scale."""
+    """Refuse likelihoods that are not comparable."""
     methods = one.estimate.method, other.estimate.method
     if methods[0] != methods[1]:
         raise EstimationError(
@@ -147,13 +144,13 @@ def check_comparable(one: ComparedFit, other: ComparedFit) -> None:
         raise EstimationError(
             f"the fixed parts of {one.formula!r} and {other.formula!r} differ "
             f"({' + '.join(one.exog_names) or '0'}; {' + '.join(other.exog_names) or '0'}): "
-            "restricted likelihoods are of what each fixed part leaves, and cannot be compared; "
+            "restricted likelihoods depend on the fixed part, and cannot be compared; "
             "fit both by method='ml'"
         )
 
 
 def _columns_differ(one: ComparedFit, other: ComparedFit) -> bool:
-    """Whether columns of the same names hold different numbers, as far as that is known."""
+    """Whether columns with the same names have different values, as far as that is known."""
     if one.stats is None or other.stats is None or not one.exog_names:
         return False
     order = [other.exog_names.index(name) for name in one.exog_names]
@@ -163,7 +160,7 @@ def _columns_differ(one: ComparedFit, other: ComparedFit) -> bool:
 
 
 def facets_of(name: str) -> frozenset[str]:
-    """Return the facets of a term, in whatever order its name has them."""
+    """Return the facets of a term, independent of their order in its name."""
     return frozenset(name.split(":"))
 
 
@@ -178,11 +175,11 @@ class Comparison:
     Attributes
     ----------
     statistic : 2(ℓ₁ − ℓ₀); nan where the models are not nested
-    df : number of parameters that the smaller model lacks
-    weights : (b + 1,) of χ² with ``df − b`` … ``df`` degrees of freedom
-    p_value : tail of that mixture
-    distribution : in words
-    notes : sentences on it
+    df : difference of the numbers of parameters
+    weights : (b + 1,) weights of χ² with ``df − b`` … ``df`` degrees of freedom
+    p_value : upper tail of that mixture
+    distribution : the mixture in words
+    notes : sentences on the comparison
     """
 
     statistic: float
@@ -194,13 +191,13 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelComparison:
-    """Fits in the order of their numbers of parameters, each against the one before; ``print`` it.
+class ModelComparison(display.Printed):
+    """Likelihood ratio tests of fits, each against the next smaller one; ``print`` shows a table.
 
     Attributes
     ----------
-    fits : the models
-    comparisons : one fewer than fits
+    fits : the fits, by number of parameters
+    comparisons : the tests, one fewer than fits
     """
 
     fits: tuple[ComparedFit, ...]
@@ -208,9 +205,10 @@ class ModelComparison:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a model: npar, llf, aic, bic; and against the one before statistic, df, p_value.
+        """A table with a row for each model: npar, llf, aic, bic, statistic, df and p_value.
 
-        The column ``distribution`` says what the p-value is the tail of.
+        The last three test the model against that of the row before. The column
+        ``distribution`` has the null distribution in words.
         """
         import pandas as pd
 
@@ -233,7 +231,7 @@ class ModelComparison:
         return pd.DataFrame(columns, index=index)
 
     def summary(self) -> Any:
-        """Return the table for reading, on statsmodels' table classes."""
+        """Return the printed table, an object of statsmodels' table classes."""
         frame = self.table
         df = ["" if np.isnan(d) else display.count(d) for d in frame["df"]]
         cells = {
@@ -260,12 +258,6 @@ class ModelComparison:
             notes += test.notes
         return display.summary([table], notes)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())
-
 
 def compare_fits(fits: tuple[ComparedFit, ...]) -> ModelComparison:
     """Return the comparison of several fits, each with the next smaller one.
@@ -278,7 +270,7 @@ def compare_fits(fits: tuple[ComparedFit, ...]) -> ModelComparison:
         If their likelihoods cannot be compared.
     """
     if len(fits) < 2:
-        raise EstimationError(f"a comparison takes two results or more, not {len(fits)}")
+        raise EstimationError(f"a comparison needs at least two results, not {len(fits)}")
     for fit in fits:
         check_likelihood(fit)
     for fit in fits[1:]:
@@ -315,7 +307,7 @@ def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
     if statistic < -allowed:
         raise EstimationError(
             f"the log-likelihood of {big.formula!r} is below that of {small.formula!r}, which is "
-            "nested in it: it stands at another maximum; fit it again with another start="
+            "nested in it: it is at another maximum; fit it again with another start="
         )
     added = [key for key in big.free if key not in small.free]
     bound = [key for key in added if small.known.get(key, 0.0) == 0.0]
@@ -337,13 +329,13 @@ def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
 
 
 def _not_nested(small: ComparedFit, big: ComparedFit) -> str:
-    """Return what the smaller model has that the larger one has not, empty if it is nested."""
+    """Return why the smaller model is not nested in the larger one, empty if it is."""
     names = [name for name in small.exog_names if name not in big.exog_names]
     if names:
         return f"only the first has the fixed effect {names[0]!r}"
     for key, name in small.free.items():
         if key not in big.free:
-            where = "is held" if key in big.known else "is not there"
+            where = "is held" if key in big.known else "is missing"
             return f"σ²({name}) {where} in the second"
     for key in big.known.keys() | (small.known.keys() - big.free.keys()):
         if big.known.get(key, 0.0) != small.known.get(key, 0.0):
@@ -354,7 +346,7 @@ def _not_nested(small: ComparedFit, big: ComparedFit) -> str:
 def _weights(
     small: ComparedFit, big: ComparedFit, bound: list[frozenset[str]]
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return the weights of the mixture, and what is to be said of them."""
+    """Return the weights of the mixture, with notes on them."""
     notes = []
     at_zero = [n for n in small.free.values() if _value(small.estimate, n) == 0.0]
     if at_zero and bound:
@@ -380,10 +372,10 @@ def _weights(
 def _efficient_correlation(
     small: ComparedFit, big: ComparedFit, bound: list[frozenset[str]]
 ) -> float | None:
-    """Return the correlation of the estimates of two components, were there no bounds.
+    """Return the correlation ρ of the efficient estimates of two components, without bounds.
 
-    It is that of the inverse of the expected information at the smaller model, in which all
-    components that are free in the larger one, and not at 0, are unknown.
+    It follows from the inverse of the expected information at the smaller model, with all
+    components unknown that are free in the larger one and not at 0.
     """
     if big.stats is None:
         return None
@@ -403,7 +395,7 @@ def _efficient_correlation(
     d = np.sqrt(np.diagonal(efficient))
     if not (np.square(d) > 1e-10 * np.diagonal(information)[tested]).all():
         return None
-    # The inverse of a matrix of order two has the correlation with the other sign.
+    # The inverse of a matrix of order two has the correlation with the opposite sign.
     return float(-efficient[0, 1] / (d[0] * d[1]))
 
 

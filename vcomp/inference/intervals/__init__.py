@@ -1,4 +1,7 @@
-"""Intervals of quantities from components and their covariance matrix."""
+"""Intervals of quantities from components and their covariance matrix.
+
+Section 10.1 to 10.5 of docs/explanation/mathematics.md.
+"""
 
 from vcomp._doors import front_door
 

@@ -1,3 +1,11 @@
+from .classical import ARTEAGA as ARTEAGA
+from .classical import FELDT as FELDT
+from .classical import arteaga_interval as arteaga_interval
+from .classical import erho2_of as erho2_of
+from .classical import feldt_interval as feldt_interval
+from .classical import mean_squares as mean_squares
+from .classical import phi_of as phi_of
+from .classical import unbiased_covariance as unbiased_covariance
 from .limits import FromComponents as FromComponents
 from .limits import IntervalName as IntervalName
 from .limits import IntervalSource as IntervalSource
@@ -6,11 +14,3 @@ from .limits import check_local_interval as check_local_interval
 from .limits import check_source as check_source
 from .limits import normal_quantile as normal_quantile
 from .limits import wald_interval as wald_interval
-from .modified_large_sample import mean_squares as mean_squares
-from .modified_large_sample import unbiased_covariance as unbiased_covariance
-from .two_way import ARTEAGA as ARTEAGA
-from .two_way import FELDT as FELDT
-from .two_way import arteaga_interval as arteaga_interval
-from .two_way import erho2_of as erho2_of
-from .two_way import feldt_interval as feldt_interval
-from .two_way import phi_of as phi_of

@@ -1,4 +1,9 @@
-"""Intervals of quantities from components and their covariance: no rows, no refits."""
+"""Intervals of quantities from components and their covariance matrix: no rows, no refits.
+
+The delta method, Satterthwaite's interval (docs/explanation/mathematics.md, eqs. (10.2) and
+(10.3)) and modified large samples (:mod:`~vcomp.inference.intervals.classical`).
+``IntervalSource`` is the interface of everything that gives intervals.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +15,35 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.intervals.modified_large_sample import (
+from vcomp.inference.intervals.classical import (
     MeanSquares,
     linear_limits,
     mean_squares,
     ratio_limits,
     rests_on_two,
 )
-from vcomp.inference.quantities import Projected, Quantities, Scale, Smooth, Taken, take_components
+from vcomp.inference.quantities import (
+    Projected,
+    Quantities,
+    Scale,
+    Smooth,
+    UsedComponents,
+    VarianceComponents,
+    used_components,
+)
 
 __all__ = [
     "AT_BOUND",
     "BELOW_ZERO",
     "EXACT_F",
-    "FromComponents",
-    "IntervalName",
-    "IntervalSource",
     "LOGIT_SCALE",
     "LOG_SCALE",
     "MODIFIED_LARGE_SAMPLE",
     "SATTERTHWAITE",
     "WALD",
+    "FromComponents",
+    "IntervalName",
+    "IntervalSource",
     "check_local_interval",
     "check_source",
     "cut",
@@ -51,14 +63,14 @@ _ENDLESS = 1e6
 def standard_errors(
     gradient: FloatArray, cov: FloatArray | None, unsure: BoolArray | None = None
 ) -> FloatArray:
-    """Return the delta method's standard errors √(g'Cg), nan without a covariance matrix.
+    """Return standard errors √(g'Cg) by the delta method, nan without a covariance matrix.
 
     Parameters
     ----------
     gradient : (m, k) one row for each quantity
     cov : (k, k) covariance matrix of the components
-    unsure : (k,) components that have no standard error without being known: what depends on
-        them alone has none either
+    unsure : (k,) components without a standard error that are not known: quantities of these
+        alone have none either
 
     References
     ----------
@@ -146,9 +158,9 @@ def satterthwaite_interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Satterthwaite's interval of variances: ν σ̂²/σ² as χ² with ν = 2 (σ̂²/se)².
 
-    It is exact for the residual of balanced data. A negative estimate has none (nan), and one
-    with a standard error several times its size gets [0, ∞]. An upper limit above a million times
-    the estimate is none: ∞.
+    It is exact for the residual of balanced data. A negative estimate has no interval (nan), and
+    an estimate with a standard error of several times its size has [0, ∞]. An upper limit above a
+    million times the estimate is set to ∞.
 
     References
     ----------
@@ -167,7 +179,7 @@ def satterthwaite_interval(
         df = np.where(usable, 2.0 * np.square(value / se), np.nan)
         low, high = (df * value / chdtri(df, tail) for tail in (alpha / 2.0, 1.0 - alpha / 2.0))
         # With a small fraction of a degree of freedom even upper quantiles of χ² are below ν, and
-        # both limits above the estimate: such an estimate says nothing, at any level.
+        # both limits above the estimate: such an estimate has [0, ∞] at any level.
         useless = chdtri(df, 0.025) < df
     endless = useless | (high > _ENDLESS * value)
     low, high = np.where(useless, 0.0, low), np.where(endless, np.inf, high)
@@ -177,7 +189,7 @@ def satterthwaite_interval(
 
 
 def normal_quantile(alpha: float) -> float:
-    """Return z, which a normal variable exceeds in either direction with probability alpha."""
+    """Return z with P(|Z| > z) = alpha for a standard normal Z."""
     from scipy.special import ndtri
 
     return float(-ndtri(alpha / 2))
@@ -194,7 +206,7 @@ AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its u
 BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 0 at 68 %"
 
 _ONE_ERROR = 0.3173105078629141
-"""α of an interval of one standard error on either side."""
+"""α of an interval of ± one standard error, 68 % confidence."""
 
 IntervalName: TypeAlias = Literal[
     "auto", "mls", "f", "satterthwaite", "wald", "log", "profile", "bootstrap"
@@ -210,9 +222,9 @@ class Limits:
 
     Attributes
     ----------
-    low, high : (m,) nan where there is no interval
-    interval_method : how they were made, in words; empty where there is none
-    notes : what a reader should know of them, half sentences
+    low, high : (m,) ends, nan if there is no interval
+    interval_method : name of the method in words; empty if there is no interval
+    notes : remarks on the intervals, half sentences
     """
 
     low: FloatArray
@@ -223,7 +235,7 @@ class Limits:
 
 @runtime_checkable
 class IntervalSource(Protocol):
-    """What gives intervals of quantities: a covariance matrix, a likelihood, replicates."""
+    """A source of intervals of quantities: a covariance matrix, a likelihood, replicates."""
 
     @property
     def interval(self) -> str:
@@ -246,10 +258,10 @@ class FromComponents:
     Parameters
     ----------
     components : of the G-study
-    interval : ``"mls"`` (which ``"auto"`` takes), ``"f"`` (the same, and nothing but exact for
-        ratios), ``"satterthwaite"``, ``"wald"`` or ``"log"``
-    negative : how negative estimates are taken, ``"keep"`` or ``"zero"``; ``"mls"`` rests on mean
-        squares, and its intervals hold the estimate that is taken so
+    interval : ``"mls"`` (the default, ``"auto"``), ``"f"`` (the same, but only where it is exact),
+        ``"satterthwaite"``, ``"wald"`` or ``"log"``
+    negative : policy for negative estimates, ``"keep"`` or ``"zero"``; intervals of ``"mls"`` are
+        made from mean squares and extended to contain the estimate under this policy
     beta, cov_beta : fixed effects and their covariance, for functions that depend on them
 
     Raises
@@ -297,7 +309,7 @@ class FromComponents:
             return self._modified_large_sample(quantities, alpha)
         if self.interval == "satterthwaite" and quantities.form not in ("linear", "root"):
             raise EstimationError(
-                "Satterthwaite's interval is one of a variance, not of a ratio; interval='mls', "
+                "Satterthwaite's interval is for variances, not for ratios; interval='mls', "
                 "'log', 'wald', 'profile' and 'bootstrap' have one"
             )
         return self._by_delta(quantities, alpha)
@@ -305,32 +317,32 @@ class FromComponents:
     def values(self, quantities: Quantities | Smooth) -> FloatArray:
         """Return the quantities at the estimates, (m,)."""
         if isinstance(quantities, Smooth):
-            return np.array([quantities.function(self.taken.values, self.beta)])
-        return quantities.values(self.taken.values)
+            return np.array([quantities.function(self.used.values, self.beta)])
+        return quantities.values(self.used.values)
 
     def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
-        """Return the delta method's standard errors; nan where only what is unsure matters."""
+        """Return delta method standard errors; nan for quantities of `unsure` components."""
         if isinstance(quantities, Smooth):
-            by_v, by_beta = quantities.slopes(self.taken.values, self.beta)
-            se = standard_errors(by_v[None, :], self.taken.cov, self.unsure)
+            by_v, by_beta = quantities.slopes(self.used.values, self.beta)
+            se = standard_errors(by_v[None, :], self.used.cov, self.unsure)
             return np.sqrt(np.square(se) + by_beta @ self.cov_beta @ by_beta)
-        gradients = quantities.gradients(self.taken.values)
-        return standard_errors(gradients, self.taken.cov, self.unsure)
+        gradients = quantities.gradients(self.used.values)
+        return standard_errors(gradients, self.used.cov, self.unsure)
 
     @cached_property
-    def taken(self) -> Taken:
+    def used(self) -> UsedComponents:
         """The components under the policy for negative ones."""
-        return take_components(self.components, self.negative)
+        return used_components(self.components, self.negative)
 
     @cached_property
     def unsure(self) -> BoolArray:
-        """Components without a standard error that are not known either."""
+        """Components without a standard error that are not held."""
         names = np.array(self.components.names, dtype=object)
-        return np.isin(names, [*self.taken.zeroed, *self.taken.bounded])
+        return np.isin(names, [*self.used.zeroed, *self.used.bounded])
 
     @cached_property
     def squares(self) -> MeanSquares | None:
-        """The mean squares that stand for the estimates."""
+        """The mean squares that represent the estimates, eq. (10.4); None without a covariance."""
         return mean_squares(self.components)
 
     # Methods ------------------------------------------------------------------------------------
@@ -339,17 +351,17 @@ class FromComponents:
         squares = self.squares
         if squares is None:
             raise EstimationError(
-                "interval='mls' needs the covariance matrix of the components, with which mean "
-                "squares can be made, and there is none here; published components need cov=, "
+                "interval='mls' needs the covariance matrix of the components, from which mean "
+                "squares are made, and there is none here; published components need cov=, "
                 "fits have interval='profile' and 'bootstrap'"
             )
         found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
-        if self.components.without_bounds is not None or self.taken.zeroed:
-            # The mean squares know no bounds, and the estimates do: the interval holds them too.
-            values = q.values(self.taken.values)
+        if self.components.without_bounds is not None or self.used.zeroed:
+            # Mean squares ignore bounds: the interval is extended to contain the bounded estimate.
+            values = q.values(self.used.values)
             low, high = np.fmin(found.low, values), np.fmax(found.high, values)
             found = replace(found, low=low, high=high)
-        silent = self._says_nothing(squares, q)
+        silent = self._is_undetermined(squares, q)
         low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
         found = replace(found, low=low, high=high)
         notes = [*found.notes, *self._at_bound(q)]
@@ -358,11 +370,11 @@ class FromComponents:
         return replace(found, interval_method=words, notes=tuple(notes))
 
     def _from_zero(self, found: Limits, squares: MeanSquares, q: Quantities) -> Limits:
-        """Return limits in which no variance is known to be zero, as none is.
+        """Return limits whose upper ends are raised for estimates below zero.
 
-        Far below zero even the upper limit would be, and the interval [0, 0]. So the upper limit
-        of an estimate below zero does not fall below the one that an estimate of zero has at a
-        confidence of 68 %. It is the same for all levels: wider intervals stay wider.
+        For an estimate far below zero the interval would be [0, 0]. So its upper limit is at least
+        that of an estimate of zero at a confidence of 68 %, the same for all levels: wider
+        intervals stay wider.
         """
         without = self.components.without_bounds
         free = self.components.values if without is None else without[0]
@@ -381,18 +393,18 @@ class FromComponents:
         )
 
     def _check_two(self, q: Quantities) -> None:
-        """Refuse ratios that have no exact F."""
+        """Refuse ratios without an exact F interval."""
         squares = self.squares
         if q.form in ("linear", "root") or squares is None:
             return
         if not rests_on_two(squares, q.a, q.denominator):
             raise EstimationError(
-                "interval='f' is for ratios that rest on two independent mean squares of a "
+                "interval='f' is for ratios that depend on two independent mean squares of a "
                 "balanced design, and for Φ of a complete two-way table; use interval='mls'"
             )
 
-    def _says_nothing(self, squares: MeanSquares, q: Quantities) -> BoolArray:
-        """Return where all components that matter were neither estimated nor held."""
+    def _is_undetermined(self, squares: MeanSquares, q: Quantities) -> BoolArray:
+        """Return which quantities depend only on components neither estimated nor held."""
         unsure = np.ones(q.a.shape[1], dtype=bool)
         unsure[squares.places] = False
         unsure &= ~np.isin(np.array(self.components.names, dtype=object), self.components.held)
@@ -412,7 +424,7 @@ class FromComponents:
         values, se = self.values(q), self.standard_errors(q)
         if self.interval == "satterthwaite":
             power = 2.0 if q.form == "root" else 1.0
-            # of a standard deviation by its variance
+            # the interval of a standard deviation is that of its variance
             spread = se * (2.0 * values if q.form == "root" else 1.0)
             ends = satterthwaite_interval(values**power, spread, alpha)
             low, high = ends[0] ** (1.0 / power), ends[1] ** (1.0 / power)
@@ -432,7 +444,7 @@ class FromComponents:
 
 
 def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale) -> Limits:
-    """Return intervals that are normal on the natural, log or logit scale."""
+    """Return intervals that are normal on the natural, log or logit scale, eq. (10.2)."""
     interval, name = {
         "real": (wald_interval, WALD),
         "variance": (log_interval, LOG_SCALE),
@@ -443,16 +455,16 @@ def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale)
 
 
 def _ends(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Return the limits of linear forms, of ratios, and of what roots are taken of."""
+    """Return the limits of linear forms and ratios; for roots those of the radicand."""
     if q.form in ("linear", "root"):
         return linear_limits(squares, q.a, alpha)
     return ratio_limits(squares, q.a, q.denominator, alpha)
 
 
 def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
-    """Return limits of ratios, or of linear forms for roots, on the quantities' own scale.
+    """Return limits of ratios or radicands on the scale of the quantities.
 
-    What cannot be negative is cut at zero.
+    Limits of non-negative quantities are cut at zero.
     """
     signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
     low = np.where(signed, low, np.maximum(low, 0.0))
@@ -465,12 +477,12 @@ def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
 
 
 def check_local_interval(interval: str, others: tuple[str, ...] = ()) -> None:
-    """Refuse an interval that is not known.
+    """Check the name of an interval.
 
     Raises
     ------
     EstimationError
-        Naming those that are.
+        If it is not known; the message lists the methods.
     """
     if interval not in (*LOCAL_INTERVALS, *others):
         known = ", ".join(map(repr, (*LOCAL_INTERVALS, *others)))
@@ -478,12 +490,12 @@ def check_local_interval(interval: str, others: tuple[str, ...] = ()) -> None:
 
 
 def check_source(interval: object) -> IntervalSource:
-    """Return what gives intervals itself.
+    """Return an interval source, checked.
 
     Raises
     ------
     EstimationError
-        If it gives none.
+        If `method` is not an interval source.
     """
     if not isinstance(interval, IntervalSource):
         raise EstimationError(

@@ -1,5 +1,1 @@
-"""Loops over intervals and over refits, compiled by numba."""
-
-from vcomp._doors import front_door
-
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+"""Loops over intervals and over refits, compiled by numba; entered by file within inference."""

@@ -1,4 +1,7 @@
-"""Limits of sums of mean squares, and the ratios at which a limit is zero."""
+"""Limits of sums of mean squares, and the ratios at which a limit is zero, compiled.
+
+Docs/explanation/mathematics.md, eq. (10.6), for :mod:`~vcomp.inference.intervals.classical`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ __all__ = [
 
 
 _CANCELLED = 1e-9
-"""Terms of a sum below this share of the largest are what rounding leaves of zero."""
+"""Terms of a sum below this fraction of the largest are rounding error."""
 
 _ROUNDS = 180
-"""Steps in which a bracket of [0, 1] that every third at least halves is shut to the last bit."""
+"""Steps after which a bracket of [0, 1], halved at least every third step, is closed."""
 
 _LAST_BIT = 4e-16
 
@@ -39,10 +42,10 @@ def lower_limits(
     Parameters
     ----------
     terms : (m, K)
-    positive, negative : (K,) how far positive and negative terms reach down, G and H; H may be inf
-    opposite : (K, K) what a positive term (row) and a negative one (column) add to the variance
-    same : (K, K) what a pair of positive ones adds where there are negative ones, symmetric
-    related : (K, K) correlations with zeros on the diagonal; (0, 0) where there are none
+    positive, negative : (K,) G and H of positive and negative terms; H may be inf
+    opposite : (K, K) coefficient of a positive term (row) and a negative one (column)
+    same : (K, K) coefficient of two positive terms, used if there are negative ones; symmetric
+    related : (K, K) correlations with zeros on the diagonal; (0, 0) if there are none
     """
     m, K = terms.shape
     found, still, x = np.empty(m), np.zeros(K), np.empty(K)
@@ -72,13 +75,13 @@ def ratios_at_zero(
     Parameters
     ----------
     top, bottom : (m, K) terms of numerators and denominators
-    known_top, known_bottom : (m,) what is known of both without error
+    known_top, known_bottom : (m,) parts of both that are known without error
     sign : 1 for the lower limit of the ratio, −1 for the upper one
     positive, negative, opposite, same, related : as of :func:`lower_limits`
 
     Returns
     -------
-    (m,) ρ; 0 where the limit is nowhere positive, inf where the denominator may be zero
+    (m,) ρ; 0 if the limit is nowhere positive, inf if the denominator may be zero
     """
     m, K = top.shape
     found = np.empty(m)
@@ -119,7 +122,7 @@ def _crossing(
     same: FloatArray,
     related: FloatArray,
 ) -> float:
-    """Return where in [0, 1] the limit L of a − t d changes sign, an end where it does not.
+    """Return the t in [0, 1] at which the limit L of a − t d changes sign, else an end.
 
     Between the t at which a term changes sign L is T − √V with a linear T and a quadratic V, so
     that the next t is the root of a quadratic equation; a bracket is kept for where it has none.
@@ -147,7 +150,7 @@ def _crossing(
             return t + s
         if L == 0.0 or high - low <= _LAST_BIT * high:
             break
-        # Steps that have not halved the bracket in three give way to halving it.
+        # If three steps have not halved the bracket it is bisected.
         slow = False
         if step % 3 == 2:
             slow, width = high - low > 0.5 * width, high - low
@@ -157,14 +160,14 @@ def _crossing(
 
 @njit(cache=True, nogil=True)
 def _step(T: float, V: float, q: float, V1: float, V2: float, low: float, high: float) -> float:
-    """Return the s between two ends with T − q s = √(V − V1 s + V2 s²), nan where there is none.
+    """Return the s between two ends with T − q s = √(V − V1 s + V2 s²), nan if there is none.
 
     Of two such s it is the one nearer to zero.
     """
     if np.isinf(V):
         return np.nan
     A, B, C = q * q - V2, 0.5 * V1 - T * q, (T - np.sqrt(V)) * (T + np.sqrt(V))
-    # Of T² = 0 alone both roots are one, which rounding must not take away.
+    # For T² = 0 both roots are equal, which rounding must not change.
     D = B * B - A * C if V > 0.0 else 0.0
     far: float = -(B + np.copysign(np.sqrt(max(D, 0.0)), B))
     if D < 0.0 or far == 0.0:
@@ -188,9 +191,9 @@ def _expanded(
     same: FloatArray,
     related: FloatArray,
 ) -> tuple[float, float, float, float, float]:
-    """Return how the lower limit T − √V of the sum of terms x = a − t d goes on around t.
+    """Return the expansion of the lower limit T − √V of the sum of x = a − t d around t.
 
-    `x` is room for K numbers.
+    `x` is working memory for K numbers.
 
     Returns
     -------
@@ -205,7 +208,7 @@ def _expanded(
     least = _CANCELLED * largest
     T, V, q, V1, V2 = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(K):
-        # What cancels to rounding has no sign: sums and differences have other formulas.
+        # Terms that cancel to rounding error are zero and have no sign.
         if not abs(x[i]) > least:
             x[i] = 0.0
             continue
@@ -222,7 +225,7 @@ def _expanded(
         each = 2.0 / (n_positive - 1) if n_negative and n_positive > 1 else 0.0
         by_pairs = _pairs(x, d, each, positive, negative, opposite, same, related)
         V, V1, V2 = V + by_pairs[0], V1 + by_pairs[1], V2 + by_pairs[2]
-    # Corrections of pairs can take a variance below zero, where it counts as zero.
+    # Corrections of pairs can make a variance negative; it is then set to zero.
     return (T, V, q, V1, V2) if not V < 0.0 else (T, 0.0, q, 0.0, 0.0)
 
 
@@ -237,7 +240,7 @@ def _pairs(
     same: FloatArray,
     related: FloatArray,
 ) -> tuple[float, float, float]:
-    """Return what pairs of terms add to V, V1 and V2; `each` is the share of two positive ones."""
+    """Return the sums over pairs in V, V1 and V2; `each` is the weight of two positive terms."""
     V, V1, V2 = 0.0, 0.0, 0.0
     for i in range(1, x.size):
         for j in range(i):

@@ -1,12 +1,13 @@
 """The likelihood of orthogonal strata with nested remainders, from value to maximum in one call.
 
-The algebra is that of :mod:`vcomp.estimators.likelihood.nested` and :mod:`vcomp.estimators.likelihood.engine`, and the
-steps are those of :mod:`vcomp.estimators.likelihood.maximisation`, for refits by the thousand: what takes Python
-longer than the arithmetic is compiled. An iteration that needs more than full and halved steps is
-given up, for the ordinary path to take over.
+The compiled twin of ``nested``, ``engine`` and ``maximisation`` in vcomp/estimators/likelihood,
+for the thousands of refits of a bootstrap (docs/explanation/mathematics.md, eqs. (3.5) to (3.9),
+(5.7), (5.8) and (6.1)). An iteration that needs more than full and halved steps is abandoned, and
+the caller uses the engine in Python.
 
-The groups of all levels are nodes of one tree, the outermost first: ``parent`` (Q,) gives places
-of nodes and ``offsets`` (D + 2,) where each level begins. The columns of a stratum are (q, b, r).
+The groups of all levels are nodes of one tree, the outermost first: ``parent`` (Q,) gives
+positions of nodes and ``offsets`` (D + 2,) where each level begins. The columns of a stratum are
+(q, b, r).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FAST = {"reassoc", "contract"}
 _RIDGE = 1e-14
 
 _NOTHING = 1e-30
-"""A residual below this share of where it began is on its way to zero, where no likelihood is."""
+"""A residual below this fraction of its start goes to zero, where there is no likelihood."""
 
 
 @njit(cache=True, nogil=True)
@@ -101,7 +102,7 @@ def _traces(c: FloatArray, tree: Tree, eliminated: Eliminated) -> tuple[FloatArr
         traces[-1] += (singles + kappa[g] / shrink[g]) / s2
         for m in range(size - 1):
             squares[-1, m] -= left_slope[g, m] / s2
-        # What groups of one observation add would cancel in the general formula.
+        # For groups of one observation the general formula would cancel.
         scale = s2 * shrink[g]
         squares[-1, -1] += kappa[g] / scale**2 - slope[g, size - 1] / scale + singles / s2 / s2
     return traces, 0.5 * (squares + squares.T)
@@ -134,7 +135,7 @@ def _deviations(
 def _add_products(
     out: FloatArray, L: FloatArray, R: FloatArray, weights: FloatArray, first: int, last: int
 ) -> None:
-    """Add Σ_g w_g L_g R_g' over nodes and replicates to a (b, b) matrix."""
+    """Add Σ_g w_g L_g R_g' over nodes and vectors to a (b, b) matrix."""
     b = out.shape[0]
     r = L.shape[1] // b
     for g in range(first, last):
@@ -170,8 +171,8 @@ def _quadratics(
                 X[g, k] = delta[g, k] - delta[parent[g], k] / shrink[parent[g]]
     _add_products(gram, X, X, a, 0, Q)
     for d in range(depth + 2):
-        # The column that V⁻¹ is applied to again is constant in the groups of level d, or else it
-        # is the rest of the means, for the residual.
+        # V⁻¹ is applied again to a column that is constant in the groups of level d or, for the
+        # residual, to the deviations of the means.
         level = min(d, depth)
         for g in range(offsets[level], offsets[level + 1]):
             for k in range(w):
@@ -241,7 +242,7 @@ def _inverse(matrix: FloatArray, lift: float) -> tuple[bool, float, FloatArray]:
 
 @njit(cache=True, nogil=True)
 def nested_derivatives(v: FloatArray, tree: Tree, strata: Strata, p: int, reml: bool) -> Derived:
-    """Return what a likelihood has at components `v`, (k + 1,), the residual last.
+    """Return the likelihood and its derivatives at components `v`, (k + 1,), the residual last.
 
     Parameters
     ----------
@@ -337,7 +338,7 @@ def _combined(
     second: FloatArray,
     reml: bool,
 ) -> Derived:
-    """Return what REML or ML make of the forms, as :mod:`vcomp.estimators.likelihood.engine`."""
+    """Return value, score and informations of REML or ML from the forms, as ``engine.Totals``."""
     k1, B = traces.size, gram.shape[0]
     p = B - 1
     score, average, observed = np.empty(k1), np.empty((k1, k1)), np.empty((k1, k1))
@@ -382,7 +383,7 @@ def _combined(
 def _bounded(
     information: FloatArray, score: FloatArray, lower: FloatArray, moves: BoolArray
 ) -> tuple[FloatArray, float]:
-    """Return the step on the components that move, as ``vcomp.numerics.bounded``, and √(2 gain)."""
+    """Return the bounded step on the components that move, eq. (6.1), and √(2 gain)."""
     at = np.flatnonzero(moves)
     m = at.size
     step, scale = np.zeros(score.size), np.ones(m)
@@ -442,7 +443,7 @@ def _suggested(
     held: BoolArray,
     tol: float,
 ) -> tuple[FloatArray, float]:
-    """Return the step from a point and how far the maximum is, negative if it cannot be told."""
+    """Return the step from a point and the Newton decrement, negative if it is not known."""
     k1 = v.size
     moves, lower = np.ones(k1, np.bool_), -v
     lower[-1] *= 0.9  # without a residual there is no likelihood

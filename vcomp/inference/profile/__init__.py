@@ -1,4 +1,7 @@
-"""Profile likelihoods of components, of quantities and of fixed effects."""
+"""Profile likelihoods of components, of quantities and of fixed effects.
+
+Section 10.6 of docs/explanation/mathematics.md.
+"""
 
 from vcomp._doors import front_door
 

@@ -1,9 +1,10 @@
-"""Maximise a log-likelihood over components on a surface: where one quantity of them is given.
+"""Maximise a log-likelihood over the components on a surface, at a given value of a quantity.
 
-Steps maximise the quadratic model s'd − ½ d'Id above the bounds and along the surface, with the
-observed information where it is positive there and the average one elsewhere. They are halved
-where the likelihood would fall. The multiplier of the surface, λ with s = λ a (a its normal), is
-what the maximum gains as the quantity grows: a profile likelihood has its slope for nothing.
+Steps maximise the quadratic model s'd − ½ d'Id above the bounds and within the tangent plane
+(docs/explanation/mathematics.md, section 10.6), with the observed information if it is positive
+definite there and the average one otherwise. Steps are halved if the likelihood would fall. The
+multiplier λ of the surface, s = λ a with its normal a, gives the slope of the profile, eq.
+(10.10).
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import constrained_step
 
 __all__ = [
-    "Place",
+    "SearchPoint",
     "Surface",
     "maximise_on",
-    "place_at",
     "rescaled",
+    "search_point",
 ]
 
 
 _INSIDE = 0.1
-"""The residual keeps this share in one step, unless the surface itself asks for less."""
+"""The residual keeps at least this fraction in one step, unless the surface requires less."""
 
 _NEWTON_BELOW = 1.0
 """Decrement below which the observed information is tried."""
 
 _UNSEEN = 1e-4
-"""A Newton step below this is taken unseen: what it leaves is its cube."""
+"""A Newton step below this is not evaluated: the remaining error is its cube."""
 
 _TOLERANCE = 1e-6
 _STUCK = 1e-4
@@ -49,8 +50,8 @@ class Surface:
     Attributes
     ----------
     normal : (k + 1,) gradient a at components
-    gap : what a'd has to be, to first order, for v + d to lie on the surface
-    is_flat : a hyperplane, to which one step leads exactly
+    gap : value of a'd for which v + d lies on the surface, to first order
+    is_flat : whether it is a hyperplane, which one step reaches exactly
     """
 
     normal: Callable[[FloatArray], FloatArray]
@@ -59,15 +60,15 @@ class Surface:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A point with all that the next step is made from.
+class SearchPoint:
+    """A point with the derivatives of the likelihood there.
 
     Attributes
     ----------
     v : (k + 1,) components
-    loglike, score : there
+    loglike, score : log-likelihood and its gradient
     average : (k + 1, k + 1) average information
-    observed : the observed one, nan where a component is zero; None where it is not known
+    observed : observed information, nan for components at zero; None if not available
     """
 
     v: FloatArray
@@ -79,22 +80,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class ConstrainedMaximum:
-    """Where a quantity has its value and the likelihood is largest.
+    """The maximum of the likelihood on a surface.
 
     Attributes
     ----------
     v : (k + 1,) components
-    loglike : there
-    multiplier : λ, with score = λ × normal but for components at zero
-    place : the last point that was evaluated, where the next search may start
-    decrement : how far the maximum seems to be, in standard errors
-    evaluations : of the likelihood
+    loglike : log-likelihood at `v`
+    multiplier : λ, with score = λ × normal except for components at zero
+    point : the last point that was evaluated, where the next search may start
+    decrement : estimated distance to the maximum in standard errors
+    evaluations : number of evaluations of the likelihood
     """
 
     v: FloatArray
     loglike: float
     multiplier: float
-    place: Place
+    point: SearchPoint
     decrement: float
     evaluations: int
 
@@ -107,8 +108,8 @@ class _Step:
     is_newton: bool
 
 
-def place_at(engine: LikelihoodEngine, v: FloatArray) -> Place:
-    """Return the derivatives at components, with the observed information if there is one.
+def search_point(engine: LikelihoodEngine, v: FloatArray) -> SearchPoint:
+    """Return a point with its derivatives, the observed information included if available.
 
     Raises
     ------
@@ -119,20 +120,20 @@ def place_at(engine: LikelihoodEngine, v: FloatArray) -> Place:
     observed = None
     if "observed" in engine.kinds:
         observed = engine.information(v, "observed", positive_only=True)
-    return Place(v, found.loglike, found.score, found.average, observed)
+    return SearchPoint(v, found.loglike, found.score, found.average, observed)
 
 
 def maximise_on(
-    engine: LikelihoodEngine, start: Place, surface: Surface, held: BoolArray
+    engine: LikelihoodEngine, start: SearchPoint, surface: Surface, held: BoolArray
 ) -> ConstrainedMaximum:
     """Return the maximum on a surface, above zero.
 
     Parameters
     ----------
-    engine : value, score and information; its value exact
+    engine : likelihood engine with an exact value
     start : a point, on the surface or off it
-    surface : what the components have to fulfil
-    held : (k + 1,) components that stay as they are in `start`
+    surface : the constraint
+    held : (k + 1,) components that keep their values in `start`
 
     Raises
     ------
@@ -140,16 +141,16 @@ def maximise_on(
         If no step raises the likelihood before the conditions of a maximum are met, or no
         components above zero lie on the surface.
     """
-    return _Search(engine, surface, held).from_place(start)
+    return _Search(engine, surface, held).from_point(start)
 
 
 def rescaled(v: FloatArray, surface: Surface, held: BoolArray) -> FloatArray:
-    """Return components on a surface: what raises the quantity multiplied, what lowers it divided.
+    """Return components rescaled to a surface; those lowering the quantity by the inverse factor.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If that does not lead there.
+        If rescaling does not lead to the surface.
     """
     for _ in range(50):
         gap, free = surface.gap(v), np.where(held, 0.0, surface.normal(v))
@@ -177,9 +178,9 @@ class _Search:
     surface: Surface
     held: BoolArray
     evaluations: int = 0
-    bend: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    curvature: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
-    def from_place(self, start: Place) -> ConstrainedMaximum:
+    def from_point(self, start: SearchPoint) -> ConstrainedMaximum:
         here = self._onto_surface(start)
         previous = np.inf
         for _ in range(_STEPS):
@@ -196,27 +197,29 @@ class _Search:
                     return self._ended(here, step, here.v, here.loglike)
                 break
             previous = step.decrement
-            self._learn_bend(here, there, step.multiplier)
+            self._update_curvature(here, there, step.multiplier)
             here = there
         raise EstimationError(
-            "the profile cannot be followed: no step along it raises the likelihood, although "
+            "the profile cannot be traced: no step along it raises the likelihood, although "
             f"the maximum is {step.decrement:.2g} standard errors away; use a Wald interval or "
             "the parametric bootstrap"
         )
 
-    def _ended(self, here: Place, step: _Step, v: FloatArray, value: float) -> ConstrainedMaximum:
+    def _ended(
+        self, here: SearchPoint, step: _Step, v: FloatArray, value: float
+    ) -> ConstrainedMaximum:
         return ConstrainedMaximum(
             v, value, step.multiplier, here, step.decrement, self.evaluations
         )
 
     # To the surface -----------------------------------------------------------------------------
 
-    def _onto_surface(self, start: Place) -> Place:
-        """Return a first point on the surface: the tangent's, or a rescaled one."""
+    def _onto_surface(self, start: SearchPoint) -> SearchPoint:
+        """Return a first point on the surface, by a tangent step or by rescaling."""
         shift = self.surface.gap(start.v)
         if shift == 0.0:
             return start
-        # On a curved surface a part of the way may be all that the tangent is good for.
+        # On a curved surface the tangent may be valid for a part of the step only.
         for part in (1.0,) if self.surface.is_flat else (1.0, 0.5, 0.25, 0.1):
             try:
                 step = self._step(start, part * shift)
@@ -227,7 +230,7 @@ class _Search:
             return self._evaluated(rescaled(start.v, self.surface, self.held))
         except np.linalg.LinAlgError:
             raise EstimationError(
-                "the profile cannot be followed: no components are found there, or they are too "
+                "the profile cannot be traced: no components are found there, or they are too "
                 "many decades apart to compute with; use a Wald interval or the parametric "
                 "bootstrap"
             ) from None
@@ -257,7 +260,7 @@ class _Search:
     def _nearer(
         self, v: FloatArray, step: FloatArray, gap: float
     ) -> tuple[FloatArray, float] | None:
-        """Return the first of the step and its halves that closes the gap, with what is left."""
+        """Return the first of the step and its halves that reduces the gap, with the new gap."""
         for halving in range(_HALVINGS):
             moved = np.maximum(v + 0.5**halving * step, 0.0)
             left = self.surface.gap(moved)
@@ -267,8 +270,8 @@ class _Search:
 
     # Along it -----------------------------------------------------------------------------------
 
-    def _step(self, here: Place, shift: float = 0.0) -> _Step:
-        """Return the step that the quadratic model suggests, to the surface or along it."""
+    def _step(self, here: SearchPoint, shift: float = 0.0) -> _Step:
+        """Return the maximum of the quadratic model, on a step to the surface or along it."""
         free = ~self.held
         normal = self.surface.normal(here.v)
         if not normal[free].any():
@@ -278,17 +281,17 @@ class _Search:
             return step
         moves = free & ((here.v > 0.0) | (step.d > 0.0))
         information = here.observed
-        if self.bend.size:
-            information = information + step.multiplier * self.bend
+        if self.curvature.size:
+            information = information + step.multiplier * self.curvature
         matrix = information[np.ix_(moves, moves)]
         if not normal[moves].any() or not _is_positive_within(matrix, normal[moves]):
             return step
         try:
             return _bounded(information, here.score, here.v, normal, moves, shift, is_newton=True)
-        except np.linalg.LinAlgError:  # only a corner of the bounds lies on the surface
+        except np.linalg.LinAlgError:  # the surface meets only a corner of the bounds
             return step
 
-    def _uphill(self, here: Place, step: _Step) -> Place | None:
+    def _uphill(self, here: SearchPoint, step: _Step) -> SearchPoint | None:
         """Return the first of the step and its halves that raises the likelihood."""
         lost = 1e-12 if step.decrement < 1e-3 else 1e-14
         slack = lost * max(abs(here.loglike), self.engine.n)
@@ -303,25 +306,25 @@ class _Search:
                 return there
         return None
 
-    def _evaluated(self, v: FloatArray) -> Place:
+    def _evaluated(self, v: FloatArray) -> SearchPoint:
         self.evaluations += 1
-        place = place_at(self.engine, v)
+        place = search_point(self.engine, v)
         if not np.isfinite(place.loglike):
             raise np.linalg.LinAlgError("no likelihood here")
         return place
 
-    def _learn_bend(self, here: Place, there: Place, multiplier: float) -> None:
-        """Learn the curvature of the surface from how its normal turned (symmetric rank one)."""
+    def _update_curvature(self, here: SearchPoint, there: SearchPoint, multiplier: float) -> None:
+        """Update the surface's curvature from the change of its normal (symmetric rank one)."""
         if self.surface.is_flat or multiplier == 0.0:
             return
-        if not self.bend.size:
-            self.bend = np.zeros((here.v.size, here.v.size))
+        if not self.curvature.size:
+            self.curvature = np.zeros((here.v.size, here.v.size))
         d = there.v - here.v
         turned = self.surface.normal(there.v) - self.surface.normal(here.v)
-        rest = turned - self.bend @ d
+        rest = turned - self.curvature @ d
         along = float(rest @ d)
         if abs(along) > 1e-8 * np.linalg.norm(rest) * np.linalg.norm(d):
-            self.bend = self.bend + np.outer(rest, rest) / along
+            self.curvature = self.curvature + np.outer(rest, rest) / along
 
 
 def _floor(v: FloatArray) -> FloatArray:
@@ -348,7 +351,7 @@ def _bounded(
 
 
 def _is_positive_within(matrix: FloatArray, normal: FloatArray) -> bool:
-    """Whether a matrix, on a unit diagonal, is positive definite across a normal."""
+    """Whether a matrix, on a unit diagonal, is positive definite orthogonally to a normal."""
     if not np.isfinite(matrix).all():
         return False
     scale = np.sqrt(np.abs(np.diagonal(matrix)))

@@ -1,7 +1,8 @@
-"""Quantities of the components that a profile likelihood can be traced of.
+"""Quantities of the components for profile likelihoods: values, surfaces and ranges.
 
-Each knows its value, the surface of components that have a given value, and the range of values
-that components above zero can give it, with the components that are zero where it ends.
+A constraint gives the value of the quantity, the surface on which it has a given value, and its
+range over non-negative components, with the components that are zero at the ends of the range
+(docs/explanation/mathematics.md, section 10.6).
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from vcomp.inference.profile.constrained import Surface
 
 __all__ = [
     "Constraint",
-    "Limits",
     "LinearConstraint",
+    "Range",
     "RatioConstraint",
     "SmoothConstraint",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The values that a quantity can have.
+class Range:
+    """The range of a quantity over non-negative components.
 
     Attributes
     ----------
-    low, high : its least and largest value, −∞ and ∞ where there is none
-    zero_low, zero_high : (k + 1,) components that are zero at that value; None where no components
-        with a positive residual have it
+    low, high : its least and largest value, −∞ and ∞ if unbounded
+    zero_low, zero_high : (k + 1,) components that are zero at that value; None if it is not
+        attained with a positive residual
     """
 
     low: float
@@ -43,7 +44,7 @@ class Limits:
 
 
 class Constraint(Protocol):
-    """A quantity, as the profile needs it."""
+    """A quantity of the components, for a profile."""
 
     def value(self, v: FloatArray) -> float:
         """Return the quantity at components."""
@@ -51,16 +52,16 @@ class Constraint(Protocol):
     def surface(self, theta: float) -> Surface:
         """Return the surface on which the quantity is `theta`."""
 
-    def pace(self, v: FloatArray) -> float:
-        """Return the slope of the profile log-likelihood at a multiplier of 1."""
+    def slope_factor(self, v: FloatArray) -> float:
+        """Return dPL/dθ divided by the multiplier, eq. (10.10)."""
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
-        """Return the range of the quantity while some components stay as they are in `v`.
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
+        """Return the range of the quantity with held components at their values in `v`.
 
         Raises
         ------
         EstimationError
-            If the quantity is the same whatever the others are.
+            If the quantity does not depend on the other components.
         """
 
 
@@ -77,8 +78,8 @@ class LinearConstraint:
     >>> total = LinearConstraint(np.ones(3))
     >>> total.value(np.array([1.0, 2.0, 4.0]))
     7.0
-    >>> limits = total.limits(np.ones(3), np.array([False, True, False]))
-    >>> limits.low, limits.high
+    >>> span = total.range(np.ones(3), np.array([False, True, False]))
+    >>> span.low, span.high
     (1.0, inf)
     """
 
@@ -93,11 +94,11 @@ class LinearConstraint:
         w = self.weights
         return Surface(normal=lambda v: w, gap=lambda v: _rounded(theta - float(w @ v), theta))
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return 1."""
         return 1.0
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
         """Return the range of w'v."""
         free = np.where(held, 0.0, self.weights)
         if not free.any():
@@ -106,7 +107,7 @@ class LinearConstraint:
         rises, falls = free > 0.0, free < 0.0
         low = -np.inf if falls.any() else base
         high = np.inf if rises.any() else base
-        return Limits(
+        return Range(
             low,
             high,
             None if falls.any() or rises[-1] else rises,
@@ -133,8 +134,8 @@ class RatioConstraint:
     >>> share = RatioConstraint(np.array([1.0, 0.0]), np.array([1.0, 1.0]))
     >>> share.value(np.array([1.0, 3.0]))
     0.25
-    >>> limits = share.limits(np.ones(2), np.zeros(2, dtype=bool))
-    >>> limits.low, limits.high, limits.zero_low, limits.zero_high
+    >>> span = share.range(np.ones(2), np.zeros(2, dtype=bool))
+    >>> span.low, span.high, span.zero_low, span.zero_high
     (0.0, 1.0, array([ True, False]), None)
     """
 
@@ -144,12 +145,12 @@ class RatioConstraint:
     def __post_init__(self) -> None:
         if (self.denominator < 0.0).any() or not self.denominator.any():
             raise EstimationError(
-                "the denominator of a ratio has weights that are not negative, and not all zero; "
+                "the denominator of a ratio must have non-negative weights that are not all zero; "
                 f"they are {self.denominator.tolist()}"
             )
 
     def value(self, v: FloatArray) -> float:
-        """Return a'v / b'v, ±∞ where only the denominator is zero.
+        """Return a'v / b'v, ±∞ if only the denominator is zero.
 
         Raises
         ------
@@ -162,7 +163,7 @@ class RatioConstraint:
         if above == 0.0:
             raise EstimationError(
                 "the ratio is 0/0: all components of its numerator and of its denominator are "
-                "estimated at zero, and the data say nothing of it"
+                "estimated at zero"
             )
         return float(np.copysign(np.inf, above))
 
@@ -174,25 +175,25 @@ class RatioConstraint:
             normal=lambda v: normal, gap=lambda v: _rounded(-float(normal @ v), float(size @ v))
         )
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return b'v."""
         return float(self.denominator @ v)
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
         """Return the range of a'v / b'v, which lies between those of single components."""
         a, b, known = self.numerator, self.denominator, ~held
         used = known & ((a != 0.0) | (b != 0.0))
         ratios = _ratios(a[used], b[used])
         of_held = _ratios(np.array([a[held] @ v[held]]), np.array([b[held] @ v[held]]))
-        # 0/0 of what is held says nothing.
+        # A ratio 0/0 of held components is ignored.
         every = np.concatenate([ratios, of_held[np.isfinite(of_held) | np.isinf(of_held)]])
         if not ratios.size or every.min() == every.max():
             raise EstimationError(_CONSTANT)
         low, high = float(every.min()), float(every.max())
-        return Limits(low, high, self._zero(low, v, held), self._zero(high, v, held))
+        return Range(low, high, self._zero(low, v, held), self._zero(high, v, held))
 
     def _zero(self, end: float, v: FloatArray, held: BoolArray) -> BoolArray | None:
-        """Return what has to be zero for the ratio to be at an end of its range."""
+        """Return the components that are zero if the ratio is at an end of its range."""
         if np.isinf(end):
             away = self.denominator != 0.0
         else:
@@ -210,8 +211,7 @@ class SmoothConstraint:
     ----------
     function : value at (k + 1,) components
     gradient : (k + 1,) at components
-    low, high : the range of the function over components above zero, as far as it is known; ends
-        of it are not tried themselves
+    low, high : known range of the function over positive components; its ends are not evaluated
     """
 
     function: Callable[[FloatArray], float]
@@ -227,7 +227,7 @@ class SmoothConstraint:
         """Return the surface f(v) = θ."""
 
         def gap(v: FloatArray) -> float:
-            # Where it is not defined the way back to the surface is made shorter.
+            # Where it is not defined the step to the surface is shortened.
             with np.errstate(all="ignore"):
                 return theta - float(self.function(v))
 
@@ -237,30 +237,30 @@ class SmoothConstraint:
 
         return Surface(normal, gap, is_flat=False)
 
-    def pace(self, v: FloatArray) -> float:
+    def slope_factor(self, v: FloatArray) -> float:
         """Return 1."""
         return 1.0
 
-    def limits(self, v: FloatArray, held: BoolArray) -> Limits:
-        """Return the range that was given."""
+    def range(self, v: FloatArray, held: BoolArray) -> Range:
+        """Return the given range."""
         if not np.where(held, 0.0, self.gradient(v)).any():
             raise EstimationError(_CONSTANT)
-        return Limits(self.low, self.high)
+        return Range(self.low, self.high)
 
 
 _CONSTANT = (
-    "the quantity does not change with the components that were estimated: its weights are all "
-    "the same, or zero, or its components were held; it has no profile"
+    "the quantity does not depend on the estimated components: its weights are all the same or "
+    "zero, or its components were held; it has no profile"
 )
 
 
 def _rounded(gap: float, size: float) -> float:
-    """Return a gap, zero where it is the rounding of what it is the difference of."""
+    """Return a gap, set to zero if it is smaller than the rounding error of its operands."""
     return 0.0 if abs(gap) <= 4e-16 * abs(size) else float(gap)
 
 
 def _ratios(above: FloatArray, below: FloatArray) -> FloatArray:
-    """Return a/b, ±∞ where only b is zero, nan where both are."""
+    """Return a/b, ±∞ if only b is zero, nan if both are."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios: FloatArray = above / below
     return ratios

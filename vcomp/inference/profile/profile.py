@@ -1,9 +1,10 @@
 """Profile likelihood: intervals of any quantity of the components, and of fixed effects.
 
-PL(θ) is the largest log-likelihood of all components with which the quantity is θ, and the signed
-root z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly normal (Venzon & Moolgavkar 1988; Pinheiro & Bates
-2000, section 2.4). An interval holds the θ whose z is within normal quantiles. It does not depend
-on how the quantity is parametrised, stays within its range, and needs no standard error.
+PL(θ) is the largest log-likelihood at which the quantity is θ, and the signed root
+z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly normal (docs/explanation/mathematics.md, eq. (10.9);
+Venzon & Moolgavkar 1988; Pinheiro & Bates 2000, section 2.4). An interval contains the θ whose z
+is within normal quantiles. It does not depend on the parametrisation, stays within the range of
+the quantity, and needs no standard error.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from vcomp.estimators.likelihood import (
     maximise,
 )
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.constrained import Place, maximise_on, place_at, rescaled
+from vcomp.inference.profile.constrained import SearchPoint, maximise_on, rescaled, search_point
 from vcomp.inference.profile.constraints import (
     Constraint,
-    Limits,
     LinearConstraint,
+    Range,
     RatioConstraint,
     SmoothConstraint,
 )
@@ -52,10 +53,10 @@ __all__ = [
 
 
 _SOFT = 0.1
-"""Odds, relative to those of the estimate, that the scale adds to a range's end."""
+"""κ of an attained end of the range: odds relative to those of the estimate."""
 
 _LITTLE = 0.01
-"""Share of the total below which a component may be what another maximum has more of."""
+"""Fraction of the total below which a component may be larger at another maximum."""
 
 _POINTS = 9
 
@@ -72,10 +73,10 @@ def profile_quantity(
 ) -> ProfileCurve:
     """Return the profile of a quantity of the components.
 
-    An end is where z is at the normal quantile, to about 1e-9 of itself, or the end of the
-    quantity's range where z does not reach that, with a note. Where the estimate itself is at the
-    end of its range (a component of zero) the other end is at the same quantile: as an upper
-    confidence limit alone its level is 1 − alpha/2 or more.
+    At an end of the interval z is at the normal quantile, with a relative error of about 1e-9; if
+    z does not reach it, the end is that of the quantity's range, with a note. If the estimate
+    itself is at the end of its range (a component of zero) the other end is at the same quantile:
+    as an upper confidence limit alone its level is at least 1 − alpha/2.
 
     Parameters
     ----------
@@ -85,15 +86,15 @@ def profile_quantity(
     held : (k + 1,) components that were not estimated
     alpha : the interval has confidence 1 − alpha
     name : for messages and frames
-    points : between the ends, for plots, in addition to those that the search visits
+    points : number of points between the ends, for plots, in addition to those of the search
 
     Raises
     ------
     PlanError
         If alpha is not between 0 and 1.
     EstimationError
-        If the engine has random probes, the components are no maximum, the quantity is 0/0 or does
-        not depend on what was estimated, or the profile cannot be followed.
+        If the engine has random probes, the components are not a maximum, the quantity is 0/0 or
+        does not depend on estimated components, or the profile cannot be traced.
 
     Examples
     --------
@@ -114,10 +115,10 @@ def profile_quantity(
     estimate = constraint.value(v_hat)
     if np.isinf(estimate):
         return _of_reciprocal(engine, v_hat, constraint, known, alpha, name, points)
-    limits = constraint.limits(v_hat, known)
+    span = constraint.range(v_hat, known)
     here = checked_maximum(engine, v_hat, known)
-    quantity = _Quantity(engine, constraint, known, limits, here, estimate)
-    return trace_curve(quantity.trace(alpha), limits, quantity.guess, name, alpha, points)
+    quantity = _Quantity(engine, constraint, known, span, here, estimate)
+    return trace_curve(quantity.trace(alpha), span, quantity.guess, name, alpha, points)
 
 
 # Quantities of components -----------------------------------------------------------------------
@@ -125,33 +126,33 @@ def profile_quantity(
 
 @dataclass(slots=True)
 class _Quantity:
-    """The profile of a quantity: how a point of it is computed, and where to look first."""
+    """The profile of a quantity: computation of its points, and first guesses."""
 
     engine: LikelihoodEngine
     constraint: Constraint
     held: BoolArray
-    limits: Limits
-    here: Place
+    span: Range
+    here: SearchPoint
     estimate: float
     scale: Coordinate | None = None
 
     def trace(self, alpha: float) -> Trace:
-        """Return the trace, with the estimate alone."""
+        """Return the trace with the estimate as its only point."""
         from scipy.special import ndtri
 
         level = -float(ndtri(0.5 * alpha))
         self.scale = _coordinate(
-            self.limits, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
+            self.span, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
         )
         start = Visit(self.estimate, 0.0, self._slope(1.0), self.here.v, self.here)
         return Trace(self.visit, self.edge, self.other, self.scale, [start])
 
     def guess(self, level: float) -> float:
-        """Return where z may be at a level, on the coordinate: Wald's answer."""
+        """Return t at which z is about at a level, by Wald's approximation."""
         assert self.scale is not None
         side = float(np.sign(level))
         distance = self._distance(side, abs(level))
-        at_bound = self.estimate in (self.limits.low, self.limits.high)
+        at_bound = self.estimate in (self.span.low, self.span.high)
         if at_bound:
             return self.scale.t_of(self.estimate + side * distance)
         t = self.scale.t_of(self.estimate)
@@ -159,14 +160,14 @@ class _Quantity:
 
     def visit(self, theta: float, near: Visit) -> Visit:
         """Return the point of the profile at θ."""
-        return self._found(theta, near.place)
+        return self._found(theta, near.point)
 
     def other(self, theta: float, near: Visit) -> Visit | None:
-        """Return the likeliest point at θ that other starts lead to; None for one component.
+        """Return the best point at θ from other starts; None for a single component.
 
-        Planes of a single component are likelihoods as any other. On those of several one
-        component may take the place of another, each way with a maximum of its own, and those of a
-        ratio all meet where its components are zero.
+        With one component the maximum is that of an ordinary likelihood. With several, one
+        component may substitute another, with a maximum each, and the planes of a ratio meet where
+        its components are zero.
         """
         surface = self.constraint.surface(theta)
         matters = ~self.held & (surface.normal(near.v) != 0.0)
@@ -181,21 +182,21 @@ class _Quantity:
         for start in starts:
             try:
                 v = rescaled(start, surface, self.held)
-                found.append(self._found(theta, place_at(self.engine, v)))
+                found.append(self._found(theta, search_point(self.engine, v)))
             except (np.linalg.LinAlgError, EstimationError):
                 continue
         return min(found, key=lambda visit: abs(visit.z), default=None)
 
-    def _found(self, theta: float, start: Place) -> Visit:
+    def _found(self, theta: float, start: SearchPoint) -> Visit:
         surface = self.constraint.surface(theta)
         found = maximise_on(self.engine, start, surface, self.held)
-        slope = found.multiplier * self.constraint.pace(found.v)
-        return Visit(theta, self._root(theta, found.loglike), slope, found.v, found.place)
+        slope = found.multiplier * self.constraint.slope_factor(found.v)
+        return Visit(theta, self._root(theta, found.loglike), slope, found.v, found.point)
 
     def edge(self, side: float) -> Visit | None:
-        """Return the point where the range ends, None where no components have it."""
+        """Return the point at the end of the range, None if it is not attained."""
         low = side < 0.0
-        zero = self.limits.zero_low if low else self.limits.zero_high
+        zero = self.span.zero_low if low else self.span.zero_high
         if zero is None:
             return None
         sizes = np.array([*self.engine.sizes, self.engine.n], dtype=float)
@@ -203,12 +204,16 @@ class _Quantity:
         found = maximise(self.engine, start, sizes, held=self.held | zero)
         if not found.converged:
             raise EstimationError(
-                "the maximum of the likelihood with components at zero was not found, and with it "
-                "whether the profile interval reaches the end of the range; use a Wald interval"
+                "the maximum of the likelihood with components at zero was not found, so "
+                "that it is not known whether the profile interval ends there; use a Wald interval"
             )
-        theta = self.limits.low if low else self.limits.high
+        theta = self.span.low if low else self.span.high
         return Visit(
-            theta, self._root(theta, found.loglike), 0.0, found.v, place_at(self.engine, found.v)
+            theta,
+            self._root(theta, found.loglike),
+            0.0,
+            found.v,
+            search_point(self.engine, found.v),
         )
 
     def _root(self, theta: float, loglike: float) -> float:
@@ -221,23 +226,23 @@ class _Quantity:
         return moves
 
     def _slope(self, side: float) -> float:
-        """Return the slope of the profile at the estimate: zero but where that is at a bound."""
+        """Return the slope of the profile at the estimate: zero unless that is at a bound."""
         normal = self.constraint.surface(self.estimate).normal(self.here.v)
         inside = ~self.held & (self.here.v > 0.0) & (normal != 0.0)
         rises = ~self.held & (side * normal > 0.0)
         if inside.any() or not rises.any():
             return 0.0
         steepest = float((self.here.score[rises] / (side * normal[rises])).max())
-        return min(steepest, 0.0) * self.constraint.pace(self.here.v)
+        return min(steepest, 0.0) * self.constraint.slope_factor(self.here.v)
 
     def _distance(self, side: float, level: float) -> float:
-        """Return how far away z may be at a level: λδ − δ²/2V = −z²/2."""
+        """Return the approximate distance δ to a level of z, from λδ − δ²/2V = −z²/2."""
         normal = self.constraint.surface(self.estimate).normal(self.here.v)
         moves = self._free(side)
         a, information = normal[moves], self.here.average[np.ix_(moves, moves)]
         scale = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
         solved = np.linalg.pinv(information / np.outer(scale, scale), rcond=1e-12) @ (a / scale)
-        variance = float(solved @ (a / scale)) / self.constraint.pace(self.here.v) ** 2
+        variance = float(solved @ (a / scale)) / self.constraint.slope_factor(self.here.v) ** 2
         slope = self._slope(side)
         if variance <= 0.0 or not np.isfinite(variance):
             return level * (abs(self.estimate) or float(self.here.v.sum()))
@@ -245,13 +250,13 @@ class _Quantity:
         return float(level**2 / (root - slope))
 
 
-def _coordinate(limits: Limits, estimate: float, below: float, above: float) -> Coordinate:
-    """Return a scale whose unit is the estimate, or a standard error where that is less."""
-    low, high = limits.low, limits.high
+def _coordinate(span: Range, estimate: float, below: float, above: float) -> Coordinate:
+    """Return a scale whose unit is the estimate, or a standard error if that is less."""
+    low, high = span.low, span.high
     inner = estimate
-    if limits.zero_low is not None or estimate <= low:
+    if span.zero_low is not None or estimate <= low:
         inner = max(inner, low + 0.5 * min(above, high - low if np.isfinite(high) else above))
-    if limits.zero_high is not None or estimate >= high:
+    if span.zero_high is not None or estimate >= high:
         inner = min(inner, high - 0.5 * min(below, high - low if np.isfinite(low) else below))
     if np.isinf(low) and np.isinf(high):
         unit = max(below, above)
@@ -266,8 +271,8 @@ def _coordinate(limits: Limits, estimate: float, below: float, above: float) -> 
         high,
         inner,
         unit,
-        0.0 if limits.zero_low is None else _SOFT,
-        0.0 if limits.zero_high is None else _SOFT,
+        0.0 if span.zero_low is None else _SOFT,
+        0.0 if span.zero_high is None else _SOFT,
     )
 
 
@@ -280,7 +285,7 @@ def _of_reciprocal(
     name: str,
     points: int,
 ) -> ProfileCurve:
-    """Return the profile of an infinite ratio, by that of its reciprocal."""
+    """Return the profile of an infinite ratio, from that of its reciprocal."""
     if not isinstance(constraint, RatioConstraint) or (constraint.numerator < 0.0).any():
         raise EstimationError(
             f"{name} is infinite at the estimates; its reciprocal has a profile, or its odds"
@@ -309,20 +314,20 @@ def profile_fixed_effect(
     ----------
     engine : full likelihood with an exact value, made from strata or cross-products
     v_hat : (k + 1,) components at its maximum
-    combination : (p,) l, for the columns of X as the engine has them, centred
-    offset : what centring took from it
+    combination : (p,) l, for the centred columns of X
+    offset : constant that centring subtracted
     held : (k + 1,) components that were not estimated
     alpha : the interval has confidence 1 − alpha
     name : for messages and frames
-    points : between the ends, for plots, in addition to those that the search visits
+    points : number of points between the ends, for plots, in addition to those of the search
 
     Raises
     ------
     PlanError
         If alpha is not between 0 and 1.
     EstimationError
-        If the likelihood is restricted or not exact, the components are no maximum of it, or the
-        combination is all zeros.
+        If the likelihood is restricted or not exact, the components are not its maximum, or the
+        combination is zero.
     """
     check_alpha(alpha)
     check_engine(engine)
@@ -332,23 +337,23 @@ def profile_fixed_effect(
             "profile by REML; fit with method='ml', or use a Wald interval"
         )
     if not combination.any():
-        raise EstimationError(f"{name} is 0 whatever the fixed effects are: it has no profile")
+        raise EstimationError(f"{name} is 0 for all fixed effects: it has no profile")
     known = np.zeros(v_hat.size, dtype=bool) if held is None else held
     here = checked_maximum(engine, v_hat, known)
     effect = _Effect(engine, combination, offset, known, here.loglike)
     estimate, variance = effect.generalised(v_hat)
     deviation = float(np.sqrt(variance))
     effect.estimate = estimate
-    limits = Limits(-np.inf, np.inf)
+    span = Range(-np.inf, np.inf)
     scale = Coordinate(-np.inf, np.inf, estimate, deviation, 0.0, 0.0)
     start = Visit(estimate, 0.0, 0.0, v_hat, None)
     trace = Trace(effect.visit, lambda side: None, lambda theta, near: None, scale, [start])
-    return trace_curve(trace, limits, lambda z: z, name, alpha, points)
+    return trace_curve(trace, span, lambda z: z, name, alpha, points)
 
 
 @dataclass(slots=True)
 class _Effect:
-    """The profile of l'β: how a point of it is computed."""
+    """The profile of l'β: computation of its points."""
 
     engine: LikelihoodEngine
     combination: FloatArray
@@ -371,7 +376,7 @@ class _Effect:
         found = maximise(engine, near.v, sizes, held=self.held, tol=1e-8)
         if not found.converged:
             raise EstimationError(
-                f"the profile cannot be followed to {theta:.6g}: no maximum of the likelihood was "
+                f"the profile cannot be traced to {theta:.6g}: no maximum of the likelihood was "
                 "found there; use a Wald interval"
             )
         z = signed_root(theta - self.estimate, self.loglike - found.loglike)
@@ -384,7 +389,7 @@ class _Effect:
         return self.engine.stats
 
     def _engine_at(self, value: float) -> LikelihoodEngine:
-        """Return the engine of the model with l'β given, its equations analysed but once."""
+        """Return the engine of the model with given l'β; its equations are analysed once."""
         if self.blocked is not None:
             columns = _columns(self.combination, value)
             return self.blocked.with_response(_of_products(self._products, columns))
@@ -397,12 +402,12 @@ class _Effect:
 def engine_without(
     engine: LikelihoodEngine, combination: FloatArray, value: float
 ) -> LikelihoodEngine:
-    """Return the ML engine of the model in which l'β has a given value: one column fewer.
+    """Return the ML engine of the model with a given value of l'β, with one column of X fewer.
 
     Raises
     ------
     EstimationError
-        If the engine is made from other sums than strata or cross-products.
+        If the engine is not made from strata or cross-products.
     """
     columns = _columns(combination, value)
     if isinstance(engine, StrataLikelihood):
@@ -416,7 +421,7 @@ def engine_without(
 
 
 def _columns(combination: FloatArray, value: float) -> FloatArray:
-    """Return the (1 + p, p) matrix that takes [y X] to [y* X*]: l'β = b, one β left out.
+    """Return the (1 + p, p) matrix that maps [y X] to [y* X*], given l'β = b, section 10.6.
 
     With β_j = (b − Σ l_i β_i)/l_j:  y* = y − (b/l_j) x_j,  x_i* = x_i − (l_i/l_j) x_j.
     """
@@ -451,13 +456,13 @@ def _of_strata(stats: StratumStatistics, columns: FloatArray) -> StratumStatisti
         XX=gram[1:, 1:],
         Xy=gram[1:, 0],
         yy=float(gram[0, 0]),
-        # Those of the old columns; only effects need them, and a profile has none.
+        # Cells are needed for predicted effects only, which a profile does not have.
         cells=None,
     )
 
 
 def _of_stratum(stratum: Stratum, columns: FloatArray) -> Stratum:
-    """Return a stratum of other columns: those that have a part in it."""
+    """Return a stratum with other columns, of which those with a part in it are kept."""
     here = columns[[0, *(1 + j for j in stratum.fixed)]]
     fixed = tuple(int(j) for j in np.flatnonzero(here[:, 1:].any(axis=0)))
     used = here[:, [0, *(1 + j for j in fixed)]]

@@ -1,8 +1,8 @@
-"""Where a profile likelihood crosses a level: root finding on a scale that makes it nearly normal.
+"""Ends of profile intervals: root finding on a scale on which the signed root is nearly linear.
 
-The signed root z(θ) = ± √(2 (ℓ_max − PL(θ))) is nearly a straight line in log θ for a variance and
-in log odds for a ratio. Newton steps on it need no more than the slope of PL, which the maximum on
-the surface gives as its multiplier.
+The signed root z(θ) = ± √(2 (ℓ_max − PL(θ))) (docs/explanation/mathematics.md, eq. (10.9)) is
+nearly linear in log θ for a variance and in log odds for a ratio. Newton steps on it need the
+slope of PL, which the multiplier of the constrained maximum gives, eq. (10.10).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.constrained import Place, place_at
-from vcomp.inference.profile.constraints import Limits
+from vcomp.inference.profile.constrained import SearchPoint, search_point
+from vcomp.inference.profile.constraints import Range
 from vcomp.numerics import bounded_step
 
 if TYPE_CHECKING:
@@ -38,20 +38,20 @@ __all__ = [
 
 
 _CLOSE = 1e-6
-"""A step on the coordinate below this is the last: what it leaves is its square."""
+"""A step on the coordinate below this is the last: the remaining error is its square."""
 
 _FAR = 20.0
 _FARTHER = 100.0
-"""Units of the coordinate: that far from the estimate, and that far to go, is no end at all."""
+"""Units of the coordinate: so far from the estimate, with so far to go, the interval is open."""
 
 _NARROW = 1e-12
-"""A bracket this narrow on the coordinate is rounding."""
+"""A bracket this narrow on the coordinate is closed."""
 
 _JUMP = 1e-3
-"""A change of z within so narrow a bracket that shows another maximum."""
+"""A change of z within a closed bracket that shows another maximum."""
 
 _SAME = 1e-6
-"""A z nearer to the level than this is at it."""
+"""Tolerance of z at a level."""
 
 _MOST = 100
 _RESTARTS = 8
@@ -62,13 +62,13 @@ class Coordinate:
     """A scale t on which the profile of a quantity is nearly normal.
 
     With o the odds of θ within its range (relative to those of the estimate where that is inside):
-    t = log (o + κ) − log (1 + κ' o), κ and κ' zero but for ends of the range that components have,
-    which then are at a finite t.
+    t = log (o + κ) − log (1 + κ' o), with κ and κ' zero except for ends of the range that are
+    attained, which then have a finite t.
 
     Attributes
     ----------
     low, high : range of θ
-    centre, unit : an inner θ, and a length on its scale
+    centre, unit : an inner θ, and a unit of its scale
     soft_low, soft_high : κ, κ'
     """
 
@@ -80,7 +80,7 @@ class Coordinate:
     soft_high: float
 
     def t_of(self, theta: float) -> float:
-        """Return t at θ, infinite at an end of the range that is not softened."""
+        """Return t at θ, infinite at an end of the range with κ = 0."""
         if np.isinf(self.low) and np.isinf(self.high):
             return (theta - self.centre) / self.unit
         odds = self._odds(theta)
@@ -131,14 +131,14 @@ class Visit:
     z : signed root of the likelihood ratio
     slope : dPL/dθ
     v : (k + 1,) components there
-    place : what the next search may start from
+    point : start of the next search
     """
 
     theta: float
     z: float
     slope: float
     v: FloatArray
-    place: Any
+    point: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class End:
 
     Attributes
     ----------
-    theta : where z is at the level, or the end of the range
+    theta : θ at which z is at the level, or the end of the range
     reached : whether z reaches the level there
     """
 
@@ -157,14 +157,14 @@ class End:
 
 @dataclass(slots=True)
 class Trace:
-    """The points of a profile that were visited, kept for the next search.
+    """The visited points of a profile, kept for further searches.
 
     Attributes
     ----------
     visit : computes a point at θ, from a point nearby
-    edge : computes the point at an end of the range (side −1 or 1), None where there is none
-    other : computes the point at θ from other starts than the one nearby, None where there is no
-        need: on a surface the likelihood may have several maxima
+    edge : computes the point at an end of the range (side −1 or 1), None if it is not attained
+    other : computes the point at θ from other starts, as the likelihood may have several maxima
+        on a surface; None if it has one
     coordinate : the scale to search on
     visits : in the order of θ, the estimate among them
     branched : the sides (−1 below the estimate, 1 above) on which there are two maxima
@@ -180,7 +180,7 @@ class Trace:
     def at(self, theta: float) -> Visit:
         """Return the point at θ, computed from the nearest one towards the estimate.
 
-        A maximum is followed from the estimate outwards; starts from beyond may lead to another.
+        A maximum is traced from the estimate outwards; starts from beyond may lead to another.
         """
         middle, t = min(self.visits, key=lambda v: abs(v.z)), self.coordinate.t_of(theta)
         side = 1.0 if theta >= middle.theta else -1.0
@@ -194,29 +194,29 @@ class Trace:
         found = self.visit(float(theta), near)
         beyond = [v for v in self.visits if side * (v.theta - theta) > 0.0]
         if side in self.branched and beyond:
-            # Two maxima are followed then, the other one from beyond.
+            # Two maxima are traced then, the other one from beyond.
             other = self.visit(float(theta), min(beyond, key=lambda v: abs(self._t(v) - t)))
             found = min(found, other, key=lambda v: abs(v.z))
         return self.add(found)
 
     def add(self, found: Visit) -> Visit:
-        """Keep a point."""
+        """Add a visited point."""
         self.visits.append(found)
         self.visits.sort(key=lambda v: v.theta)
         return found
 
     def crossing(self, level: float, guess: float) -> End:
-        """Return where z is at a level that is not zero, on its side of the estimate.
+        """Return the θ at which z is at a nonzero level, on its side of the estimate.
 
         Parameters
         ----------
-        level : of z; negative below the estimate
-        guess : t to try first
+        level : value of z; negative below the estimate
+        guess : first t
 
         Raises
         ------
         EstimationError
-            If the search does not end.
+            If the search does not converge.
         """
         for _ in range(_RESTARTS):
             end = self._search(level, guess)
@@ -228,7 +228,7 @@ class Trace:
         raise self._lost(level)
 
     def _better(self, theta: float, level: float) -> Visit | None:
-        """Return a likelier point at a supposed crossing, instead of all that led there."""
+        """Return a point of higher likelihood at a crossing; points that led there are dropped."""
         side, near = float(np.sign(level)), min(self.visits, key=lambda v: abs(v.theta - theta))
         found = self.other(theta, near)
         if found is None or side * found.z >= side * level - _SAME:
@@ -245,8 +245,8 @@ class Trace:
     def _lost(self, level: float) -> EstimationError:
         word = "lower" if level < 0.0 else "upper"
         return EstimationError(
-            f"the profile interval does not close: the search for its {word} end does not settle, "
-            "as it does where the likelihood has several maxima; use a Wald interval or the "
+            f"the search for the {word} end of the profile interval does not converge, as may "
+            "happen if the likelihood has several maxima; use a Wald interval or the "
             "parametric bootstrap"
         )
 
@@ -276,14 +276,14 @@ class Trace:
                 return End(here.theta, reached=True)
             if outer is None and abs(t - start) > _FAR and abs(step) > _FARTHER:
                 return End(limit, reached=False)
-            # Tangents that lead from one side to the other and back do not come nearer.
+            # Newton steps that alternate between the two sides are replaced by interpolation.
             slow = outer is not None and abs(step) > 0.5 * previous
             t, previous = np.inf if slow else t + step, abs(step)
         raise self._lost(level)
 
     def fill(self, low: float, high: float, points: int) -> None:
-        """Visit points about evenly spaced in z between two ends of an interval."""
-        # The visits next to the ends are as near as rounding takes them, on either side.
+        """Visit points about equally spaced in z between the ends of an interval."""
+        # Visits next to the ends may lie on either side by rounding error.
         least, most = low - 1e-6 * abs(low), high + 1e-6 * abs(high)
         inside = [v.z for v in self.visits if least <= v.theta <= most]
         first, last = min(inside), max(inside)
@@ -322,7 +322,7 @@ class Trace:
         return float(a + (b - a) * (level - inner.z) / (outer.z - inner.z))
 
     def _safe(self, t: float, inner: Visit, outer: Visit | None, level: float) -> float:
-        """Return a trial within the bracket, or not too far where there is none."""
+        """Return a trial within the bracket, or not too far if there is none."""
         a, side = self._t(inner), float(np.sign(level))
         if outer is None:
             if not side * (t - a) > 0.0:
@@ -339,15 +339,15 @@ class Trace:
         """Return the step on t to the level along the tangent of z."""
         pace = self.coordinate.theta_of(t)[1]
         rate = -here.slope * pace / here.z if here.z else 0.0
-        # z grows with θ wherever the likelihood has one maximum.
+        # z increases with θ if the likelihood has one maximum.
         return (level - here.z) / rate if rate > 0.0 else float(np.sign(level)) * 1e3
 
 
 _AT_MAXIMUM = 1e-3
-"""Newton decrement above which components are no maximum."""
+"""Newton decrement above which components are not a maximum."""
 
 _RISES = 1e-7
-"""A profile that rises above the maximum by more than this shows that there is another one."""
+"""A profile that rises above the maximum by more than this shows another maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +358,12 @@ class ProfileCurve:
     ----------
     name : of the quantity
     estimate : its value at the maximum
-    theta : (m,) values that were visited, in order
-    z : (m,) signed roots of the likelihood ratio there
-    components : (m, k + 1) components that are likeliest there
+    theta : (m,) visited values, in order
+    z : (m,) signed roots of the likelihood ratio at these values
+    components : (m, k + 1) components of largest likelihood at these values
     low, high : ends of the interval with confidence 1 − alpha
-    alpha : its level
-    notes : what the interval does not say by itself: an end that is the end of the range
+    alpha : 1 − confidence
+    notes : remarks on the interval, such as an end at the end of the range
     """
 
     name: str
@@ -378,14 +378,14 @@ class ProfileCurve:
     _ends: Callable[[float], tuple[End, End]] = field(repr=False, compare=False)
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Return the interval with confidence 1 − alpha, traced further where it has to be.
+        """Return the interval with confidence 1 − alpha; the profile is traced further if needed.
 
         Raises
         ------
         PlanError
             If alpha is not between 0 and 1.
         EstimationError
-            If the profile cannot be followed so far.
+            If the profile cannot be traced so far.
         """
         check_alpha(alpha)
         if alpha == self.alpha:
@@ -426,7 +426,7 @@ class ProfileCurve:
 
 def trace_curve(
     trace: Trace,
-    limits: Limits,
+    span: Range,
     guess: Callable[[float], float],
     name: str,
     alpha: float,
@@ -437,8 +437,8 @@ def trace_curve(
     Parameters
     ----------
     trace : with the estimate as its only point
-    limits : the range of the quantity
-    guess : from a level of z to where it may be on the coordinate
+    span : the range of the quantity
+    guess : first t for a level of z
     name, alpha, points : as in :func:`profile_quantity`
     """
     from scipy.special import ndtri
@@ -447,15 +447,15 @@ def trace_curve(
 
     def ends(level: float) -> tuple[End, End]:
         z = -float(ndtri(0.5 * level))
-        at_low, at_high = start.theta <= limits.low, start.theta >= limits.high
-        low = End(limits.low, False) if at_low else trace.crossing(-z, guess(-z))
-        high = End(limits.high, False) if at_high else trace.crossing(z, guess(z))
+        at_low, at_high = start.theta <= span.low, start.theta >= span.high
+        low = End(span.low, False) if at_low else trace.crossing(-z, guess(-z))
+        high = End(span.high, False) if at_high else trace.crossing(z, guess(z))
         return low, high
 
     low, high = ends(alpha)
     if points:
         trace.fill(low.theta, high.theta, points)
-    # Trials that went far beyond an end, or to infinity, are no part of a picture.
+    # Trials far beyond an end, or at infinity, are left out.
     far = 0.5 - float(ndtri(0.5 * alpha))
     visits = [v for v in trace.visits if np.isfinite(v.theta) and abs(v.z) <= far]
     return ProfileCurve(
@@ -490,8 +490,8 @@ def _notes(name: str, estimate: float, low: End, high: End) -> tuple[str, ...]:
             )
         else:
             notes.append(
-                f"the interval of {name} has no {word} end: the likelihood stays within the "
-                f"level however far {sign} the estimate it is"
+                f"the interval of {name} has no {word} end: the likelihood stays above the level "
+                f"however far {sign} the estimate"
             )
     return tuple(notes)
 
@@ -506,36 +506,36 @@ def check_engine(engine: LikelihoodEngine) -> None:
     Raises
     ------
     EstimationError
-        With what can be used instead.
+        If it is not; the message has the alternatives.
     """
     if not engine.exact_value:
         raise EstimationError(
-            f"the {engine.name} engine gives its likelihood with the error of random probes, and "
-            "differences of it are what a profile is made of; use a Wald or Satterthwaite "
+            f"the likelihood of the {engine.name} engine has the error of random probes, and a "
+            "profile consists of differences of likelihoods; use a Wald or Satterthwaite "
             "interval, the parametric bootstrap, or fit with engine='blocked' if it fits into "
             "memory"
         )
 
 
-def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) -> Place:
-    """Return the place of an estimate, and refuse one that is no maximum.
+def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) -> SearchPoint:
+    """Return the point of an estimate, and refuse one that is not a maximum.
 
     Raises
     ------
     EstimationError
-        With how far it is from the maximum.
+        If it is not; the message has the distance to the maximum.
     """
     if (v < 0.0).any() or not v[-1] > 0.0:
         raise EstimationError(
-            "a profile needs components above zero and a positive residual, as REML and ML give "
-            f"them, not {v.tolist()}"
+            "a profile needs non-negative components and a positive residual, as from REML and "
+            f"ML, not {v.tolist()}"
         )
-    here = place_at(engine, v)
+    here = search_point(engine, v)
     free = ~held
     _, decrement = bounded_step(here.average[np.ix_(free, free)], here.score[free], -v[free])
     if decrement > _AT_MAXIMUM:
         raise EstimationError(
-            "the components are no maximum of this likelihood: it is "
+            "the components are not a maximum of this likelihood: it is "
             f"{display.number(decrement, 2)} standard errors away; a profile needs a fit by REML "
             "or ML that converged"
         )

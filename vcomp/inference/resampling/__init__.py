@@ -1,4 +1,7 @@
-"""Bootstrap, resampling of levels and the jackknife."""
+"""Bootstrap, resampling of levels and the jackknife.
+
+Sections 10.7 to 10.9 of docs/explanation/mathematics.md.
+"""
 
 from vcomp._doors import front_door
 

@@ -1,10 +1,8 @@
-"""The jackknife over the levels of a facet: each left out in turn, and everything fitted again.
+"""The jackknife over the levels of a facet: the fit is repeated without each level in turn.
 
-With θ̂_(−j) the estimate without level j of n, the pseudo-values nθ̂ − (n − 1)θ̂_(−j) are averaged,
-and their standard deviation over √n is the standard error. A facet that is nested in others is
-taken apart by what it is nested in: with n_h levels in group h the pseudo-values are
-n_h θ̂ − (n_h − 1)θ̂_(−hj), the estimate is θ̂ plus, for every h, the mean of those less θ̂, and its
-variance Σ_h s²_h / n_h with Σ_h (n_h − 1) degrees of freedom, which is the same for one group.
+Pseudo-values n_h θ̂ − (n_h − 1)θ̂_(−hj) of level j of the n_h in group h give the estimate, its
+variance and Σ_h (n_h − 1) degrees of freedom (docs/explanation/mathematics.md, eq. (10.13)).
+Groups are the levels of the facets that the facet is nested in; there is one if it is not nested.
 
 References
 ----------
@@ -26,14 +24,13 @@ from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
-from vcomp.inference.resampling.facet import (
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
     SampleRefit,
-    check_levels,
-    refit_sample,
     replicates_of,
     report_failures,
 )
-from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.resampling.facet import check_levels, refit_sample
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
 from vcomp.numerics import check_count, run
@@ -56,21 +53,21 @@ _NATURAL = (
     "a quantity that is at its bound without some level has its interval on the natural scale"
 )
 _FEWEST = 3
-"""Without one of two levels there is one, and no variance."""
+"""Fewest levels: without one of two levels there is one left, and no variance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
-    """What a jackknife says of one quantity.
+    """The jackknife of one quantity.
 
     Attributes
     ----------
     value : the estimate from all data
-    estimate : the mean of the pseudo-values on the scale that was asked for, taken back from it
-    se : standard error, on the natural scale
-    low, high : ends of the t interval, on the scale that was asked for and taken back from it
+    estimate : the mean of the pseudo-values on the requested scale, transformed back
+    se : standard error on the natural scale
+    low, high : ends of the t interval on the requested scale, transformed back
     df : degrees of freedom
-    pseudo_values : of each level that was left out, on that scale
+    pseudo_values : of each level that was left out, on the requested scale
     """
 
     value: float
@@ -114,7 +111,6 @@ class Jackknife(Replicates):
     groups: LongArray
     levels: tuple[str, ...]
 
-    _texts: ClassVar[tuple[str, ...]] = (*Replicates._texts, "facet", "levels")
     _arrays: ClassVar[tuple[str, ...]] = (*Replicates._arrays, "whole", "whole_beta", "groups")
 
     @property
@@ -124,7 +120,7 @@ class Jackknife(Replicates):
 
     @property
     def df(self) -> int:
-        """Degrees of freedom of intervals: levels less the groups that they are nested in."""
+        """Degrees of freedom of intervals: the number of levels minus that of groups."""
         return int(self.groups.size - np.unique(self.groups).size)
 
     @property
@@ -160,7 +156,7 @@ class Jackknife(Replicates):
 
         Parameters
         ----------
-        function : of (B, k + 1) components, in the order of ``names``; it gives (B,)
+        function : of (B, k + 1) components, in the order of ``names``; it returns (B,)
             values
         alpha : the interval has confidence 1 − alpha
         transform : scale on which pseudo-values are made and averaged: ``"natural"``, ``"log"``
@@ -181,7 +177,7 @@ class Jackknife(Replicates):
         """Return intervals of several quantities: variances on the log scale, shares on the logit.
 
         A quantity that is at its bound, with or without some level, has its interval on the
-        natural scale; the notes say so.
+        natural scale, with a note.
 
         Parameters
         ----------
@@ -259,8 +255,8 @@ class Jackknife(Replicates):
         values = np.asarray(function(every), dtype=float)
         if values.shape != (len(every),):
             raise EstimationError(
-                f"the function gives shape {values.shape} for {len(every)} rows of components; it "
-                "gives one number a row, such as lambda v: v[:, 0] / v.sum(axis=1)"
+                f"the function returned shape {values.shape} for {len(every)} rows of components; "
+                "it must return one number for each row, such as lambda v: v[:, 0] / v.sum(axis=1)"
             )
         return float(values[0]), values[1:]
 
@@ -276,7 +272,7 @@ class Jackknife(Replicates):
 
 
 def jackknife(
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     facet: str,
     *,
@@ -285,27 +281,27 @@ def jackknife(
 ) -> Jackknife:
     """Return the estimates without each level of a facet.
 
-    A level of a nested facet is one within what it is nested in; one that is alone there is not
-    left out, as it says nothing of differences.
+    A level of a nested facet belongs to one group of levels that the facet is nested in; the only
+    level of a group is not left out.
 
     Parameters
     ----------
-    fit : that is made again, with the statistics of its rows
+    fit : the fit that is repeated, with the statistics of its rows
     design : of its data
     facet : whose levels are left out
-    workers : threads
-    progress : whether to show a bar; None for one where stderr is a terminal
+    workers : number of threads
+    progress : whether to show a bar; None shows one if stderr is a terminal
 
     Raises
     ------
     EstimationError
-        If the facet is not one of the random part, or has fewer than three levels (two of a nested
-        one, somewhere); or if nothing could be fitted.
+        If the facet is not one of the random part, or has fewer than three levels (two in some
+        group, if nested); or if no refit succeeded.
 
     Warns
     -----
     VcompWarning
-        If an estimate is missing: then there is no standard error.
+        If an estimate is missing; there are then no standard errors.
     """
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
@@ -341,13 +337,13 @@ def jackknife(
 
 
 def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> FloatArray:
-    """Return n_h θ̂ − (n_h − 1) θ̂_(−hj).
+    """Return the pseudo-values n_h θ̂ − (n_h − 1) θ̂_(−hj), eq. (10.13).
 
     Parameters
     ----------
     whole : (m,) estimates from all data, or one number
     left : (J, m) estimates without each level
-    groups : (J,) of each level that which it is nested in
+    groups : (J,) group of each level
     """
     _, place, counts = np.unique(groups, return_inverse=True, return_counts=True)
     n = counts[place][:, None]
@@ -356,7 +352,7 @@ def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> Flo
 
 
 def _in_words(design: Design, levels: Levels, whole: Sample, chosen: LongArray) -> tuple[str, ...]:
-    """Return the names of levels, those that they are nested in first."""
+    """Return the names of levels, after those that they are nested in."""
     structure = design.structure
     name = design.facets[levels.facet].name
     places = [f for f, n in enumerate(structure.facets) if n in structure.nested_in[name]]
@@ -394,5 +390,5 @@ def _check_domain(values: FloatArray, scale: Scale) -> None:
         raise EstimationError(
             f"{outside} of {values.size} values {where.get(scale, 'are not between 0 and 1')}, as "
             f"transform={scale!r} needs them; "
-            + ("the function gives no number there" if scale == "natural" else "use 'natural'")
+            + ("the function is undefined there" if scale == "natural" else "use 'natural'")
         )

@@ -1,4 +1,8 @@
-"""Which statistics of drawn data serve which estimator: those of strata, or those of rows."""
+"""Statistics of data drawn from a fitted model, by strata or by rows.
+
+In nested strata the statistics themselves are drawn, docs/explanation/mathematics.md, eq. (10.11);
+elsewhere rows or cells are drawn and summed.
+"""
 
 from __future__ import annotations
 
@@ -28,31 +32,31 @@ __all__ = [
 
 
 _DEPENDENT = 1e-12
-"""Eigenvalue of products, on a unit diagonal, below which a combination of columns is none."""
+"""Eigenvalue of products, on a unit diagonal, below which columns are linearly dependent."""
 
 
 class StrataDraws:
-    """Draws the statistics of a design whose strata are all nested; the fixed part is zero.
+    """Draws the statistics of a design with nested strata; the fixed effects are zero.
 
     Parameters
     ----------
-    stats : the strata; their response is not looked at
+    stats : the strata; their response is not used
 
     Raises
     ------
     ValueError
-        If what remains beside the fully crossed facets is crossed: means of groups are not enough.
+        If the remaining facets are crossed: means of groups are then not sufficient.
     """
 
     def __init__(self, stats: StratumStatistics) -> None:
         if stats.remainder.parents is None:
             raise ValueError("the remainder is crossed; its statistics come from rows")
         self.stats = stats
-        self._plans = [_Plan.of(stats, s) for s in stats.strata]
+        self._strata = [_StratumDraws.of(stats, s) for s in stats.strata]
 
     def columns(self, v: FloatArray, rng: np.random.Generator) -> list[GroupedColumns]:
-        """Return y and X of every stratum, y drawn at the components `v`, the residual last."""
-        return [plan.draw(plan.coefficients @ v, rng) for plan in self._plans]
+        """Return y and X of each stratum, y drawn at the components `v`, the residual last."""
+        return [stratum.draw(stratum.coefficients @ v, rng) for stratum in self._strata]
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> StratumStatistics:
         """Return strata with a response drawn at the components `v`, (k + 1,), and no mean."""
@@ -60,13 +64,13 @@ class StrataDraws:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is drawn for one stratum.
+class _StratumDraws:
+    """The draws of one stratum, eq. (10.11).
 
     Attributes
     ----------
-    coefficients : of its components
-    vectors : independent vectors
+    coefficients : (L + 1, k + 1) M, eq. (3.2)
+    vectors : number of independent vectors
     parents, n : the groups, as in the remainder, and observations of the innermost
     df_within : degrees of freedom within innermost groups
     means, within : of the columns of X, (q, p, vectors) and (p, p)
@@ -83,7 +87,7 @@ class _Plan:
     factor: FloatArray
 
     @classmethod
-    def of(cls, stats: StratumStatistics, stratum: Stratum) -> _Plan:
+    def of(cls, stats: StratumStatistics, stratum: Stratum) -> _StratumDraws:
         n, parents = stats.remainder.tables.group_n[-1], stats.remainder.parents
         assert parents is not None
         df = stratum.multiplicity * float((n - 1.0).sum())
@@ -114,9 +118,9 @@ class _Plan:
         return GroupedColumns((means,), within)
 
     def _independent(self, rng: np.random.Generator, *, triangle: bool) -> FloatArray:
-        """Return columns of independent unit effects of all groups of all levels, or a triangle.
+        """Return independent unit effects of all groups of all levels, or Bartlett's triangle.
 
-        Their products with each other have the same distribution.
+        The products of their columns have the same distribution.
         """
         size = 1 + sum(parent.size for parent in self.parents)
         if not triangle or size >= self.vectors:
@@ -128,7 +132,7 @@ class _Plan:
         return lower
 
     def _means(self, c: FloatArray, unit: FloatArray) -> FloatArray:
-        """Return the means of the innermost groups, (q, columns), from unit effects of all."""
+        """Return the means of the innermost groups, (q, columns), from unit effects."""
         depth, first = len(self.parents), 0
         value = np.zeros((1, unit.shape[1]))
         for level in range(depth + 1):
@@ -145,7 +149,7 @@ class _Plan:
 
 
 def _in_contrasts(columns: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    """Return columns (q, p, Π n) that add up to zero along their axes in n − 1 contrasts each."""
+    """Return columns (q, p, Π n), which sum to zero along their axes, in n − 1 contrasts each."""
     q, p = columns.shape[:2]
     if p == 0:
         return np.zeros((q, 0, int(np.prod([n - 1 for n in shape], dtype=int))))
@@ -164,7 +168,7 @@ def _helmert(n: int) -> FloatArray:
 
 
 def factor_of(products: FloatArray) -> FloatArray:
-    """Return F with FF' = products, its columns by ascending size, those of rounding left out."""
+    """Return F with FF' = products, columns by ascending size, without those of rounding."""
     scale = np.sqrt(np.diagonal(products))
     there = scale > 0.0
     factor = np.zeros((scale.size, 0))
@@ -178,13 +182,13 @@ def factor_of(products: FloatArray) -> FloatArray:
 
 
 _BLOCK = 262_144
-"""Rows that are worked on together; how many does not change the numbers."""
+"""Rows of a block; its size does not change the numbers."""
 
 
 class RowDraws:
-    """Draws the statistics of any design by way of its rows or cells; the fixed part is zero.
+    """Draws the statistics of any design from rows or cells; the fixed effects are zero.
 
-    Pair tables, groups and whatever else the response has no part in are those of the data.
+    Pair tables, groups and everything else without the response are those of the data.
 
     Parameters
     ----------
@@ -231,8 +235,7 @@ class _Inside:
 def draw_errors(rows: Chunk, v: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Return Σ Z_t u_t + e, (n,), normal with the components `v`, the residual last.
 
-    Of cells these are means. Terms whose component is zero take nothing from the stream of random
-    numbers.
+    For cells these are means. Terms with a component of zero do not use random numbers.
 
     Parameters
     ----------
@@ -257,7 +260,7 @@ def draw_errors(rows: Chunk, v: FloatArray, rng: np.random.Generator) -> FloatAr
 
 
 class Draws(Protocol):
-    """Statistics of data as a fit has them, with another response."""
+    """A source of the statistics of a fit with drawn responses."""
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:
         """Return the statistics of a response drawn at the components `v`, and no mean."""
@@ -273,39 +276,39 @@ class _OfStrata:
 
 
 def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
-    """Return how data are drawn for an estimator.
+    """Return the source of drawn statistics for an estimator.
 
     Parameters
     ----------
     stats : of the data
-    recipe : the estimator; REML and ML take strata where there are some, whatever engine was asked
-        for: the likelihood is the same
+    recipe : the estimator; REML and ML use strata if there are any, whatever the requested engine,
+        as the likelihood is the same
 
     Raises
     ------
     EstimationError
         If the rows that are needed would not fit into memory.
     DataError
-        If they are not there.
+        If there are no rows.
     """
     strata = stats.strata
     by_likelihood = isinstance(recipe.estimator, LikelihoodMethod)
     nested = strata is not None and strata.remainder.parents is not None
     if strata is not None and nested and (by_likelihood or _needs_strata_only(strata, recipe)):
         return _OfStrata(StrataDraws(strata), stats)
-    # A response, its square in the making, and the groups of every row in every term.
+    # A response, its square, and the groups of each row in each term.
     needed = stats.cells.response.size * (24.0 + 4.0 * stats.n_terms)
     free = available_bytes()
     if needed > 0.8 * free:
         raise EstimationError(
-            f"drawing {stats.n:,} rows needs {gib(needed)}, and {gib(free)} are free; take fewer "
+            f"drawing {stats.n:,} rows needs {gib(needed)}, and {gib(free)} are free; use fewer "
             "rows, or one worker"
         )
     return RowDraws(stats)
 
 
 def _needs_strata_only(strata: StratumStatistics, recipe: Recipe) -> bool:
-    """Whether an estimator in closed form asks for nothing but strata."""
+    """Whether an estimator in closed form needs strata only."""
     if recipe.estimator.name == "anova":
         return True
     if recipe.negative == "refit":
@@ -331,15 +334,15 @@ def simulate_responses(
     rows : coded
     v : (k + 1,) components, not negative, the residual last
     beta : (p,) fixed effects of the centred columns of X
-    n : how many responses
-    rng : seed, or a generator that one is drawn from once; 0 if not given. Response j has the
-        stream ``SeedSequence(seed, spawn_key=(j,))`` to itself
+    n : number of responses
+    rng : seed, or a generator from which one is drawn; 0 if not given. Response j has its own
+        stream ``SeedSequence(seed, spawn_key=(j,))``
 
     Raises
     ------
     EstimationError
-        If an option is not of that form, a fixed effect is not known, or the responses would not
-        fit into memory.
+        If an option is invalid, a fixed effect is not known, or the responses would not fit into
+        memory.
     """
     n, seed = check_count(n, "n"), seed_from(rng)
     if not np.isfinite(beta).all():

@@ -1,8 +1,9 @@
-"""Brennan's bootstrap: the levels of one facet, or of several, are drawn with replacement.
+"""The bootstrap of levels: levels of one facet, or of several, are drawn with replacement.
 
-Nothing is assumed of the distribution of the effects, but that the levels are a sample. All rows
-of a level go together and a level that is drawn twice is two levels, each with levels of its own
-of what is nested in it; a nested facet is drawn within what it is nested in.
+No distribution of the effects is assumed. All rows of a level are drawn together, and a level that
+is drawn twice becomes two levels, each with its own levels of the facets nested in it; a nested
+facet is drawn within the facets that it is nested in. Adjusted replicates are without the bias of
+resampling, docs/explanation/mathematics.md, eq. (10.12).
 
 References
 ----------
@@ -14,60 +15,57 @@ Generalizability Theory, sec. 6.2.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Design
 from vcomp.estimators import check_fixed_rank, check_terms
-from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import closure
-from vcomp.inference.components import VarianceComponents
-from vcomp.inference.resampling.parametric import Generating
+from vcomp.inference.quantities import VarianceComponents
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
+    SampleRefit,
+    collect,
+    report_failures,
+)
 from vcomp.inference.resampling.refits import Refitted, refit_of
-from vcomp.inference.resampling.replicates import Replicates, check_same
+from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
-from vcomp.numerics import check_count, check_time_limit, run, seed_from, solve, stream
+from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 
 __all__ = [
     "FacetSample",
-    "SampleRefit",
     "adjusted",
     "check_levels",
-    "continued_from",
     "expectation",
     "facet_bootstrap",
-    "joined",
     "refit_sample",
-    "replicates_of",
-    "report_failures",
 ]
 
 
 def expectation(components: VarianceComponents, facet: str) -> FloatArray:
-    """Return A with E* σ²* = A σ² over all resamples of a facet, (k + 1, k + 1).
+    """Return A with E* σ̂²* = A σ̂² over all resamples of a facet, eq. (10.12), (k + 1, k + 1).
 
-    For the analysis of variance of balanced data whose terms are all that the design has it holds
-    for the data at hand; with fewer terms in expectation, under the model; and for unbalanced data
-    it is an approximation, with harmonic means of the sizes.
+    It is exact for the analysis of variance of balanced data with a term for every effect; with
+    fewer terms it holds in expectation under the model; for unbalanced data it is an
+    approximation with harmonic means of the sizes.
 
     Parameters
     ----------
-    components : whose facets, nesting and sizes are used, not their values
-    facet : that is drawn, within the facets that it is nested in
+    components : their facets, nesting and sizes are used, not their values
+    facet : the resampled facet
 
     Raises
     ------
     EstimationError
-        If a size is not known, or components cannot be told apart at these sizes.
+        If a size is not known, or the components cannot be distinguished at these sizes.
 
     Examples
     --------
@@ -103,7 +101,7 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
         return np.eye(len(terms)) + solve(left, change)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "components cannot be told apart at the sizes "
+            "components cannot be distinguished at the sizes "
             + ", ".join(f"{f} {n:g}" for f, n in sizes.items())
             + "; adjust=False leaves the replicates as they are"
         ) from None
@@ -112,12 +110,12 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
 def adjusted(
     values: FloatArray, components: VarianceComponents, facets: Sequence[str]
 ) -> FloatArray:
-    """Return replicates as they would be, in the mean, without the resampling's bias.
+    """Return replicates A⁻¹σ̂²*, without the bias of resampling.
 
     Parameters
     ----------
     values : (B, k + 1) estimates; nan stays nan
-    components : whose facets, nesting and sizes are used
+    components : their facets, nesting and sizes are used
     facets : in the order in which they were drawn
 
     Raises
@@ -132,15 +130,15 @@ def adjusted(
         return solve(whole, values.T).T
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "nothing is left to adjust where a facet has one level: adjust=False leaves the "
-            "replicates as they are"
+            "replicates cannot be adjusted if a facet has one level: adjust=False leaves them as "
+            "they are"
         ) from None
 
 
 def _coefficients(
     s: frozenset[str], terms: Sequence[frozenset[str]], sizes: Mapping[str, float]
 ) -> FloatArray:
-    """Return those of the components in E T_S: N n_{S∪β} / n_S."""
+    """Return the coefficients of the components in E T_S: N n_{S∪β}/n_S."""
     everything = terms[-1]
     n, n_s = _group_size(frozenset(), everything, sizes), _group_size(s, everything, sizes)
     return np.array([n * _group_size(s | t, everything, sizes) / n_s for t in terms])
@@ -149,19 +147,11 @@ def _coefficients(
 def _group_size(
     s: frozenset[str], everything: frozenset[str], sizes: Mapping[str, float]
 ) -> float:
-    """Return the rows of a group in which the facets S are fixed."""
+    """Return n_S, the number of rows in a group of the facets S."""
     return float(prod(sizes[f] for f in everything - s))
 
 
 KIND = "facet bootstrap"
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRefit:
-    """An estimate of other rows, or the reason why there is none."""
-
-    found: Refitted
-    reason: str | None = None
 
 
 class FacetSample:
@@ -171,12 +161,12 @@ class FacetSample:
     ----------
     design : of the data
     stats : of the data, with their rows
-    facets : that are drawn, those that others are nested in first
+    facets : the resampled facets, nested ones after those that they are nested in
 
     Raises
     ------
     EstimationError
-        If there are not two levels of one of them to draw from.
+        If one of them has fewer than two levels.
     """
 
     def __init__(self, design: Design, stats: Statistics, facets: Sequence[str]) -> None:
@@ -197,7 +187,7 @@ class FacetSample:
         Raises
         ------
         DesignError
-            If a facet has one level only in it, or a term one row in every group.
+            If a facet has only one level in it, or a term one row in each group.
         """
         sample, levels = self._whole, self._first
         for place, facet in enumerate(self._facets):
@@ -208,12 +198,12 @@ class FacetSample:
 
 
 def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
-    """Refuse a facet of which there are too few levels to be drawn or left out.
+    """Refuse a facet with too few levels to be drawn or left out.
 
     Raises
     ------
     EstimationError
-        Naming the facet and its number of levels.
+        If it has too few; the message has their number.
     """
     name = design.facets[levels.facet].name
     above = sorted(design.structure.nested_in[name])
@@ -222,12 +212,12 @@ def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
         within = f" within each {' and '.join(above)}" if above else ""
         number = "one level" if most == 1 else f"{most} levels"
         raise EstimationError(
-            f"facet {name!r} has {number}{within}; to resample them takes at least {fewest}"
+            f"facet {name!r} has {number}{within}; resampling needs at least {fewest}"
         )
 
 
 def facet_bootstrap(
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     components: VarianceComponents,
     facets: str | Sequence[str],
@@ -244,27 +234,26 @@ def facet_bootstrap(
 
     Parameters
     ----------
-    fit : that is made again, with the statistics of its rows
+    fit : the fit that is repeated, with the statistics of its rows
     design : of its data
     components : its estimates with their facets, nesting and sizes
-    facets : whose levels are drawn: one, or several, each drawn by itself
+    facets : whose levels are drawn: one, or several, each drawn independently
     n : number of replicates
-    rng : seed, or a generator that one is drawn from once; 0 if not given. Replicate b has the
-        stream ``SeedSequence(seed, spawn_key=(b,))`` to itself
-    adjust : whether components are also given less the bias of the resampling, as
-        ``replicates.adjusted``
-    workers : threads; the numbers are the same for any number of them
-    time_limit : seconds after which no replicate is begun; what is done is kept, with a warning
-    path : of a file that the replicates are saved to; if it is there already, only what is missing
-        is made
-    progress : whether to show a bar; None for one where stderr is a terminal
+    rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
+        stream ``SeedSequence(seed, spawn_key=(b,))``
+    adjust : whether ``replicates.adjusted`` has the components without the bias of resampling
+    workers : number of threads, which does not change the numbers
+    time_limit : seconds after which no replicate is started; finished ones are kept, with a
+        warning
+    path : of a file to which replicates are saved; if it exists, only missing ones are computed
+    progress : whether to show a bar; None shows one if stderr is a terminal
 
     Raises
     ------
     EstimationError
-        If a facet is not one of the random part, has fewer than two levels to draw from, or an
-        option is not one that it can have; if no resample could be fitted, or an adjustment is
-        asked for where components are held.
+        If a facet is not one of the random part or has fewer than two levels, or an option is
+        invalid; if no resample could be fitted, or an adjustment is requested and components are
+        held.
     DataError
         If the file is not one of replicates, or of another fit, seed or facet.
 
@@ -278,45 +267,41 @@ def facet_bootstrap(
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     if not isinstance(adjust, bool | np.bool_):
-        raise EstimationError(f"adjust is True or False, not {adjust!r}")
+        raise EstimationError(f"adjust must be True or False, not {adjust!r}")
     if adjust and components.held:
         raise EstimationError(
-            f"there is no adjustment where {', '.join(components.held)} is held: it is one of "
-            "estimates; use adjust=False"
+            f"there is no adjustment if {', '.join(components.held)} is held: only estimates are "
+            "adjusted; use adjust=False"
         )
-    seed = seed_from(rng)
+    check_rng(rng)
     sample = FacetSample(design, fit.stats, names)
-    fingerprint = {**fit.fingerprint(), "facets": list(names)}
-    drawn = isinstance(rng, np.random.Generator)
-    known = continued_from(path, KIND, fingerprint, seed, drawn=drawn)
-    seed = seed if known is None else known.seed
-    there = set() if known is None else set(known.numbers.tolist())
 
-    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
-        new = replicates_of(fit, rows, KIND, fingerprint, seed, n)
-        return new if known is None else joined(known, new)
+    def begin(seed: int) -> Callable[[], Callable[[int], SampleRefit]]:
+        return lambda: lambda b: refit_sample(fit, design, lambda: sample.draw(stream(seed, b)))
 
-    save = None if path is None else (lambda rows: gathered(rows).save(path))
-    rows = run(
-        lambda: lambda b: refit_sample(fit, design, lambda: sample.draw(stream(seed, b))),
-        [b for b in range(n) if b not in there],
+    made, rows = collect(
+        fit,
+        KIND,
+        {"facets": list(names)},
+        begin,
+        n,
+        rng=rng,
         workers=workers,
         time_limit=time_limit,
+        path=path,
         progress=progress,
         label=KIND,
-        save=save,
     )
-    if save is not None and rows:
-        save(rows)
-    made = gathered(rows).first(n)
-    report_failures(made, list(rows.values()), "resamples")
+    report_failures(made, rows, "resamples")
     if len(made) < n:
         warn(f"the time limit ended the {KIND}: {len(made):,} of {n:,} replicates were made")
     return _with_adjustment(made, fit, design, components, names) if adjust else made
 
 
-def refit_sample(fit: Generating, design: Design, draw: Callable[[], Statistics]) -> SampleRefit:
-    """Return the estimate of rows drawn, by the method of the fit; a failure with its reason."""
+def refit_sample(
+    fit: GeneratingFit, design: Design, draw: Callable[[], Statistics]
+) -> SampleRefit:
+    """Return the estimate from drawn rows by the method of the fit, or the reason of a failure."""
     recipe, n_fixed = fit.recipe, len(fit.fixed_names)
     try:
         stats = draw()
@@ -328,114 +313,21 @@ def refit_sample(fit: Generating, design: Design, draw: Callable[[], Statistics]
     return SampleRefit(found, None if found.converged else "the estimation did not converge")
 
 
-def replicates_of(
-    fit: Generating,
-    rows: dict[int, SampleRefit],
-    kind: str,
-    fingerprint: dict[str, Any],
-    seed: int,
-    asked: int,
-) -> Replicates:
-    """Return the estimates in the order of their numbers."""
-    k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
-    found = [rows[b].found for b in numbers]
-    return Replicates(
-        kind=kind,
-        names=fit.recipe.names,
-        fixed_names=fit.fixed_names,
-        numbers=np.array(numbers, dtype=np.int64),
-        values=np.array([f.values for f in found]).reshape(-1, k),
-        beta=np.array([fit.uncentre(f.beta) for f in found]).reshape(-1, p),
-        llf=np.array([f.llf for f in found], dtype=float),
-        converged=np.array([f.converged for f in found], dtype=bool),
-        seed=seed,
-        asked=asked,
-        fingerprint=fingerprint,
-    )
-
-
-def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) -> None:
-    """Warn of what could not be fitted and why; an error if that is everything.
-
-    Raises
-    ------
-    EstimationError
-        With the most frequent reason.
-    """
-    reasons = Counter(row.reason for row in rows if row.reason is not None)
-    failed = int((~made.converged).sum())
-    if not failed:
-        return
-    why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-    if failed == len(made):
-        raise EstimationError(f"none of the {failed:,} {what} could be fitted{why}")
-    warn(
-        f"{failed:,} of {len(made):,} {what} could not be fitted, and have converged=False; the "
-        f"most frequent reason{why or ' is not known'}"
-    )
-
-
 def _with_adjustment(
     made: Replicates,
-    fit: Generating,
+    fit: GeneratingFit,
     design: Design,
     components: VarianceComponents,
     facets: Sequence[str],
 ) -> Replicates:
-    """Return the replicates with adjusted components, and what is approximate in them."""
+    """Return the replicates with adjusted components and notes on approximations."""
     values: FloatArray = adjusted(made.values, components, facets)
     notes = []
     if not design.structure.balanced:
-        notes.append("the adjustment, which is exact for balanced data, rests on mean sizes here")
+        notes.append("the adjustment, which is exact for balanced data, uses mean sizes here")
     method = fit.recipe.estimator.name
     if method in ("reml", "ml") and (made.values == 0.0).any():
-        notes.append("estimates at their bound 0 are adjusted as if they were no bound")
+        notes.append("estimates at their bound 0 are adjusted as if there were no bound")
     if method == "ml":
-        notes.append("the adjustment is that of unbiased estimates, which those of ML are not")
+        notes.append("the adjustment is for unbiased estimates, which those of ML are not")
     return replace(made, adjusted=values, notes=tuple(notes))
-
-
-def continued_from(
-    path: str | PathLike[str] | None,
-    kind: str,
-    fingerprint: dict[str, Any],
-    seed: int,
-    *,
-    drawn: bool,
-) -> Replicates | None:
-    """Return the replicates that a file holds already, None if there is none.
-
-    Parameters
-    ----------
-    path : of the file, or None
-    kind, fingerprint : of the replicates that are wanted
-    seed : of these
-    drawn : whether the seed was drawn from a generator, so that the file's is taken instead
-
-    Raises
-    ------
-    DataError
-        If the path is no path, or the file holds replicates of another kind, fit or seed.
-    """
-    if path is not None and not isinstance(path, (str, PathLike)):
-        raise DataError(f"path names a file for the estimates, not {path!r}")
-    if path is None or not Path(path).exists():
-        return None
-    known = Replicates.load(path)
-    check_same(known, kind, fingerprint, path)
-    if known.seed != seed and not drawn:
-        raise DataError(
-            f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "
-            f"rng={known.seed} to continue them, or another path"
-        )
-    return known
-
-
-def joined(known: Replicates, new: Replicates) -> Replicates:
-    """Return the replicates of both, by number."""
-    order = np.argsort(np.concatenate([known.numbers, new.numbers]), kind="stable")
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(known, name), getattr(new, name)])[order]
-        for name in ("numbers", "values", "beta", "llf", "converged")
-    }
-    return replace(new, adjusted=None, **arrays)

@@ -1,4 +1,4 @@
-"""Estimates of data that were drawn again, by the estimator that the fit was made with."""
+"""Refits: point estimates of drawn data by the estimator of the original fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vcomp.estimators import (
     ClosedForm,
     Estimator,
     Negative,
-    Point,
+    PointEstimate,
     drop_negative,
     known_components,
     residual_alone,
@@ -27,7 +27,7 @@ from vcomp.estimators.likelihood import (
     maximise,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.kernels import Strata, Tree, maximise_nested
+from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
 from vcomp.numerics import seed_of
 from vcomp.statistics import Statistics, StratumStatistics
 
@@ -46,13 +46,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a fit was made, so that it can be made again.
+    """The estimator and options of a fit, with which it can be repeated.
 
     Attributes
     ----------
     estimator : with its options
     names : of the components, the residual last
-    negative : what was done with terms estimated below zero
+    negative : policy for terms with negative estimates
     """
 
     estimator: Estimator
@@ -62,14 +62,14 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Refitted:
-    """What a replicate keeps of an estimate.
+    """The estimates of one replicate.
 
     Attributes
     ----------
     values : (k + 1,) components
     beta : (p,) fixed effects, of the columns of X as they are in the statistics
     llf : log-likelihood, nan for closed forms
-    converged : whether it is the estimate that the method defines; if not, values may be nan
+    converged : whether the estimation converged; if not, values may be nan
     """
 
     values: FloatArray
@@ -79,12 +79,12 @@ class Refitted:
 
     @classmethod
     def failed(cls, n_components: int, n_fixed: int) -> Refitted:
-        """Return what is left where there is no estimate."""
+        """Return the value of a failed refit: nan everywhere."""
         return cls(np.full(n_components, np.nan), np.full(n_fixed, np.nan), np.nan, False)
 
 
 class Refit(Protocol):
-    """An estimator with everything that does not depend on the response worked out."""
+    """An estimator for statistics that differ in their response only."""
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate from statistics that differ in their response only."""
@@ -92,20 +92,20 @@ class Refit(Protocol):
 
 TOLERANCE = 1e-8
 _TOLERANCE_OF_PROBES = 1e-4
-"""Newton decrements, in standard errors: what is left is far below what replicates differ by."""
+"""Newton decrements, in standard errors, far below the differences between replicates."""
 
 
 class ByLikelihood:
-    """REML or ML, started where the data were generated.
+    """REML or ML, started at the generating components.
 
-    An engine of equations is ordered and analysed once; one worker's refits share it.
+    The blocked engine is ordered and analysed once for all refits of a worker.
 
     Parameters
     ----------
     stats : of the data
     options : of the method
     names : of the components
-    start : (k + 1,) where iterations begin; held components come from the options
+    start : (k + 1,) start of the iterations; held components come from the options
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ByLikelihood:
         known = known_components(options.hold, names)
         self._options, self._names, self._held = options, names, known.held
         self._start = np.where(known.held, known.values, start)
-        # A generator has moved on since the fit, and would give every worker other probes.
+        # A generator has advanced since the fit, and would give each worker other probes.
         moved_on = isinstance(options.rng, np.random.Generator)
         self._seed = 0 if moved_on else seed_of(options.rng)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
@@ -151,7 +151,7 @@ class ByLikelihood:
         if isinstance(self._engine, BlockedLikelihood):
             self._engine = self._engine.with_response(stats.cross_products)
             return self._engine
-        # Which engine serves is found once; the last one is let go before the next is made.
+        # The engine is chosen once; the last one is freed before the next is made.
         name = self._options.engine if self._engine is None else self._engine.name
         self._engine = None
         self._engine = choose_engine(
@@ -166,7 +166,7 @@ class ByLikelihood:
 
 
 class Packed:
-    """The strata of a design as plain arrays, those of the response left to be filled in.
+    """The strata of a design as plain arrays for the compiled kernel.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class Packed:
             self.places[s, 1 : 1 + len(stratum.fixed)] = [1 + j for j in stratum.fixed]
 
     def filled(self, stats: StratumStatistics) -> Strata:
-        """Return the arrays of strata with some response, as the kernels take them."""
+        """Return the arrays of strata with a response, as arguments of the kernel."""
         tables = [s.columns.means[0].ravel() for s in stats.strata]
         starts = np.concatenate([[0], np.cumsum([t.size for t in tables])]).astype(np.int64)
         within = np.zeros((len(tables), 1 + self.n_fixed, 1 + self.n_fixed))
@@ -209,14 +209,14 @@ class Packed:
 
 
 class Compiled:
-    """REML or ML of nested strata, started where the data were generated.
+    """REML or ML of nested strata by the compiled kernel, started at the generating components.
 
     Parameters
     ----------
     stats : of the data, with nested strata
     options : of the method
     names : of the components
-    start : (k + 1,) where iterations begin; held components come from the options
+    start : (k + 1,) start of the iterations; held components come from the options
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class Compiled:
         self._ordinary = ByLikelihood(stats, options, names, start)
 
     def __call__(self, stats: Statistics) -> Refitted:
-        """Return the maximum, the ordinary way where full and halved steps do not lead there."""
+        """Return the maximum; by the engine in Python if the kernel does not find it."""
         assert stats.strata is not None
         packed = self._packed
         found, values, llf, beta = maximise_nested(
@@ -253,11 +253,11 @@ class Compiled:
 
 
 class InClosedForm:
-    """The analyses of variance and MINQUE, without standard errors, which nobody reads here.
+    """Refits by the analyses of variance and MINQUE.
 
     Parameters
     ----------
-    recipe : the estimator, and what is done with negative estimates
+    recipe : the estimator, and the policy for negative estimates
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -265,7 +265,7 @@ class InClosedForm:
         self._drops = recipe.negative == "refit"
 
     def __call__(self, stats: Statistics) -> Refitted:
-        """Return the estimate, by the same policy about what is below zero."""
+        """Return the estimate under the policy for negative estimates."""
         found = self._estimator.point(stats, self._names)
         values = found.values
         if self._drops:
@@ -274,11 +274,11 @@ class InClosedForm:
             values[[*kept, -1]] = found.values
         return Refitted(values, found.beta, np.nan, found.converged)
 
-    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> Point:
+    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> PointEstimate:
         names = self._names
         if not terms:
             alone = residual_alone(self._estimator.name, stats.n, stats.XX, stats.Xy, stats.yy)
-            return Point(alone.values, alone.beta)
+            return PointEstimate(alone.values, alone.beta)
         chosen = (*(names[t] for t in terms), names[-1])
         return self._estimator.point(stats.of_terms(terms), chosen)
 
@@ -289,20 +289,20 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
     Parameters
     ----------
     stats : of the data
-    recipe : how the fit was made
-    start : (k + 1,) components that data are drawn at
+    recipe : the estimator and its options
+    start : (k + 1,) components at which data are drawn
 
     Raises
     ------
     EstimationError
-        If the method is one of likelihood, and there is no residual to begin with.
+        If the method is REML or ML and the residual is zero.
     """
     options = recipe.estimator
     if not isinstance(options, LikelihoodMethod):
         return InClosedForm(recipe)
     if not start[-1] > 0.0:
         raise EstimationError(
-            f"the residual is estimated at zero, where refits by {options.name!r} cannot begin"
+            f"the residual is estimated at zero, where refits by {options.name!r} cannot start"
         )
     nested = stats.strata is not None and stats.strata.remainder.parents is not None
     made = Compiled if nested else ByLikelihood

@@ -1,11 +1,14 @@
-"""Replicates of an estimate: a value that is looked at, saved and continued."""
+"""Replicates of an estimate: their table and file, and bootstrap intervals from them.
+
+The methods are in docs/explanation/mathematics.md, section 10.7.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 from zipfile import BadZipFile
@@ -13,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.codec import from_plain, to_plain
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
@@ -30,31 +34,31 @@ __all__ = [
 
 _FORMAT = 1
 _SAME = 1e-6
-"""Estimates that differ by less, relative to the largest, are those of the same fit."""
+"""Relative difference up to which estimates count as those of the same fit."""
 
 _UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replicates:
-    """Estimates of data that were drawn again from a fit, or made from parts of its data.
+    """Estimates from data that were drawn from a fit, or from parts of its data.
 
     Attributes
     ----------
-    kind : how they were made, such as ``"parametric"``
+    kind : kind of replicates, such as ``"parametric"``
     names : of the components, the residual last
     fixed_names : of the fixed effects
-    numbers : (B,) which replicates these are, ascending from 0 on: each has random numbers of its
-        own, so that a replicate is the same however many others there are
+    numbers : (B,) numbers of the replicates, ascending from 0; each has its own random stream, so
+        that it does not depend on how many others there are
     values : (B, k + 1) components
     beta : (B, p) fixed effects
     llf : (B,) log-likelihood; nan for methods without one
-    converged : (B,) whether each estimation reached its answer; values of others may be nan
-    seed : that the random numbers of all replicates come from
-    asked : number of replicates that were asked for
-    fingerprint : what was refitted: plain text and numbers by name
-    adjusted : (B, k + 1) components after an adjustment for the way of resampling; None without
-    notes : what a reader should know of them, half sentences
+    converged : (B,) whether each estimation converged; values of others may be nan
+    seed : seed of the random streams of all replicates
+    requested : number of requested replicates
+    fingerprint : identification of the refitted fit: text and numbers by name
+    adjusted : (B, k + 1) components adjusted for the bias of resampling; None without adjustment
+    notes : remarks on the replicates, half sentences
 
     Examples
     --------
@@ -76,14 +80,11 @@ class Replicates:
     llf: FloatArray
     converged: BoolArray
     seed: int
-    asked: int
+    requested: int
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     adjusted: FloatArray | None = None
     notes: tuple[str, ...] = ()
 
-    _texts: ClassVar[tuple[str, ...]] = (
-        "kind", "names", "fixed_names", "seed", "asked", "fingerprint", "notes",
-    )  # fmt: skip
     _arrays: ClassVar[tuple[str, ...]] = (
         "numbers", "values", "beta", "llf", "converged", "adjusted",
     )  # fmt: skip
@@ -97,10 +98,10 @@ class Replicates:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row a replicate: fixed effects, ``var(…)`` of the components, llf and converged.
+        """A row for each replicate: fixed effects, ``var(…)`` of the components, llf, converged.
 
-        With an adjustment ``adjusted(…)`` of the components too. The index, ``replicate``, is the
-        number of each.
+        With an adjustment, also ``adjusted(…)`` of the components. The index, ``replicate``, is
+        the number of the replicate.
         """
         import pandas as pd
 
@@ -114,11 +115,11 @@ class Replicates:
         return pd.DataFrame(columns, index=pd.Index(self.numbers, name="replicate"))
 
     def first(self, n: int) -> Replicates:
-        """Return those with a number below `n`."""
+        """Return the replicates with numbers below `n`."""
         kept = self.numbers < n
         return replace(
             self,
-            asked=n,
+            requested=n,
             numbers=self.numbers[kept],
             values=self.values[kept],
             beta=self.beta[kept],
@@ -136,7 +137,7 @@ class Replicates:
         alpha: float = 0.05,
         ax: Any | None = None,
     ) -> Any:
-        """Draw the histogram of a component, adjusted where there is an adjustment.
+        """Draw the histogram of a component, of adjusted values if there are any.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Replicates:
         Raises
         ------
         DataError
-            If there is no such component, or fewer than 2 replicates that are finite.
+            If there is no such component, or fewer than 2 finite replicates.
         PlanError
             If alpha is not between 0 and 1.
         VcompError
@@ -174,13 +175,13 @@ class Replicates:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replicates to a file (numpy's npz), all digits kept.
+        """Write the replicates to a file (numpy's npz) with all digits.
 
-        An older file of that name is replaced only when the new one is complete.
+        An existing file of that name is replaced only when the new one is complete.
 
         Parameters
         ----------
-        path : used as it is, with any ending
+        path : of the file, with any ending
 
         Raises
         ------
@@ -189,10 +190,11 @@ class Replicates:
         """
         target = Path(path)
         beside = target.with_name(f"{target.name}.part")
-        about = {"format": _FORMAT, **{name: getattr(self, name) for name in self._texts}}
-        about["fingerprint"] = dict(self.fingerprint)
         arrays = {name: getattr(self, name) for name in self._arrays}
         arrays = {name: array for name, array in arrays.items() if array is not None}
+        texts = {name: to_plain(getattr(self, name)) for name in _texts(type(self))}
+        texts["asked"] = texts.pop("requested")  # its name in files
+        about = {"format": _FORMAT} | texts
         try:
             with beside.open("wb") as file:
                 np.savez(file, about=np.array(json.dumps(about)), **arrays)
@@ -202,7 +204,7 @@ class Replicates:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Replicates:
-        """Return the replicates of a file that :meth:`save` wrote.
+        """Return the replicates from a file that :meth:`save` wrote.
 
         Parameters
         ----------
@@ -211,7 +213,7 @@ class Replicates:
         Raises
         ------
         DataError
-            If there is no such file, or it is not one of these.
+            If there is no such file, or it does not contain replicates.
         """
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -219,14 +221,13 @@ class Replicates:
                 arrays = {name: stored[name] for name in cls._arrays if name in stored}
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
-            if set(about) != set(cls._texts):
+            about["requested"] = about.pop("asked", None)
+            if set(about) != set(_texts(cls)):
                 raise DataError(
                     f"{path} holds replicates of the kind {about['kind']!r}, which "
                     f"{cls.__name__}.load does not read"
                 )
-            for name in about:
-                about[name] = tuple(about[name]) if type(about[name]) is list else about[name]
-            return cls(**about, **arrays)
+            return from_plain(cls, about | arrays)
         except FileNotFoundError:
             raise DataError(f"there is no file {path}") from None
         except DataError:
@@ -260,6 +261,11 @@ def check_same(
             )
 
 
+def _texts(cls: type[Replicates]) -> list[str]:
+    """Return the fields that are not arrays."""
+    return [f.name for f in fields(cls) if f.name not in cls._arrays]
+
+
 def _is_same(found: Any, wanted: Any) -> bool:
     if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
         try:
@@ -274,7 +280,7 @@ def _is_same(found: Any, wanted: Any) -> bool:
 BootstrapType: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
 
 _FEW = 20
-"""Fewer replicates than this beyond a limit leave it uncertain."""
+"""Number of replicates beyond a limit below which a note says that it is uncertain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +289,7 @@ class FromReplicates:
 
     Parameters
     ----------
-    replicates : of the components and fixed effects, adjusted where they are
+    replicates : of the components and fixed effects; adjusted values are used if there are any
     estimates : (k,) components of the fit
     beta : (p,) its fixed effects
     bootstrap_type : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles
@@ -316,7 +322,7 @@ class FromReplicates:
             )
         if len(self.replicates) < 2:
             raise EstimationError(
-                f"there is no interval from {len(self.replicates)} replicates; make some hundreds"
+                f"there is no interval from {len(self.replicates)} replicates; use some hundreds"
             )
 
     @property
@@ -327,7 +333,7 @@ class FromReplicates:
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
 
-        Replicates in which a quantity is not defined are left out, and said.
+        Replicates in which a quantity is not defined are left out, with a note.
         """
         check_alpha(alpha)
         values, estimate = self._values(quantities)
@@ -337,8 +343,8 @@ class FromReplicates:
         notes = list(self.replicates.notes)
         if absent:
             notes.append(
-                f"in {absent:,} of {len(self.replicates):,} replicates the estimation did not end "
-                "or the quantity is not defined; they are left out"
+                f"in {absent:,} of {len(self.replicates):,} replicates the estimation did not "
+                "converge or the quantity is not defined; they are left out"
             )
         if usable * alpha / 2.0 < _FEW:
             notes.append(
@@ -392,7 +398,7 @@ def _interval(
         from scipy.special import ndtr, ndtri
 
         below = (np.sum(values < estimate) + 0.5 * np.sum(values == estimate)) / values.size
-        # All on one side: as far as so many replicates can tell.
+        # If all replicates lie on one side, half a replicate is added on the other.
         share = min(max(float(below), 0.5 / values.size), 1.0 - 0.5 / values.size)
         tails = ndtr(2.0 * ndtri(share) + ndtri(tails))
     low, high = np.quantile(values, tails)
@@ -402,7 +408,7 @@ def _interval(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         center, *ends = to(np.array([estimate, high, low]))
         reflected = back(2.0 * center - np.array(ends))
-    # From an estimate at the end of the scale nothing can be reflected.
+    # At an estimate at the end of the scale quantiles cannot be reflected.
     if not np.isfinite(center):
         return float(low), float(high)
     return float(reflected[0]), float(reflected[1])

@@ -1,4 +1,7 @@
-"""Rows by the levels of a facet: drawn, left out, and coded as a design of their own."""
+"""Samples of rows by the levels of a facet, with new codes, and their statistics.
+
+For the bootstrap of levels, the jackknife and studies of subsets.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows of the data, some perhaps several times, with levels of their own.
+    """Rows of the data, possibly repeated, with new level codes.
 
     Attributes
     ----------
-    rows : (n,) which
+    rows : (n,) positions of the rows
     codes : for each facet the (n,) level of each row
     n_levels : numbers of levels
     """
@@ -38,7 +41,7 @@ class Sample:
 
     @classmethod
     def whole(cls, chunk: Chunk) -> Sample:
-        """Return all rows once."""
+        """Return the sample of all rows."""
         return cls(np.arange(chunk.n), chunk.facet_codes, chunk.facet_sizes)
 
 
@@ -50,9 +53,9 @@ class Levels:
     ----------
     facet : its position
     inner : positions of the facets that are nested in it
-    order : (n,) the rows, level after level
-    starts : (m + 1,) where each level begins; a nested facet has m levels in all
-    first, last : (m,) for each level those of the levels that share what it is nested in, the
+    order : (n,) the rows, sorted by level
+    starts : (m + 1,) start of each level in `order`; m is the total number of levels
+    first, last : (m,) for each level the range of levels that are nested in the same group, the
         last not included
     """
 
@@ -86,17 +89,17 @@ class Levels:
 
     @property
     def n(self) -> int:
-        """Number of levels, of a nested facet in all."""
+        """Total number of levels."""
         return int(self.first.size)
 
     @property
     def per_group(self) -> LongArray:
-        """How many levels there are within each combination of what the facet is nested in."""
+        """Numbers of levels within each group that the facet is nested in."""
         counts: LongArray = (self.last - self.first)[np.unique(self.first)]
         return counts
 
     def draw(self, rng: np.random.Generator) -> LongArray:
-        """Return as many levels as there are, drawn with replacement within their group."""
+        """Return as many levels as in the data, drawn with replacement within their group."""
         return rng.integers(self.first, self.last)
 
     def without(self, level: int) -> LongArray:
@@ -104,10 +107,10 @@ class Levels:
         return np.delete(np.arange(self.n), level)
 
     def take(self, sample: Sample, chosen: LongArray) -> Sample:
-        """Return the rows of chosen levels; each choice is a level of its own.
+        """Return the rows of chosen levels; each choice is a new level.
 
-        So are, in each of them, the levels of the facets that are nested in this one. Levels of
-        other facets that no row has any more are gone.
+        Levels of facets nested in this one become new levels within each choice. Levels of other
+        facets that no longer occur are dropped.
         """
         lengths = np.diff(self.starts)[chosen]
         ends = np.cumsum(lengths)
@@ -134,11 +137,11 @@ def statistics_of(design: Design, chunk: Chunk, sample: Sample) -> Statistics:
     Raises
     ------
     DesignError
-        If a facet has one level only in it, or a term one row in every group.
+        If a facet has only one level in the sample, or a term one row in each group.
     """
     for facet, n in zip(design.facets, sample.n_levels, strict=True):
         if n < 2:
-            raise DesignError(f"one level only of facet {facet.name!r} is left")
+            raise DesignError(f"only one level of facet {facet.name!r} is left")
     terms, grid = code_terms(design.formula, sample.codes, sample.n_levels)
     made = replace(
         chunk,
@@ -153,17 +156,17 @@ def statistics_of(design: Design, chunk: Chunk, sample: Sample) -> Statistics:
 
 
 def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the facets to be resampled, those that others are nested in first.
+    """Return the facets to be resampled, checked; nested facets come last.
 
     Raises
     ------
     EstimationError
-        If one is not a facet of the random part, or is there twice.
+        If one is not a facet of the random part, or is given twice.
     """
     known = tuple(facet.name for facet in design.facets)
     names = (facets,) if isinstance(facets, str) else tuple(facets)
     if not names:
-        raise EstimationError(f"no facet is given; they are {', '.join(known)}")
+        raise EstimationError(f"no facet is given; facets are {', '.join(known)}")
     for name in names:
         if name not in known:
             raise EstimationError(_unknown(name, design))
@@ -177,10 +180,10 @@ def _unknown(name: object, design: Design) -> str:
     known = [facet.name for facet in design.facets]
     if name in design.structure.facets:
         return (
-            f"each level of {name!r} is one score, and scores alone are not drawn; draw levels of "
-            f"{', '.join(known)}"
+            f"each level of {name!r} is one score, and single scores are not drawn; draw levels "
+            f"of {', '.join(known)}"
         )
-    what = f"{name!r} is no facet of the random part"
+    what = f"{name!r} is not a facet of the random part"
     which = f", which has {', '.join(known)}"
     if any(name in names_in(column) for column in design.formula.fixed if column != "Intercept"):
         return f"{what}{which}: it is a column of the fixed part, whose levels are not drawn"
@@ -194,7 +197,7 @@ def _rows_of(design: Design, X: FloatArray, rows: LongArray) -> FloatArray:
 
 
 def _without_unused(levels: IntArray, n: int) -> tuple[IntArray, int]:
-    """Return levels numbered anew where some do not occur."""
+    """Return levels renumbered without those that do not occur."""
     occurs = np.bincount(levels, minlength=n) > 0
     if occurs.all():
         return levels, n

@@ -21,11 +21,6 @@ from vcomp.exceptions import DataError, PlanError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "AssessorLayout",
-    "AssessorLayouts",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessorLayout:
@@ -151,7 +146,7 @@ def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AssessorLayouts:
+class AssessorLayouts(display.Printed):
     """The layouts that an assignment allows, by name, and why others are not possible.
 
     ``layouts["roles"]`` is one of them, ``"roles" in layouts`` says whether it is possible, and
@@ -241,11 +236,5 @@ class AssessorLayouts:
         notes += [f"{name} is not possible: {why}." for name, why in self.impossible.items()]
         return display.summary([shown], notes)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         return f"<AssessorLayouts: {', '.join(self.layouts) or 'none'}>"
-
-    def _repr_html_(self) -> str:
-        return str(self.summary().as_html())

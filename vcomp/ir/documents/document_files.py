@@ -18,11 +18,6 @@ from vcomp.ir.documents.document_universe import DocumentUniverse, UniverseOf
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "document_universe",
-]
-
-
 _SHOWN = 5
 """Names that a message lists."""
 

@@ -21,14 +21,6 @@ from vcomp.ir.documents.assessors import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DocumentUniverse",
-    "TopicBlock",
-    "UniverseOf",
-    "check_universe",
-]
-
-
 UniverseOf = Literal["topic", "assessor", "all"]
 """Whose documents a system is scored on, see :func:`vcomp.ir.document_universe`."""
 

@@ -14,13 +14,6 @@ from vcomp.ir.documents.assessors import AssessorLayout, AssessorLayouts, shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CrossedSubset",
-    "assessor_layouts",
-    "largest_crossed",
-]
-
-
 _MOST_SETS = 20_000
 """Closed sets that are looked at; where there are more, the search is a greedy one as well."""
 

@@ -24,19 +24,6 @@ from vcomp.numerics import available_bytes, gib
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CASES",
-    "NORMALIZED",
-    "SCORES",
-    "SET_MEASURES",
-    "document_scores",
-    "measured_sets",
-    "score_table",
-    "set_measures",
-    "write_per_document",
-]
-
-
 CASES = ("nonrelevant_left", "nonrelevant_retrieved", "relevant_missed", "relevant_retrieved")
 """What can become of a document: its number is 2 if it is relevant, and 1 more if retrieved."""
 

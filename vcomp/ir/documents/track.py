@@ -16,13 +16,6 @@ from vcomp.numerics import seed_from
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "TRACK_EFFECTS",
-    "Track",
-    "novelty_like_track",
-]
-
-
 TRACK_EFFECTS: Mapping[str, float] = {
     "relevance": -0.9,
     "i": 0.3,

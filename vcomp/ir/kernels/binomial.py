@@ -9,11 +9,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray
 
-__all__ = [
-    "fit_binomial_line",
-]
-
-
 _MOST_STEPS = 100
 
 _NEAR = 1e-13

@@ -8,18 +8,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = [
-    "ONE",
-    "WordArray",
-    "add_bit",
-    "bits_from",
-    "count_below",
-    "first_word",
-    "lowest_bit",
-    "words_for",
-]
-
-
 WordArray: TypeAlias = NDArray[np.uint64]
 
 # Unsigned throughout: what may be negative is checked at every step.

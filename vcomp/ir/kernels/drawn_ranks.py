@@ -13,13 +13,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = [
-    "drawn_agreement",
-    "drawn_expectation",
-    "student_cdf",
-]
-
-
 _BLOCK = 64
 """Points worked on at once, so that the loop over them has vector instructions."""
 

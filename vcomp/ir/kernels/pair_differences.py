@@ -7,10 +7,6 @@ from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray
 
-__all__ = [
-    "all_pairs",
-]
-
 
 @njit(cache=True, nogil=True)
 def all_pairs(

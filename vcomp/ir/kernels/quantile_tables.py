@@ -13,16 +13,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = [
-    "distances",
-    "effects_at",
-    "kernel_quantiles",
-    "scores_from_effects",
-    "scores_from_margins",
-    "scores_from_steps",
-]
-
-
 _ROOT_2 = math.sqrt(2.0)
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 

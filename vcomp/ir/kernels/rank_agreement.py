@@ -12,14 +12,6 @@ from numba import njit
 from vcomp._typing import FloatArray, LongArray
 from vcomp.ir.kernels.bits import add_bit, count_below, words_for
 
-__all__ = [
-    "above_in_both",
-    "mean_share_above",
-    "ordinal_ranks",
-    "pair_agreement",
-    "swaps",
-]
-
 
 @njit(cache=True, nogil=True)
 def pair_agreement(

@@ -12,11 +12,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = [
-    "falling_order",
-]
-
-
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
 

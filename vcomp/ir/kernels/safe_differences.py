@@ -16,11 +16,6 @@ from vcomp.ir.kernels.bits import (
     words_for,
 )
 
-__all__ = [
-    "smallest_safe_difference",
-]
-
-
 _GRID = 2.0**36
 """Differences whose ratio to the largest agrees to 36 bits are one threshold: they are ties."""
 

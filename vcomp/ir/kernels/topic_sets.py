@@ -7,11 +7,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = [
-    "disjoint_sets",
-    "means_of_sets",
-]
-
 
 @njit(cache=True, nogil=True)
 def disjoint_sets(uniform: FloatArray, n: int) -> LongArray:

@@ -11,12 +11,6 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.ir.kernels import falling_order, swaps
 
-__all__ = [
-    "MeanRows",
-    "rounding",
-]
-
-
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """Means this close, relative to the largest, differ by rounding alone and are tied."""
 

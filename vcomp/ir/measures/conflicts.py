@@ -13,11 +13,6 @@ from vcomp.ir.measures.base import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import paired_tests
 
-__all__ = [
-    "MajorConflicts",
-    "MinorConflicts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class _Conflicts(Extrapolated, TopicMeasure):

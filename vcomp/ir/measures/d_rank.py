@@ -15,10 +15,6 @@ from vcomp.ir.measures.agreement import rounding
 from vcomp.ir.measures.base import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 
-__all__ = [
-    "RankDistance",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RankDistance(Extrapolated, TopicMeasure):

@@ -15,10 +15,6 @@ from vcomp.ir.measures.base import MeanMeasure, sizes
 from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "GeneralizabilityCoefficient",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class GeneralizabilityCoefficient(MeanMeasure):

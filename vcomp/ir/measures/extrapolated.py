@@ -16,11 +16,6 @@ from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, draw_halves, evaluate_halves, published_sizes, published_trials
 from vcomp.numerics import check_count, seed_from
 
-__all__ = [
-    "Extrapolated",
-    "scale_of",
-]
-
 
 class Extrapolated(Measure):
     """A measure that is estimated from halves of the topics, by the curve of one model."""

@@ -17,11 +17,6 @@ from vcomp.ir.measures.base import TopicMeasure, sizes
 from vcomp.ir.measures.two_way_anova import TwoWay, mean_squares
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "FTest",
-]
-
-
 _CERTAIN = 1e10
 """With a larger noncentrality the power is one, and scipy has no number for it."""
 

@@ -13,10 +13,6 @@ from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
 from vcomp.ir.measures.two_way_anova import TwoWay
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "DependabilityIndex",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DependabilityIndex(MeanMeasure):

@@ -11,10 +11,6 @@ from vcomp.ir.measures.base import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import paired_tests
 
-__all__ = [
-    "PowerRatio",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PowerRatio(Extrapolated, TopicMeasure):

@@ -22,15 +22,6 @@ from vcomp.ir.measures.swap_rate import SwapRate
 from vcomp.ir.measures.tau import Tau
 from vcomp.ir.measures.tau_ap import TauAP
 
-__all__ = [
-    "MEASURES",
-    "available",
-    "get",
-    "named",
-    "several",
-]
-
-
 MEASURES: dict[str, type[Measure]] = {
     kind.name: kind
     for kind in (

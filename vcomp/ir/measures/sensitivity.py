@@ -15,11 +15,6 @@ from vcomp.ir.measures.agreement import MeanRows
 from vcomp.ir.measures.base import MeanMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 
-__all__ = [
-    "AbsoluteSensitivity",
-    "RelativeSensitivity",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class _Sensitivity(Extrapolated, MeanMeasure):

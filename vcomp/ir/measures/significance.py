@@ -12,15 +12,6 @@ from vcomp.exceptions import PlanError
 from vcomp.ir.measures.agreement import rounding
 from vcomp.ir.rank import difference_variances
 
-__all__ = [
-    "PairedTests",
-    "between",
-    "check_bin",
-    "paired_tests",
-    "pairs_of",
-    "signs",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedTests:

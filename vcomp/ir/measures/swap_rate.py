@@ -13,10 +13,6 @@ from vcomp.ir.measures.base import TopicMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.ir.measures.significance import between, check_bin, paired_tests, signs
 
-__all__ = [
-    "SwapRate",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SwapRate(Extrapolated, TopicMeasure):

@@ -21,10 +21,6 @@ from vcomp.ir.rank import (
 )
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "Tau",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Tau(MeanMeasure):

@@ -23,10 +23,6 @@ from vcomp.ir.rank import (
 )
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "TauAP",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TauAP(MeanMeasure):

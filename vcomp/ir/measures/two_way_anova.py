@@ -10,12 +10,6 @@ from vcomp._typing import FloatArray
 from vcomp.ir.measures.base import complete
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
-__all__ = [
-    "TwoWay",
-    "mean_squares",
-]
-
-
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
 

@@ -14,26 +14,6 @@ from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_draws import error_share
 from vcomp.numerics import check_rng
 
-__all__ = [
-    "AccuracyEstimator",
-    "ESTIMATORS",
-    "INTERVALS",
-    "RankCorrelation",
-    "RankOptions",
-    "Swaps",
-    "TARGETS",
-    "TAU_ESTIMATORS",
-    "TauEstimator",
-    "TauInterval",
-    "TauTarget",
-    "TauVariant",
-    "VARIANTS",
-    "check_one_of",
-    "check_tau_estimator",
-    "check_variant",
-]
-
-
 TauEstimator: TypeAlias = Literal["shrunken", "urbano"]
 AccuracyEstimator: TypeAlias = Literal["shrunken", "urbano", "split_half"]
 TauInterval: TypeAlias = Literal["auto", "draws", "independent"]

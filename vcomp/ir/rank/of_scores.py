@@ -15,12 +15,6 @@ from vcomp.ir.scores import ScoresLike, as_score_matrix
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "expected_tau",
-    "expected_tau_ap",
-    "paired_differences",
-]
-
 
 def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDifferences:
     """Return the differences between every two systems, which rank accuracy is estimated from.

@@ -15,12 +15,6 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
 
-__all__ = [
-    "PairedDifferences",
-    "difference_variances",
-]
-
-
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """A difference this small, relative to the largest score, is made by rounding alone."""
 

@@ -9,13 +9,6 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.ir.rank.paired import PairedDifferences
 
-__all__ = [
-    "ErrorShare",
-    "RankDraws",
-    "error_share",
-]
-
-
 _TINY = 1e-280
 """Below it the incomplete beta function is about to underflow."""
 

@@ -34,24 +34,6 @@ from vcomp.ir.simulate.margin import Margin
 from vcomp.ir.simulate.moments import Scale, Spread, spread_of
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
-__all__ = [
-    "CONTINUOUS",
-    "CopulaName",
-    "DISCRETE",
-    "EFFECTS",
-    "FAMILIES",
-    "MarginFamily",
-    "MeansOf",
-    "check_between_0_and_1",
-    "check_effects",
-    "check_options",
-    "fit_collection",
-    "read",
-    "score_margin",
-    "wanted",
-]
-
-
 EFFECTS = ("kernel", "normal")
 """Margins of residuals, which Urbano (2016) adds to effects of systems and topics."""
 

@@ -17,18 +17,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 from vcomp.ir.simulate.margin import GRID, Margin, continuous
 
-__all__ = [
-    "beta_kernel_margin",
-    "beta_margin",
-    "cdf_bandwidth",
-    "density_bandwidth",
-    "kernel_margin",
-    "normal_margin",
-    "truncated_kernel_margin",
-    "truncated_normal_margin",
-]
-
-
 _NORMAL_IQR = 1.3489795003921634
 """Interquartile range of the standard normal distribution."""
 

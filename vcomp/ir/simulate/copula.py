@@ -16,16 +16,6 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.ir.simulate.margin import GRID
 
-__all__ = [
-    "COPULAS",
-    "Copula",
-    "fitted_df",
-    "gaussian",
-    "student",
-    "student_quantiles",
-]
-
-
 COPULAS = ("gaussian", "t")
 
 _FEWEST, _MOST = 1.0, 200.0

@@ -8,14 +8,6 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 
-__all__ = [
-    "Effects",
-    "correlation_factor",
-    "decompose",
-    "normal_scores",
-]
-
-
 _LEAST_EIGENVALUE = 1e-8
 """Smallest eigenvalue of a covariance matrix, relative to its largest: as R's ``nearPD``."""
 

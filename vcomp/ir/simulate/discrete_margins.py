@@ -18,15 +18,6 @@ from vcomp.exceptions import DataError, EstimationError
 from vcomp.ir.simulate.continuous_margins import beta_start
 from vcomp.ir.simulate.margin import Margin, discrete
 
-__all__ = [
-    "beta_binomial_margin",
-    "discrete_kernel_margin",
-    "places_on",
-    "selected_width",
-    "support_of",
-]
-
-
 _TOLERANCE = 5.1e-5
 """Scores may be this far from a value of the support: trec_eval writes four decimals, so that 1/32
 is 0.0312 and off by half a unit of the last."""

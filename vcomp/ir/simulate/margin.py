@@ -9,17 +9,6 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 
-__all__ = [
-    "GRID",
-    "LOW",
-    "PER_UNIT",
-    "Margin",
-    "continuous",
-    "discrete",
-    "normal_weights",
-]
-
-
 LOW = -6.0
 """Normals from which on a margin is tabulated, to -LOW; beyond lie two of a thousand million."""
 

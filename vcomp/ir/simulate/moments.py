@@ -10,14 +10,6 @@ from vcomp._typing import FloatArray
 from vcomp.ir.simulate.copula import Copula
 from vcomp.ir.simulate.margin import GRID, Margin, normal_weights
 
-__all__ = [
-    "SMOOTHING",
-    "Scale",
-    "Spread",
-    "spread_of",
-]
-
-
 SMOOTHING = 0.05
 """What Urbano (2016) adds to a score and to its complement before taking the logit."""
 

@@ -17,16 +17,6 @@ from vcomp.inference import VarianceComponents
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "HasComponents",
-    "Layout",
-    "SimulatedScores",
-    "check_sizes",
-    "level_codes",
-    "simulate_effects",
-]
-
-
 Layout = dict[str, LongArray]
 """For every facet the level of each row, from 0; levels of nested facets are all different."""
 

@@ -9,10 +9,6 @@ from vcomp.ir.simulate.collection_fit import CopulaName, MarginFamily, MeansOf
 from vcomp.ir.simulate.collection_fit import fit_collection as fit_array
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
-__all__ = [
-    "fit_collection",
-]
-
 
 def fit_collection(
     scores: ScoresLike,

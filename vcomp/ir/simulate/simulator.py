@@ -19,16 +19,6 @@ from vcomp.ir.simulate.moments import Scale
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CollectionSimulator",
-    "SimulatedCollections",
-    "choose_unevenly",
-    "pool_size",
-    "quantile_weights",
-    "simulator_summary",
-]
-
-
 _LEAST_POOL, _POOL_FACTOR = 200, 4
 _SMALL_SHAPE, _LARGE_SHAPE = (0.01, 2.0), (2.0, 8.0)
 

@@ -13,12 +13,6 @@ import numpy as np
 from vcomp.exceptions import DataError
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
-__all__ = [
-    "check_path",
-    "write_collections",
-]
-
-
 _ROWS_AT_ONCE = 1 << 20
 """Rows in memory; a collection is not divided."""
 

@@ -7,12 +7,9 @@ from .codes import place_rows as place_rows
 from .codes import renumber as renumber
 from .groups import group_counts as group_counts
 from .groups import group_sums as group_sums
-from .ordering import elimination_tree as elimination_tree
-from .ordering import minimum_degree as minimum_degree
 from .pairs import ONCE as ONCE
 from .pairs import join_pairs as join_pairs
 from .pairs import number_parts as number_parts
 from .pairs import pair_counts as pair_counts
 from .pairs import squared_counts as squared_counts
 from .schur import weighted_gram as weighted_gram
-from .sparse_products import add_products as add_products

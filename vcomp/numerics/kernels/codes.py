@@ -1,4 +1,4 @@
-"""Columns of level codes: which levels occur, what determines what, how full a grid is."""
+"""Columns of level codes: levels that occur, nesting, and the cells of grids."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
 
 
 _FEW = 65_536
-"""Levels up to which there are several tables of counts."""
+"""Number of levels up to which several tables of counts are used."""
 
 
 @njit(cache=True, nogil=True)
 def _tables(n_levels: int) -> LongArray:
-    """Return tables of counts: neighbours often have the same level, and a sum waits for the last.
+    """Return tables of counts; several avoid waiting where neighbouring rows have equal levels.
 
-    Of many levels the tables would take more time and memory than the rows.
+    For many levels the tables would take more time and memory than the rows.
     """
     return np.zeros((n_levels, 4 if n_levels <= _FEW else 1), np.int64)
 
@@ -79,7 +79,7 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
 def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
     """Return the outer level of each inner one; empty where an inner level has several.
 
-    It stops at the first row that contradicts, which is early where facets are crossed.
+    It stops at the first contradicting row, which comes early if facets are crossed.
     """
     level = np.full(n_inner, -1, np.int32)
     for i in range(inner.size):
@@ -93,16 +93,16 @@ def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArra
 
 @njit(cache=True, nogil=True)
 def place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
-    """Turn the place of each row in a grid into that in one with a further axis, in place."""
+    """Add an axis to a grid: replace each row's place by that in the larger grid, in place."""
     for i in range(places.size):
         places[i] = places[i] * n_levels + codes[i]
 
 
 @njit(cache=True, nogil=True)
 def add_places(places: LongArray, values: Any, low: Any, table: LongArray) -> bool:
-    """Add ``table[v - low]`` to the place of each row; whether all values have one, not negative.
+    """Add ``table[v - low]`` to the place of each row; return whether all are known.
 
-    The places are of no use if they have not.
+    If a value is outside the table or negative there, the places are invalid.
     """
     high = low + (table.size - 1)
     are_known = True

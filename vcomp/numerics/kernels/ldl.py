@@ -1,9 +1,9 @@
 """Sparse LDL' of a symmetric matrix whose last columns are dense.
 
 The first c columns are factored one sparse row at a time (Davis 2005, "Algorithm 849: a concise
-sparse Cholesky factorization package"); what they leave of the last m is gathered row by row into
-a dense matrix, which is LAPACK's. L is kept in compressed columns with ascending rows, of which
-those from c on belong to the dense part.
+sparse Cholesky factorization package"); their Schur complement in the last m columns is summed row
+by row into a dense matrix, which LAPACK factors. L is kept in compressed columns with ascending
+rows, of which those from c on belong to the dense part.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def factor(
 
 @njit(cache=True, nogil=True)
 def forward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
-    """Replace columns x by those of L⁻¹x as far as the leading columns go, in place."""
+    """Replace columns x by L⁻¹x for the leading columns, in place."""
     for k in range(ptr.size - 1):
         for p in range(ptr[k], ptr[k + 1]):
             for c in range(x.shape[1]):
@@ -154,7 +154,7 @@ def forward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -
 
 @njit(cache=True, nogil=True)
 def backward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
-    """Replace columns x by those of L'⁻¹x as far as the leading columns go, in place."""
+    """Replace columns x by L'⁻¹x for the leading columns, in place."""
     for k in range(ptr.size - 2, -1, -1):
         for p in range(ptr[k], ptr[k + 1]):
             for c in range(x.shape[1]):
@@ -233,8 +233,8 @@ def factor_derivative(
 ) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
     """Return the derivatives of L, D and of the dense part's matrix (lower triangle).
 
-    The last of what is returned are the columns of L that change: those of the slope, and what
-    is above them in the tree.
+    Returned last are the columns of L that change: those of the slope and their ancestors in the
+    elimination tree.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where the factor of a sparse symmetric matrix fills in, and an order that fills little."""
+"""Fill-in of the factor of a sparse symmetric matrix, and an order with little fill-in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def elimination_tree(
     Parameters
     ----------
     indptr, indices : rows of the strictly lower triangle
-    limit : once L has more entries than this there are no counts
+    limit : counting stops once L has more entries than this
     """
     n = indptr.size - 1
     parent = np.full(cut, -1, np.int32)
@@ -151,7 +151,7 @@ def _prune(
 def minimum_degree(
     indptr: LongArray, indices: IntArray, dense_share: float, most_work: float
 ) -> tuple[IntArray, int]:
-    """Return an order of elimination, and how many come before the rest is nearly full.
+    """Return a minimum degree order, and the number of unknowns before the rest is nearly full.
 
     Each step eliminates a node of (about) the fewest neighbours in the graph that is left;
     neighbours are kept as the node's own and as cliques left by eliminated ones, with the bound on

@@ -1,4 +1,4 @@
-"""How often each pair of levels of two terms occurs together: ``Z_a'Z_b`` without its zeros."""
+"""Pair tables ``Z_a'Z_b``: counts of pairs of levels of two terms, without zeros."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pair_counts(
     ----------
     rows, cols : (n,) level of each observation in the two terms
     n_rows, n_cols : numbers of levels
-    weights : (n,) how often each observation counts; empty if once
+    weights : (n,) weight of each observation; empty for ones
 
     Returns
     -------
@@ -94,7 +94,7 @@ def pair_counts(
 
 @njit(cache=True, nogil=True)
 def _root(above: IntArray, node: int) -> int:
-    """Return the last node above one, and put all on the way directly below it."""
+    """Return the root of a node, with path compression."""
     root = node
     while above[root] != root:
         root = above[root]
@@ -105,11 +105,11 @@ def _root(above: IntArray, node: int) -> int:
 
 @njit(cache=True, nogil=True)
 def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
-    """Join the nodes that a pair table says are together, in place (Galler & Fischer 1964).
+    """Join the nodes that a pair table connects, in place (union-find, Galler & Fischer 1964).
 
     Parameters
     ----------
-    above : (nodes,) a node of the same part for each; at first itself
+    above : (nodes,) parent of each node; initially itself
     indptr, indices : of the table; its rows are the first nodes, its columns follow from `offset`
     """
     for g in range(indptr.size - 1):

@@ -1,7 +1,8 @@
 """Entries of the inverse on the pattern of L, where LDL' is sparse and its last columns dense.
 
-They follow from the last column of L to the first (Takahashi, Fagan & Chin 1973; Erisman & Tinney
-1975). The factor is that of :mod:`vcomp.numerics.kernels.ldl`.
+Computed from the last column of L to the first (docs/explanation/mathematics.md, eq. (7.9);
+Takahashi, Fagan & Chin 1973; Erisman & Tinney 1975). The factor is that of
+:mod:`vcomp.numerics.kernels.ldl`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Preconditioned conjugate gradients for many right-hand sides, each with its own iteration.
 
 The coefficients of an iteration that starts at zero are those of a Lanczos process on
-D^-½ S D^-½ started at D^-½ b, whose small eigenproblem is a Gauss quadrature: log|S| comes from
-them (Golub and Meurant 2010; Ubaru, Chen and Saad 2017).
+D^-½ S D^-½ started at D^-½ b, whose small eigenproblem is a Gauss quadrature for log|S|
+(docs/explanation/mathematics.md, eq. (8.5); Golub and Meurant 2010; Ubaru, Chen and Saad 2017).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Solved:
     ----------
     x : (m, c)
     residual : (m, c) b − S x, by recurrence
-    iterations : products with S that were needed
+    iterations : number of products with S
     converged : whether all columns met the tolerance
-    alphas, betas : (iterations, c) coefficients, nan from where a column had converged
+    alphas, betas : (iterations, c) coefficients, nan after a column has converged
     """
 
     x: FloatArray
@@ -59,13 +59,13 @@ def conjugate_gradients(
     diagonal : (m,) of S
     b : (m, c)
     start : (m, c) first x; zero if not given
-    tol : of √(r'D⁻¹r) as a share of √(b'D⁻¹b), in every column
-    max_iter : products at most
+    tol : largest √(r'D⁻¹r)/√(b'D⁻¹b) of each column
+    max_iter : largest number of products
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If S is found not to be positive definite.
+        If S turns out not to be positive definite.
     """
     inverse = (1.0 / diagonal)[:, None]
     goal = tol**2 * _dots(b, inverse * b)

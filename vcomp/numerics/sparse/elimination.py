@@ -1,8 +1,8 @@
 """Factor of a symmetric positive definite matrix, leading columns sparse and the rest dense.
 
-Everything that the likelihood and its derivatives need comes from L: log-determinant, solutions,
-the diagonal of the inverse, and the squared norms of the inverse's blocks. No inverse of the size
-of the matrix is formed: only its dense corner, and elsewhere the entries on the pattern of L.
+The likelihood and its derivatives need the log-determinant, solutions, the diagonal of the inverse
+and the squared norms of its blocks, and all follow from L (docs/explanation/mathematics.md,
+section 7.2). Of the inverse only the dense corner and the entries on the pattern of L are formed.
 """
 
 from __future__ import annotations
@@ -16,45 +16,46 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import elimination_tree, ldl, minimum_degree, selected_inverse
+from vcomp.numerics.kernels import ldl, selected_inverse
+from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
 __all__ = [
+    "EliminationOrder",
     "Factor",
     "Inverse",
     "Pattern",
-    "Plan",
-    "make_plan",
+    "plan_elimination",
 ]
 
 
 _SPARSE_SECONDS = 2e-9
-"""Seconds for a product of two entries of a sparse column, there and in the inverse."""
+"""Seconds for a product of two entries of a sparse column, in factor and inverse."""
 
 _DENSE_SECONDS = 3.5e-11
-"""Seconds for m⁻³ of a dense Cholesky factor and inverse of order m, one thread."""
+"""Seconds of a dense Cholesky factor and inverse of order m, divided by m³; one thread."""
 
 _GOOD_ENOUGH = 0.5
-"""Seconds below which no other order is looked for."""
+"""Seconds below which no other order is tried."""
 
 _MOST_WORK = 3e8
-"""Entries that the search for an order looks at, at most: about three seconds."""
+"""Entries that the search for an order may visit: about three seconds."""
 
 _DENSE_SHARE = 0.6
-"""Share of the unknowns left that are neighbours of each other where the rest counts as dense."""
+"""Fraction of the remaining unknowns with which each is coupled if the rest counts as dense."""
 
 _MOST_ENTRIES = 450_000_000
-"""Entries of L beyond which they are not counted to the end: 5 GiB, or a dense 30,000."""
+"""Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EliminationOrder:
     """An order of elimination with its cost.
 
     Attributes
     ----------
     order : (n,) the unknowns in the order of elimination, None if that is their own
-    cut : how many are eliminated sparsely
+    cut : number of unknowns that are eliminated sparsely
     lower : the strictly lower triangle of the matrix in that order, sparse rows
     parent, counts : (cut,) elimination tree and entries of L below the diagonal
     seconds : estimate for one factor and inverse
@@ -83,8 +84,8 @@ class Plan:
         return 56.0 * float(self.counts.sum()) + 8.0 * 5.0 * self.n_dense**2
 
 
-def make_plan(matrix: Any, sizes: list[int]) -> Plan | None:
-    """Return how to eliminate, or None if L has too many entries in every order.
+def plan_elimination(matrix: Any, sizes: list[int]) -> EliminationOrder | None:
+    """Return an order of elimination, or None if L has too many entries in all of them.
 
     Parameters
     ----------
@@ -107,9 +108,9 @@ def make_plan(matrix: Any, sizes: list[int]) -> Plan | None:
 
 
 def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
-    """Return an order and how far it is sparse; unknowns with very many neighbours come last.
+    """Return an order and the number of its sparse columns; crowded unknowns come last.
 
-    They would be neighbours of almost every other one, and slow down the search.
+    Unknowns with very many neighbours would slow down the search.
     """
     degree = np.diff(matrix.indptr)
     crowded = degree > max(32.0, 4.0 * np.sqrt(degree.size))
@@ -121,8 +122,10 @@ def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
     return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
 
 
-def _cheapest(lower: Any, order: LongArray | None, last: int, ends: list[int]) -> Plan | None:
-    """Return the plan with the cheapest cut up to `last`, at one of `ends` if that is as good."""
+def _cheapest(
+    lower: Any, order: LongArray | None, last: int, ends: list[int]
+) -> EliminationOrder | None:
+    """Return the order with the cheapest cut up to `last`, at one of `ends` if as cheap."""
     n = lower.shape[0]
     parent, counts = elimination_tree(
         lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
@@ -142,7 +145,7 @@ def _cheapest(lower: Any, order: LongArray | None, last: int, ends: list[int]) -
     if seconds[end] <= 1.2 * seconds[cut] + 1e-3:
         cut = int(end)
     parent = np.where(parent[:cut] >= 0, parent[:cut], np.int32(n)).astype(np.int32)
-    return Plan(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
+    return EliminationOrder(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
 
 
 def _seconds(counts: LongArray, n: int) -> FloatArray:
@@ -154,12 +157,12 @@ def _seconds(counts: LongArray, n: int) -> FloatArray:
 
 
 _WORKERS_BYTES = 2.0**29
-"""What workers on several blocks at a time may take together."""
+"""Bytes that workers on several blocks may use together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Where the matrix and its L have entries; the same for all values of the components.
+    """Sparsity patterns of the matrix and of L, the same for all values of the components.
 
     Attributes
     ----------
@@ -167,7 +170,7 @@ class Pattern:
     indptr, indices, data : rows of the strictly lower triangle in that order
     parent : elimination tree
     ptr, rows : the leading columns of L, rows ascending
-    first : where the dense part begins in each of them
+    first : start of the dense part in each of them
     tail_ptr, tail_cols : for each row of the dense part the columns with an entry there
     leaf : columns that no earlier column refers to
     """
@@ -200,8 +203,8 @@ class Pattern:
         return self.n - self.cut
 
     @classmethod
-    def of(cls, plan: Plan) -> Pattern:
-        """Allocate what a plan says."""
+    def of(cls, plan: EliminationOrder) -> Pattern:
+        """Return the pattern of an order of elimination."""
         from scipy.sparse import csc_array
 
         indptr = plan.lower.indptr.astype(np.int64)
@@ -233,7 +236,7 @@ class Pattern:
         return x.copy() if self.order is None else x[self.order]
 
     def restored(self, x: FloatArray) -> FloatArray:
-        """Return x, (n, …), in the own order of the unknowns."""
+        """Return x, (n, …), in the original order of the unknowns."""
         if self.order is None:
             return x
         restored = np.empty_like(x)
@@ -241,7 +244,7 @@ class Pattern:
         return restored
 
     def place(self) -> LongArray:
-        """Return where each unknown stands in the order of elimination."""
+        """Return the position of each unknown in the order of elimination."""
         place = np.arange(self.n, dtype=np.int64)
         if self.order is not None:
             place[self.order] = np.arange(self.n)
@@ -259,7 +262,7 @@ class Factor:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If it is not positive definite to rounding.
+        If it is not positive definite up to rounding error.
     """
 
     def __init__(self, pattern: Pattern, diagonal: FloatArray) -> None:
@@ -376,14 +379,14 @@ class Inverse:
 
     @cached_property
     def diagonal(self) -> FloatArray:
-        """(n,) the diagonal, in the own order of the unknowns."""
+        """(n,) the diagonal, in the original order of the unknowns."""
         whole = np.concatenate([self._leading, np.diagonal(self.corner)])
         return self._factor.pattern.restored(whole)
 
     def squared_norms(self, blocks: list[slice]) -> FloatArray:
         """Return the squared Frobenius norms of the blocks of the inverse.
 
-        They are derivatives: ∂ tr(C^tt)/∂ρ_u = −‖C^tu‖² for a ridge ρ_u on the diagonal of u.
+        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10).
         """
         pattern = self._factor.pattern
         place = pattern.place()
@@ -407,13 +410,13 @@ class Inverse:
         return norms
 
     def _n_workers(self, n_blocks: int) -> int:
-        """Return how many blocks to work on at a time: one where a block's arrays are large."""
+        """Return the number of blocks to work on at a time: one if a block's arrays are large."""
         pattern = self._factor.pattern
         n_bytes = 16.0 * (pattern.rows.size + pattern.n_dense**2)
         return max(1, min(n_blocks, os.cpu_count() or 1, int(_WORKERS_BYTES / max(n_bytes, 1.0))))
 
     def _fill_norms_of_leaves(self, norms: FloatArray, members: list[LongArray]) -> None:
-        """Fill in what concerns the first block where it is diagonal and all the rest is dense.
+        """Fill in the norms of the first block if it is diagonal and the rest is dense.
 
         With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
         """
@@ -467,7 +470,7 @@ class Inverse:
 
 
 def _inverted(corner: FloatArray) -> FloatArray:
-    """Return the inverse, full, from a lower Cholesky factor in C order, which is kept."""
+    """Return the full inverse from a lower Cholesky factor in C order, which is not changed."""
     from scipy.linalg.lapack import dpotri
 
     if corner.size == 0:

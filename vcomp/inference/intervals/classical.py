@@ -1,32 +1,34 @@
-"""Independent mean squares that stand for estimated components, in any design.
+"""Classical intervals from mean squares: modified large samples in any design, and two-way F.
 
-The classical intervals of variance components are functions of mean squares S_i that are
-independent, with ν_i S_i/λ_i ~ χ². Balanced designs have them. Others do not, but every estimator
-has a covariance matrix, and from it such mean squares can be made: for the term t
-
-    λ_t = σ²_t + Σ_u b_tu σ²_u   over the terms u finer than t,
-
-with the b_tu that make Ŝ_t uncorrelated with the estimates of these components. Their degrees of
-freedom are ν_t = 2 λ_t²/Var(Ŝ_t) (Satterthwaite 1946). Of a balanced design these are the mean
-squares of the analysis of variance, each divided by the number of scores in a group of its term,
-whatever the estimator was, and their degrees of freedom. Of an unbalanced one they are the
-combinations that come closest; what correlation is left goes into the intervals.
+Modified large samples need independent mean squares S_i with ν_i S_i/λ_i ~ χ². For any estimator
+they are made from the covariance matrix of the components (docs/explanation/mathematics.md, eq.
+(10.4)): for balanced designs they are the mean squares of the analysis of variance, each divided
+by the number of scores in a group of its term; for unbalanced ones correlations are left, which
+enter the intervals. Limits are eqs. (10.5) and (10.6). Complete two-way tables have the intervals
+of Feldt, eq. (10.7), and of Arteaga, Jeyaratnam and Franklin, eq. (10.8).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.inference.components import VarianceComponents
+from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
 from vcomp.numerics import solve
 
 __all__ = [
+    "ARTEAGA",
+    "FELDT",
     "MeanSquares",
+    "arteaga_interval",
+    "erho2_of",
+    "feldt_interval",
     "linear_limits",
     "mean_squares",
+    "phi_of",
     "ratio_limits",
     "rests_on_two",
     "unbiased_covariance",
@@ -34,11 +36,11 @@ __all__ = [
 
 
 _KNOWN = 1e12
-"""Degrees of freedom of what is known to a millionth: as good as all there are."""
+"""Degrees of freedom of a component known to one part in a million, used as the maximum."""
 
 _TINY = 1e-9
-"""A mean square below this share of what it is expected to be counts as that share: rounding, or
-unbalanced data, can take it below zero."""
+"""Smallest ratio of a mean square to its expectation: rounding, or unbalanced data, can make mean
+squares negative."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +49,8 @@ class MeanSquares:
 
     Attributes
     ----------
-    basis : (K, K) coefficients of the K components that were estimated in the λ
-    places : (K,) where these components are among all k
+    basis : (K, K) coefficients in the λ of the K estimated components
+    places : (K,) positions of these components among all k
     values : (K,) the mean squares S
     df : (K,) degrees of freedom ν
     correlation : (K, K) of the mean squares; the unit matrix for balanced designs
@@ -63,24 +65,24 @@ class MeanSquares:
     known: FloatArray
 
     def coefficients(self, weights: FloatArray) -> FloatArray:
-        """Return c with w'σ² = c'λ + what is known, (m, K), of (m, k) weights w."""
-        # Of each component alone first: weights are many more than components.
+        """Return c with w'σ² = c'λ + known components, (m, K), for (m, k) weights w."""
+        # Solved for single components first: there are many more weights than components.
         of_components = solve(self.basis, np.eye(len(self.basis)))
         return np.asarray(weights[:, self.places] @ of_components)
 
     def at(self, components: FloatArray) -> MeanSquares:
-        """Return the mean squares of (k,) larger estimates, as well known as these."""
+        """Return the mean squares of (k,) larger estimates with the same degrees of freedom."""
         return replace(self, values=np.maximum(self.basis @ components[self.places], self.values))
 
 
 def mean_squares(components: VarianceComponents) -> MeanSquares | None:
-    """Return the mean squares that stand for estimated components.
+    """Return the mean squares that represent estimated components, eq. (10.4).
 
-    Where a component is at its bound they are those of the estimates without bounds.
+    If a component is at its bound they are those of the estimates without bounds.
 
     Returns
     -------
-    None where there is no covariance matrix
+    None if there is no covariance matrix
 
     References
     ----------
@@ -111,13 +113,13 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
     inside = cov[np.ix_(free, free)]
     basis = _basis(inside, _is_finer(components.facets, free))
     expected = basis @ components.values[free]
-    # Only unbalanced designs have combinations that negative estimates take below zero.
+    # Only in unbalanced designs can negative estimates make an expectation negative.
     expected = np.where(expected > 0.0, expected, basis @ np.maximum(components.values[free], 0.0))
     spread = basis @ inside @ basis.T
     values = basis @ estimates[free]
     if not (np.isfinite(spread).all() and (expected > 0.0).all()):
         return None
-    # What rounding may have left of a variance of zero or less.
+    # Rounding error may leave a variance at zero or below.
     variances = np.maximum(np.diagonal(spread), 2.0 * expected**2 / _KNOWN)
     df = 2.0 * expected**2 / variances
     return MeanSquares(
@@ -134,8 +136,8 @@ def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:
     """Return the covariance matrix of the components by Brennan's normal procedure.
 
     The variance of a mean square S on ν degrees of freedom is estimated by 2S²/(ν + 2), which is
-    unbiased, instead of 2S²/ν. Exact for balanced designs; for others of the mean squares that
-    stand for the estimates.
+    unbiased, instead of 2S²/ν. Exact for balanced designs; in others it uses the mean squares that
+    represent the estimates.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:
 
     Returns
     -------
-    (k, k), nan where a component was not estimated; None where there is no covariance matrix
+    (k, k), nan where a component was not estimated; None if there is no covariance matrix
 
     References
     ----------
@@ -169,13 +171,13 @@ def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:
 
 
 def _is_finer(facets: tuple[frozenset[str], ...], free: BoolArray) -> BoolArray:
-    """Return where the column's term is finer than the row's."""
+    """Return whether the column's term is finer than the row's."""
     kept = [f for f, used in zip(facets, free, strict=True) if used]
     return np.array([[t < u for u in kept] for t in kept], dtype=bool)
 
 
 def _basis(cov: FloatArray, finer: BoolArray) -> FloatArray:
-    """Return the coefficients of the components in the λ, none of them negative."""
+    """Return the coefficients b of the components in the λ, eq. (10.4), none negative."""
     scale = np.sqrt(np.diagonal(cov))
     R = cov / np.outer(scale, scale)
     basis = np.eye(len(cov))
@@ -191,7 +193,7 @@ def _basis(cov: FloatArray, finer: BoolArray) -> FloatArray:
 
 
 def _correlation(spread: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return the correlations; what is rounding counts as none."""
+    """Return the correlations, with rounding error set to zero."""
     scale = np.sqrt(variances)
     R = np.clip(spread / np.outer(scale, scale), -1.0, 1.0)
     R = np.where(np.abs(R) < _TINY, 0.0, R)
@@ -200,17 +202,17 @@ def _correlation(spread: FloatArray, variances: FloatArray) -> FloatArray:
 
 
 _ENDLESS = 1e6
-"""An upper limit beyond so many times the estimate is none: ∞."""
+"""An upper limit beyond this multiple of the estimate is set to ∞."""
 
 
 def linear_limits(
     squares: MeanSquares, weights: FloatArray, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the limits of linear forms of the components, not cut at zero.
+    """Return the limits of linear forms of the components, eq. (10.6), not cut at zero.
 
     Parameters
     ----------
-    squares : mean squares that stand for the estimates
+    squares : mean squares that represent the estimates
     weights : (m, k) of the components
     alpha : intervals have confidence 1 − alpha
 
@@ -230,12 +232,13 @@ def linear_limits(
     >>> low.round(4), high.round(4)
     (array([0.9764]), array([6.1596]))
     """
-    from vcomp.inference.kernels import lower_limits
+    # Deferred for start-up time: numba takes a second to import.
+    from vcomp.inference.kernels.interval_ends import lower_limits
 
     c = squares.coefficients(weights)
     terms, reach = c * squares.values, _reach(squares, alpha / 2.0)
     known = weights @ squares.known
-    # A limit above is minus the lower limit of the opposite.
+    # The upper limit is minus the lower limit of the negated form.
     return lower_limits(terms, *reach) + known, known - lower_limits(-terms, *reach)
 
 
@@ -246,13 +249,13 @@ def ratio_limits(
 
     Parameters
     ----------
-    squares : mean squares that stand for the estimates
+    squares : mean squares that represent the estimates
     a, b : (m, k) weights of the components
     alpha : intervals have confidence 1 − alpha
 
     Returns
     -------
-    (m,) low, (m,) high; inf where the denominator may be zero
+    (m,) low, (m,) high; inf if the denominator may be zero
 
     References
     ----------
@@ -268,7 +271,8 @@ def ratio_limits(
     >>> low.round(4), high.round(4)  # 4 / F(9, 12) and 4 F(12, 9)
     (array([1.1642]), array([15.4729]))
     """
-    from vcomp.inference.kernels import ratios_at_zero
+    # Deferred for start-up time: numba takes a second to import.
+    from vcomp.inference.kernels.interval_ends import ratios_at_zero
 
     reach = _reach(squares, alpha / 2.0)
     A, B = (squares.coefficients(w) * squares.values for w in (a, b))
@@ -293,12 +297,12 @@ def rests_on_two(squares: MeanSquares, a: FloatArray, b: FloatArray) -> bool:
 def _reach(
     squares: MeanSquares, tail: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return how far limits with a tail probability lie from sums of mean squares.
+    """Return G, H and the pair coefficients of eqs. (10.5) and (10.5a) for a tail probability.
 
     Returns
     -------
-    (K,) G and (K,) H, of positive and negative terms; (K, K) what pairs of opposite and of equal
-    signs add; (K, K) correlations, (0, 0) where there are none
+    (K,) G and (K,) H, of positive and negative terms; (K, K) coefficients of pairs of opposite and
+    of equal signs; (K, K) correlations, (0, 0) if there are none
 
     References
     ----------
@@ -313,7 +317,7 @@ def _reach(
     G = np.where(G > 0.0, G, 1.0)
     H = np.where((H > 0.0) & (H < _ENDLESS), H, np.inf)
     off = R - np.eye(len(R))
-    # The corrections of pairs are made as far as these are independent.
+    # The corrections of pairs are scaled by 1 − |r|.
     independent = np.where(np.eye(len(R), dtype=bool), 0.0, 1.0 - np.abs(R))
     opposite = _opposite(nu, G, H, tail) * independent
     same = _same(nu, G, tail) * independent
@@ -321,17 +325,17 @@ def _reach(
 
 
 def _opposite(nu: FloatArray, G: FloatArray, H: FloatArray, tail: float) -> FloatArray:
-    """Return what a pair of opposite signs adds, (K, K): the row's coefficient is positive."""
+    """Return G_ij of eq. (10.5), (K, K): the row's term is positive, the column's negative."""
     F = _f_quantile(nu[:, None], nu[None, :], tail)
     finite = np.where(np.isfinite(H), H, 0.0)
-    # Quantiles of tiny fractions of a degree of freedom overflow, and correct nothing.
+    # Quantiles overflow for tiny degrees of freedom; the correction is then zero.
     with np.errstate(all="ignore"):
         pair = (np.square(F - 1.0) - np.square(G[:, None] * F) - np.square(finite)) / F
     return np.where(np.isfinite(pair), pair, 0.0)
 
 
 def _same(nu: FloatArray, G: FloatArray, tail: float) -> FloatArray:
-    """Return what a pair of positive signs adds beside a negative one, half on either side."""
+    """Return G*_ij/2 of eq. (10.5a), (K, K), the correction of a pair of positive terms."""
     n, m = nu[:, None], nu[None, :]
     with np.errstate(all="ignore"):
         ratio = (n + m) / _chi2(n + m, tail)
@@ -341,7 +345,7 @@ def _same(nu: FloatArray, G: FloatArray, tail: float) -> FloatArray:
 
 
 def _chi2(df: FloatArray, tail: float) -> FloatArray:
-    """Return what χ² exceeds with probability `tail`."""
+    """Return the value that χ² exceeds with probability `tail`."""
     from scipy.special import chdtri
 
     quantile: FloatArray = chdtri(df, tail)
@@ -349,8 +353,135 @@ def _chi2(df: FloatArray, tail: float) -> FloatArray:
 
 
 def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
-    """Return what F exceeds with probability `tail`."""
+    """Return the value that F exceeds with probability `tail`."""
     from scipy.special import fdtri
 
     quantile: FloatArray = fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)
     return quantile
+
+
+FELDT = "exact F of the mean squares (Feldt 1965)"
+ARTEAGA = "approximate F of the mean squares (Arteaga, Jeyaratnam and Franklin 1982)"
+
+
+def feldt_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, float]:
+    """Return the exact interval of ζ = σ²_s/σ²_e, eq. (10.7); Eρ² = n'ζ/(1 + n'ζ).
+
+    Parameters
+    ----------
+    table : mean squares with the object of measurement as rows
+    alpha : the interval has confidence 1 − alpha
+
+    References
+    ----------
+    Feldt (1965), Psychometrika 30, 357-370; as eq. (8) of Urbano, Marrero and Martín (2013),
+    SIGIR, where alpha is one tail: half of ours.
+
+    Examples
+    --------
+    >>> trec3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522)
+    >>> low, high = feldt_interval(trec3, 0.05)
+    >>> round(low, 4), round(high, 4)
+    (0.1671, 0.5187)
+    """
+    df_s, df_q = table.n_rows - 1, table.n_columns - 1
+    ratio = table.ms_rows / table.ms_residual
+
+    def bound(tail: float) -> float:
+        return (ratio / _upper_f(tail, df_s, df_s * df_q) - 1) / table.n_columns
+
+    return bound(alpha / 2), bound(1 - alpha / 2)
+
+
+def arteaga_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, float]:
+    """Return an interval of Λ = σ²_s/(σ²_s + σ²_q + σ²_e), eq. (10.8), cut at 0.
+
+    The limits of Φ = n'Λ/(1 + (n' − 1)Λ) follow from those of Λ.
+
+    Parameters
+    ----------
+    table : mean squares with the object of measurement as rows
+    alpha : the interval has confidence 1 − alpha
+
+    References
+    ----------
+    Arteaga, Jeyaratnam and Franklin (1982), Communications in Statistics: Theory and Methods 11,
+    1643-1658; as eq. (9) of Urbano, Marrero and Martín (2013), SIGIR. The second quantile in the
+    denominator has df_q degrees of freedom: the printed equation says df_e, but only df_q gives
+    the intervals of that paper's Table 1.
+
+    Examples
+    --------
+    >>> trec3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522)
+    >>> low, high = arteaga_interval(trec3, 0.05)
+    >>> round(low, 4), round(high, 4)
+    (0.0376, 0.1283)
+    """
+    n_s, n_q = table.n_rows, table.n_columns
+    df_s, df_q = n_s - 1, n_q - 1
+    M_s, M_q, M_e = table.ms_rows, table.ms_columns, table.ms_residual
+
+    def bound(tail: float) -> float:
+        F_inf = _upper_f(tail, df_s, math.inf)
+        F_e = _upper_f(tail, df_s, df_s * df_q)
+        F_q = _upper_f(tail, df_s, df_q)
+        top = M_s**2 - F_inf * M_s * M_e + (F_inf - F_e) * F_e * M_e**2
+        L = top / (df_s * F_inf * M_s * M_e + F_q * M_s * M_q)
+        # below −n_q/n_s the ratio would change sign; a share of variance is at least 0
+        return n_s * max(L, 0.0) / (n_s * max(L, 0.0) + n_q)
+
+    return bound(alpha / 2), bound(1 - alpha / 2)
+
+
+def erho2_of(zeta: float, n: FloatArray) -> FloatArray:
+    """Return Eρ² of n levels from ζ = σ²_s/σ²_e; 0 where ζ is negative.
+
+    Parameters
+    ----------
+    zeta : ratio of variances, or an end of its interval
+    n : (m,) levels of the other facet
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), eq. (10).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> erho2_of(0.1, np.array([10.0, 90.0]))
+    array([0.5, 0.9])
+    """
+    odds = n * max(zeta, 0.0)
+    return odds / (1 + odds)
+
+
+def phi_of(lambda_: float, n: FloatArray) -> FloatArray:
+    """Return Φ of n levels from Λ = σ²_s/(σ²_s + σ²_q + σ²_e); 0 where Λ is negative.
+
+    Parameters
+    ----------
+    lambda_ : ratio of variances, or an end of its interval
+    n : (m,) levels of the other facet
+
+    References
+    ----------
+    Urbano, Marrero and Martín (2013), eq. (11).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> phi_of(0.1, np.array([1.0, 9.0]))
+    array([0.1, 0.5])
+    """
+    positive = max(lambda_, 0.0)
+    return n * positive / (1 + (n - 1) * positive)
+
+
+def _upper_f(tail: float, df_1: float, df_2: float) -> float:
+    """Return the value that F exceeds with probability `tail`."""
+    # scipy.stats gives the same numbers and takes a second to import
+    from scipy.special import chdtri, fdtri
+
+    if math.isinf(df_2):
+        return float(chdtri(df_1, tail)) / df_1
+    return float(fdtri(df_1, df_2, 1 - tail))

@@ -1,18 +1,18 @@
-"""A sparse table of counts with products over threads whose sums do not depend on their number."""
+"""Sparse tables of counts; products use threads, and sums do not depend on their number."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import add_products
 from vcomp.numerics.kernels import sparse_products as kernels
 
 __all__ = [
@@ -25,16 +25,16 @@ __all__ = [
 
 
 _BLOCKS = 4
-"""Blocks of rows at most: sums over them are added in their order, whoever computed them."""
+"""Largest number of blocks of rows; their sums are added in order, whatever the threads."""
 
 _ENTRIES_A_COLUMN = 8
-"""A block of its own is worth the memory where it has so many entries a column …"""
+"""Fewest entries of a block per column: fewer are not worth its memory."""
 
 _ENTRIES_A_BLOCK = 20_000
-"""… and so many in all: fewer take less time than to start a thread."""
+"""Fewest entries of a block: fewer take less time than the start of a thread."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SparseTable:
     """A matrix in compressed sparse rows.
 
@@ -49,15 +49,16 @@ class SparseTable:
     indices: IntArray
     weights: FloatArray
     n_cols: int
-    _bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _bounds(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of rows, about equal in entries, that go to threads."""
         nnz = self.indices.size
         fewest = max(_ENTRIES_A_COLUMN * self.n_cols, _ENTRIES_A_BLOCK)
         n = int(np.clip(nnz // fewest, 1, _BLOCKS))
         cuts = np.searchsorted(self.indptr, np.linspace(0, nnz, n + 1)[1:-1])
         ends = [0, *(int(c) for c in cuts), self.indptr.size - 1]
-        object.__setattr__(self, "_bounds", tuple(pairwise(ends)))
+        return tuple(pairwise(ends))
 
     @classmethod
     def of(
@@ -79,7 +80,7 @@ class SparseTable:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the table takes."""
+        """Memory of the table in bytes."""
         return int(self.indptr.nbytes + self.indices.nbytes + self.weights.nbytes)
 
     def transposed(self) -> SparseTable:
@@ -144,7 +145,7 @@ class SparseTable:
     def _summed(
         self, n_rows: int, width: int, add: Callable[[FloatArray, int, int], Any]
     ) -> FloatArray:
-        """Return the sum of what every block of rows adds to zeros."""
+        """Return the sum of the contributions of all blocks of rows."""
         sums = [np.zeros((n_rows, width)) for _ in self._bounds]
         over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds)
         for other in sums[1:]:
@@ -188,11 +189,11 @@ Fill = Callable[[int, int, FloatArray], None]
 """Writes the rows from one number up to another into an array of them."""
 
 _BLOCK = 1024
-"""Rows of a block: all sets of columns of one stay in a core's cache."""
+"""Rows of a block, so that its columns stay in a core's cache."""
 
 _PARTS = 4
 _ROWS_A_PART = 20_000
-"""A part with fewer rows takes less time than to start a thread."""
+"""A part with fewer rows takes less time than the start of a thread."""
 
 
 def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
@@ -202,8 +203,8 @@ def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
 
     Parameters
     ----------
-    fills : what writes each of the m sets
-    n_rows, width : q rows and c columns that each set has
+    fills : writer of each of the m sets
+    n_rows, width : q rows and c columns of each set
 
     Returns
     -------
@@ -226,7 +227,7 @@ def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
             end = min(begin + _BLOCK, last)
             for fill, rows in zip(fills, columns, strict=True):
                 fill(begin, end, rows[: end - begin])
-            add_products(columns, end - begin, sums[part])
+            kernels.add_products(columns, end - begin, sums[part])
 
     over_threads(work, list(pairwise(ends)))
     total = sums.sum(axis=0)

@@ -1,7 +1,8 @@
-"""Random signs for traces: E z'Mz = tr M, without error from the diagonal of M.
+"""Random signs for traces: E z'Mz = tr M, exact for the diagonal of M.
 
-They are drawn once, term by term, so that the likelihood equations are a smooth function of the
-components, and the same whichever terms are at zero.
+See docs/explanation/mathematics.md, eq. (2.8). Probes are drawn once for each term, so that the
+likelihood equations are a smooth function of the components and do not depend on which terms are
+at zero.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Rademacher:
     def columns(
         self, terms: tuple[int, ...], sizes: tuple[int, ...], first: int, last: int
     ) -> FloatArray:
-        """Return columns of ±1; each depends on its term and number alone."""
+        """Return columns of ±1; each depends on its term and number only."""
         signs = np.empty((sum(sizes), last - first))
         begin = 0
         for term, size in zip(terms, sizes, strict=True):
@@ -69,7 +70,7 @@ class Rademacher:
 
 @dataclass(frozen=True, slots=True)
 class AllUnits:
-    """√m e_j for every j: traces without any error, for small sizes."""
+    """√m e_j for every j: exact traces, for small sizes."""
 
     def __str__(self) -> str:
         return "all unit vectors"

@@ -1,0 +1,238 @@
+"""Dataclasses as JSON: the values that results consist of, as plain dicts and lists, and back.
+
+:func:`to_plain` goes by the values, :func:`from_plain` by the annotations of the fields. JSON has
+neither nan nor infinity: nan is null, and infinity ``{"infinite": 1}``. A field whose stored form
+differs from its value says so by :func:`stored`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vcomp._typing import Json
+from vcomp.exceptions import DataError
+
+T = TypeVar("T")
+
+_ATOMS = (str, int, NoneType)
+"""What JSON has as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The head of a stored record.
+
+    Attributes
+    ----------
+    kind : class of the results that are stored, under the key ``"vcomp"``
+    newest : version that is written, under the key ``"format"``; versions from 1 on are read
+    words : what is stored, for messages
+    """
+
+    kind: str
+    newest: int
+    words: str
+
+
+class Storable(Protocol):
+    """A dataclass with the head under which it is stored."""
+
+    FORMAT: ClassVar[Format]
+
+
+Record = TypeVar("Record", bound=Storable)
+
+
+def stored(
+    *,
+    keys: tuple[str, ...] = (),
+    shape: tuple[str, ...] = (),
+    write: Callable[[Any], Any] | None = None,
+    read: Callable[[Any, Json], Any] | None = None,
+) -> dict[str, Any]:
+    """Return metadata of a field whose stored form differs from its value.
+
+    Parameters
+    ----------
+    keys : a tuple is stored as an object with these keys
+    shape : arrays have the lengths of these fields of the same object; needed where one may be
+        empty, as lists do not keep the shape of an empty matrix
+    write : makes what is stored from the value, unless that is None
+    read : makes the value from what was stored, unless that is null, and from the whole object
+    """
+    return {"keys": keys, "shape": shape, "write": write, "read": read}
+
+
+def to_plain(value: Any) -> Any:
+    """Return dataclasses, mappings, tuples, sets and arrays as dicts and lists for JSON.
+
+    Examples
+    --------
+    >>> to_plain({"facets": frozenset({"topic", "sys"}), "values": np.array([0.5, np.nan])})
+    {'facets': ['sys', 'topic'], 'values': [0.5, None]}
+    """
+    if isinstance(value, _ATOMS):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _written_number(value)
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _written_array(value)
+    if is_dataclass(value):
+        return {f.name: _written(f, getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: to_plain(v) for key, v in value.items()}
+    return sorted(value) if isinstance(value, AbstractSet) else value
+
+
+def from_plain(cls: type[T], plain: Any) -> T:
+    """Return the dataclass that :func:`to_plain` made plain; fields left out have their defaults.
+
+    Parameters
+    ----------
+    cls : of the value
+    plain : dicts and lists; arrays may stand in them as they are
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError, AttributeError
+        If they do not make such a value.
+
+    Examples
+    --------
+    >>> from_plain(Format, {"kind": "Study", "newest": 1, "words": "a study"})
+    Format(kind='Study', newest=1, words='a study')
+    """
+    made: Any = cls
+    hints = _hints(made)
+    return cls(
+        **{
+            f.name: _read(f, hints[f.name], plain)
+            for f in fields(made)
+            if f.name in plain or (f.default is MISSING and f.default_factory is MISSING)
+        }
+    )
+
+
+def to_document(record: Storable) -> Json:
+    """Return a record for JSON, with its head."""
+    head = {"vcomp": record.FORMAT.kind, "format": record.FORMAT.newest}
+    plain: Json = to_plain(record)
+    return head | plain
+
+
+def from_document(cls: type[Record], document: Any) -> Record:
+    """Return the record that :func:`to_document` made plain.
+
+    Raises
+    ------
+    DataError
+        If it is something else, damaged, or a newer version wrote it.
+    """
+    kind = cls.FORMAT
+    if not isinstance(document, dict) or document.get("vcomp") != kind.kind:
+        raise DataError(f"this is not {kind.words} that vcomp stored (res.to_json())")
+    if document.get("format") not in range(1, kind.newest + 1):
+        raise DataError(
+            f"the stored result has format {document.get('format')!r}, and this version of "
+            f"vcomp reads formats up to {kind.newest}; load it with the version that wrote it"
+        )
+    try:
+        return from_plain(cls, document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"the stored result is incomplete or damaged: {type(error).__name__} {error}"
+        ) from None
+
+
+@cache
+def _hints(cls: Any) -> Mapping[str, Any]:
+    hints: dict[str, Any] = get_type_hints(cls)
+    return hints
+
+
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
+def _written_number(value: float) -> Json | None:
+    return None if math.isnan(value) else {"infinite": 1 if value > 0 else -1}
+
+
+def _written_array(values: NDArray[Any]) -> Any:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        unknown = np.isnan(values)
+        if np.isinf(values).any():
+            return to_plain(values.tolist())
+        values = values.astype(object)
+        values[unknown] = None
+    return values.tolist()
+
+
+def _written(field: Field[Any], value: Any) -> Any:
+    """Return the stored form of a field."""
+    if field.metadata and value is not None:
+        if field.metadata["write"] is not None:
+            value = field.metadata["write"](value)
+        elif field.metadata["keys"]:
+            value = dict(zip(field.metadata["keys"], value, strict=True))
+    return to_plain(value)
+
+
+def _read(field: Field[Any], hint: Any, plain: Json) -> Any:
+    """Return the value of a field of a stored object."""
+    value = plain[field.name]
+    if not field.metadata or value is None:
+        return _value(hint, value)
+    if field.metadata["read"] is not None:
+        return field.metadata["read"](value, plain)
+    if field.metadata["keys"]:
+        value = [value[key] for key in field.metadata["keys"]]
+    return _value(hint, value, tuple(len(plain[name]) for name in field.metadata["shape"]))
+
+
+def _value(hint: Any, plain: Any, shape: tuple[int, ...] = ()) -> Any:
+    """Return the value of a type that a stored form stands for."""
+    origin, args = _parts(hint)
+    if origin is None and hint is not float:
+        is_value = isinstance(hint, type) and is_dataclass(hint)
+        return from_plain(hint, plain) if is_value else plain
+    if origin in (Union, UnionType):
+        if plain is None:
+            return None
+        (hint,) = (arg for arg in args if arg is not NoneType)
+        return _value(hint, plain, shape)
+    if origin is np.ndarray:
+        dtype = _parts(args[1])[1][0]
+        try:
+            array = np.array(plain, dtype=dtype)
+        except TypeError:  # infinity is an object
+            array = np.array(_with_infinity(plain), dtype=dtype)
+        return array.reshape(shape) if shape else array
+    if origin is tuple and args[1:] != (...,):
+        return tuple(_value(arg, x) for arg, x in zip(args, plain, strict=True))
+    if origin in (tuple, frozenset):
+        if args[0] is str:
+            return origin(plain)
+        return origin(_value(args[0], x) for x in plain)
+    if origin in (dict, Mapping):
+        return {key: _value(args[1], x, shape) for key, x in plain.items()}
+    return math.nan if plain is None else _with_infinity(plain)
+
+
+def _with_infinity(plain: Any) -> Any:
+    """Return numbers, in lists or alone, with infinity as such."""
+    if isinstance(plain, list):
+        return [_with_infinity(x) for x in plain]
+    return math.copysign(math.inf, plain["infinite"]) if isinstance(plain, dict) else plain

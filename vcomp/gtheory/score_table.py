@@ -1,0 +1,75 @@
+"""Variance components of a table of objects by conditions, for programs that read such tables.
+
+Classical test theory (objects × items) and retrieval experiments (topics × systems) start from a
+matrix and need the components of its main effects and residual; the fit is that of ``vcomp.fit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.data import select_rows
+from vcomp.design import encode, learn
+from vcomp.estimators import check_terms, get_estimator
+from vcomp.exceptions import warn
+from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
+from vcomp.inference import VarianceComponents
+from vcomp.statistics import Statistics
+
+__all__ = [
+    "crossed_components",
+]
+
+
+def crossed_components(
+    scores: FloatArray, levels: Mapping[str, LongArray], method: str
+) -> VarianceComponents:
+    """Return the components of crossed facets and of the residual.
+
+    Parameters
+    ----------
+    scores : (n,) the scores that there are
+    levels : facet → (n,) number of the level of each score. With one facet the residual is that of
+        replicates
+    method : of estimation, such as ``"reml"``
+
+    Raises
+    ------
+    DesignError
+        If the components cannot be distinguished with these cells, or nothing is left for the
+        residual.
+    EstimationError
+        If the method has no estimate.
+
+    Warns
+    -----
+    VcompWarning
+        If the estimation did not converge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> topic, system = (a.ravel() for a in np.indices((3, 3)))
+    >>> scores = np.array([0.3, 0.5, 0.1, 0.4, 0.5, 0.4, 0.2, 0.5, 0.3])
+    >>> crossed_components(scores, {"system": system, "topic": topic}, "anova").values.round(4)
+    array([0.0128, 0.0017, 0.0094])
+    """
+    terms = tuple(levels)
+    environment = caller_environment(0, 0)
+    parsed = parse("score ~ " + " + ".join(f"(1|{term})" for term in terms))
+    selected = select_rows(parsed, {"score": scores, **levels}, environment, "raise")
+    design = learn(parsed, selected, environment)
+    stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
+    check_terms(stats, terms)
+    estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
+    if not estimate.converged:
+        warn(estimate.status)
+    everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
+    return VarianceComponents(
+        names=estimate.names,
+        facets=(*(frozenset({term}) for term in terms), everything),
+        values=estimate.values,
+        cov=next(iter(estimate.covariances.values())),
+        without_bounds=estimate.without_bounds,
+    )

@@ -1,0 +1,325 @@
+"""The record of a D-study: error variances and coefficients of every plan, with limits and notes.
+
+Tables, summaries, pictures and allocations are functions of :class:`StudyRecord`;
+:class:`~vcomp.gtheory.study.DStudy` is the record with these functions as methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import check_alpha
+from vcomp.formula import REPLICATE
+from vcomp.gtheory.phi_lambda import MeanOfScores
+from vcomp.gtheory.plan import DStudyPlan
+from vcomp.gtheory.projection import (
+    QUANTITIES,
+    CoefficientName,
+    planned_limits,
+    planned_quantity,
+    quantities,
+    weights,
+)
+from vcomp.gtheory.requirement import Requirement, required_size
+from vcomp.gtheory.universe import check_columns
+from vcomp.inference import Projected, Quantities, UsedComponents, VarianceComponents
+from vcomp.inference.intervals import FromComponents, IntervalSource
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "StudyRecord",
+    "project",
+    "quantity_of",
+    "requirement_of",
+    "study_notes",
+    "study_table",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StudyRecord:
+    """A plan, the components that it starts from, and what they project.
+
+    Attributes
+    ----------
+    plan : design, object of measurement and sizes
+    components : of the G-study, as estimated
+    alpha : intervals have confidence 1 − alpha
+    negative : how negative components are used, ``"zero"`` or ``"keep"``
+    columns : name of the quantity → (m,) values, one a plan
+    interval_methods : quantity → how its interval was made
+    notes : what a reader should know of these numbers
+    source : of the intervals
+    mean : of the scores; None where it is not known
+    """
+
+    plan: DStudyPlan
+    components: VarianceComponents
+    alpha: float
+    negative: Projected
+    columns: Mapping[str, FloatArray]
+    interval_methods: Mapping[str, str]
+    notes: tuple[str, ...]
+    source: IntervalSource
+    mean: MeanOfScores | None = None
+
+    def with_plan(self, plan: DStudyPlan, source: IntervalSource | None) -> Self:
+        """Return the D-study of the same components with another plan.
+
+        Parameters
+        ----------
+        plan : of the D-study
+        source : of the intervals; the components and their covariance if None
+        """
+        return project(
+            type(self),
+            self.components,
+            plan,
+            alpha=self.alpha,
+            negative=self.negative,
+            source=source,
+        )
+
+    def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """Return the sizes of the facets, one row a plan, to put other `columns` beside them."""
+        import pandas as pd
+
+        check_columns(columns, self.plan.facets)
+
+        labels = self.plan.labels
+        index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
+        sized = zip(self.plan.facets, self.plan.sizes.T, strict=True)
+        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
+
+
+S = TypeVar("S", bound=StudyRecord)
+
+
+def study_table(study: StudyRecord) -> pd.DataFrame:
+    """Return a row a plan: its sizes and columns; see :attr:`DStudy.table`."""
+    return study.sizes_table(study.columns).assign(**study.columns)
+
+
+def quantity_of(study: StudyRecord, name: str, plan: DStudyPlan | None = None) -> Quantities:
+    """Return a quantity of every plan as a function of the components.
+
+    Parameters
+    ----------
+    study : the D-study
+    name : one of :data:`~vcomp.gtheory.projection.PLANNED`
+    plan : whose sizes are used; that of the study if None
+    """
+    return planned_quantity(weights(study.components, study.plan if plan is None else plan), name)
+
+
+def requirement_of(
+    study: StudyRecord,
+    target: float,
+    coefficient: CoefficientName,
+    facet: str | None,
+    plan: DStudyPlan | None = None,
+) -> Requirement:
+    """Return the size of a facet that a coefficient needs; see :meth:`DStudy.required`.
+
+    Parameters
+    ----------
+    study : the D-study
+    target : of the coefficient, between 0 and 1
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    facet : may be None where only one has a size
+    plan : whose first row holds the other sizes; that of the study if None
+    """
+    return required_size(
+        study.components,
+        study.source,
+        study.plan if plan is None else plan,
+        negative=study.negative,
+        target=target,
+        coefficient=coefficient,
+        facet=facet,
+        alpha=study.alpha,
+    )
+
+
+def _whole(sizes: FloatArray) -> Any:
+    """Return whole numbers as such, unless they are too many for an int."""
+    whole = (sizes == np.floor(sizes)) & (sizes < 2.0**53)
+    return sizes.astype(np.int64) if whole.all() else sizes.astype(float)
+
+
+def project(
+    of: type[S],
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    *,
+    alpha: float = 0.05,
+    negative: Projected = "zero",
+    source: IntervalSource | None = None,
+) -> S:
+    """Return the error variances and coefficients of every plan, with standard errors and limits.
+
+    Parameters
+    ----------
+    of : class of the record
+    components : of the G-study
+    plan : of the D-study
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` or ``"keep"``
+    source : of the intervals; the components and their covariance if None
+
+    Raises
+    ------
+    PlanError
+        The G-study cannot support the design, or `alpha` or `negative` is not one that can be.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, chap. 4.
+    """
+    check_alpha(alpha)
+    local = FromComponents(components, negative=negative)
+    source = local if source is None else source
+    made = quantities(weights(components, plan))
+    columns = {name: q.values(local.used.values) for name, q in made.items()}
+    methods: dict[str, str] = {}
+    said: list[str] = []
+    for name in QUANTITIES:
+        found = planned_limits(name, made[name], components, plan, source, alpha)
+        columns |= {
+            f"{name}_se": local.standard_errors(made[name]),
+            f"{name}_low": found.low,
+            f"{name}_high": found.high,
+        }
+        if found.interval_method:
+            methods[name] = found.interval_method
+        said += [note for note in found.notes if note not in said]
+    notes = study_notes(components, local.used, plan, columns)
+    notes += tuple(f"Intervals: {note}." for note in said)
+    return of(plan, components, alpha, negative, columns, methods, notes, source)
+
+
+_UNSHARED = (
+    "Where objects meet different levels, their differences hold the effects of these levels too, "
+    "which σ²(δ) leaves out."
+)
+
+
+def study_notes(
+    components: VarianceComponents,
+    taken: UsedComponents,
+    plan: DStudyPlan,
+    columns: Mapping[str, FloatArray],
+) -> tuple[str, ...]:
+    """Return the notes on a D-study.
+
+    Parameters
+    ----------
+    components : as estimated
+    taken : as the D-study uses them
+    plan : of the D-study
+    columns : the quantities, by name
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": -0.2, "Residual": 1.0}).dstudy(i=10)
+    >>> print(study.notes[0])
+    σ²(i) = -0.2 is replaced by 0 (negative="keep" would use it as estimated).
+    """
+    notes = [*_on_negative(components, taken), *_on_coefficients(plan, columns)]
+    whole = bool((plan.sizes == np.round(plan.sizes)).all())
+    if plan.labels is not None:
+        notes.append(
+            "Each component is divided by its exact effective size in the layout, of which n "
+            "shows the facet's."
+        )
+    elif plan.inverse_n is not None and not (whole and _equal_sizes(components, plan)):
+        notes.append(
+            "The G-study is unbalanced: each component is divided by its exact effective size, of "
+            f"which n shows the facet's. {_UNSHARED}"
+        )
+    elif not whole:
+        notes.append(
+            "Sizes that are not whole numbers are harmonic means of the unbalanced G-study, "
+            "unless they were given."
+        )
+    notes += _on_omitted_interaction(components)
+    if taken.cov is None:
+        notes.append(
+            "The covariance matrix of the components is not known: there are no standard errors, "
+            "nor intervals that need them."
+        )
+    else:
+        notes += _on_known(taken.bounded, "estimated at the bound")
+        notes += _on_known(components.held, "held")
+    return tuple(notes)
+
+
+def _on_known(names: Sequence[str], why: str) -> list[str]:
+    if not names:
+        return []
+    known = ", ".join(f"σ²({name})" for name in names)
+    verb, them = ("has", "it") if len(names) == 1 else ("have", "them")
+    note = (
+        f"{known} {verb} no standard error, being {why}; standard errors of other quantities "
+        f"treat {them} as known."
+    )
+    return [note]
+
+
+def _on_negative(components: VarianceComponents, taken: UsedComponents) -> list[str]:
+    notes = []
+    for name, value in zip(components.names, components.values, strict=True):
+        if name not in taken.zeroed and not value < 0:
+            continue
+        symbol = f"σ²({name}) = {display.number(value)}"
+        if name in taken.zeroed:
+            notes.append(f'{symbol} is replaced by 0 (negative="keep" would use it as estimated).')
+        else:
+            notes.append(f'{symbol} is negative and used as estimated (negative="keep").')
+    return notes
+
+
+def _on_omitted_interaction(components: VarianceComponents) -> list[str]:
+    """Warn that the residual of repeated scores hides an interaction, and is divided too much."""
+    facets = frozenset(components.facet_names)
+    if REPLICATE not in facets or facets - {REPLICATE} in components.facets:
+        return []
+    named = ":".join(f for f in components.facet_names if f != REPLICATE)
+    note = (
+        f"The cells hold several scores and the model has no term {named}: what varies from cell "
+        f"to cell counts as error of single scores, which {REPLICATE} averages out. Errors are "
+        f"too small if there is such variation; add (1|{named}) to the formula."
+    )
+    return [note]
+
+
+def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> list[str]:
+    undefined = [s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if np.isnan(columns[c]).any()]
+    universe = columns["universe_var"][0]
+    notes = []
+    if universe == 0:
+        notes.append(
+            f"The universe-score variance σ²({plan.object}) is 0: these data do not "
+            f"distinguish levels of {plan.object}, whatever the size of the test."
+        )
+    if undefined:
+        notes.append(
+            f"{' and '.join(undefined)} {'is' if len(undefined) == 1 else 'are'} not defined "
+            "(nan) where universe-score and error variance do not add up to more than zero."
+        )
+    return notes
+
+
+def _equal_sizes(components: VarianceComponents, plan: DStudyPlan) -> bool:
+    exact = weights(components, plan).absolute
+    nominal = weights(components, replace(plan, inverse_n=None)).absolute
+    return bool(np.allclose(exact, nominal, rtol=1e-9, atol=0))

@@ -1,0 +1,412 @@
+"""A D-study as a reader sees it: tables of quantities, Φ(λ) and effects, the summary, pictures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display, plots
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.formula import REPLICATE
+from vcomp.gtheory.phi_lambda import NO_MEAN, check_mean, phi_lambda, read_cuts
+from vcomp.gtheory.plan import DStudyPlan
+from vcomp.gtheory.projection import (
+    PLANNED,
+    composition,
+    planned_limits,
+    weights,
+)
+from vcomp.gtheory.requirement import SYMBOLS
+from vcomp.gtheory.study_record import StudyRecord, quantity_of, requirement_of, study_table
+from vcomp.inference import VarianceComponents, used_components
+from vcomp.inference.intervals import FromComponents, unbiased_covariance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.plots import Required
+
+__all__ = [
+    "draw",
+    "draw_phi_lambda",
+    "effects_table",
+    "phi_lambda_table",
+    "quantity_table",
+    "summary",
+]
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
+    """Return one quantity of every plan; see :meth:`DStudy.quantity`.
+
+    Parameters
+    ----------
+    study : the D-study
+    what : name of the quantity
+    se : ``"delta"`` or ``"unbiased"``
+    """
+    if not isinstance(what, str) or what not in PLANNED:
+        raise PlanError(
+            f"unknown quantity {what!r}{did_you_mean(str(what), PLANNED)}; a D-study has "
+            f"{', '.join(PLANNED)}"
+        )
+    q = quantity_of(study, what)
+    if se not in ("delta", "unbiased"):
+        raise PlanError(f"se is 'delta' or 'unbiased', not {se!r}")
+    components = study.components
+    if se == "unbiased":
+        components = replace(components, cov=_unbiased(components), without_bounds=None)
+    local = FromComponents(components, negative=study.negative)
+    found = planned_limits(what, q, study.components, study.plan, study.source, study.alpha)
+    estimates = {
+        "estimate": local.values(q),
+        "se": local.standard_errors(q),
+        "low": found.low,
+        "high": found.high,
+    }
+    return study.sizes_table(estimates).assign(**estimates)
+
+
+def _unbiased(components: VarianceComponents) -> FloatArray:
+    covariance = unbiased_covariance(components)
+    if covariance is None:
+        raise PlanError(
+            "unbiased standard errors rest on mean squares, which are made from the covariance "
+            "matrix of the components, which is not known"
+        )
+    return covariance
+
+
+def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
+    """Return Φ(λ) of every plan and cut score; see :meth:`DStudy.phi_lambda`.
+
+    Parameters
+    ----------
+    study : the D-study
+    cut : λ, one or several
+    """
+    cuts, mean = read_cuts(cut), study.mean or NO_MEAN
+    w = weights(study.components, study.plan)
+    beta = (mean.beta, mean.cov_beta)
+    local = FromComponents(study.components, "auto", study.negative, *beta)
+    source = local if isinstance(study.source, FromComponents) else study.source
+    rows = []
+    for plan in range(len(study.plan)):
+        for one in cuts:
+            made = phi_lambda(w.universe[plan], w.absolute[plan], mean, one)
+            found = source.limits(made, study.alpha)
+            ends = (float(found.low[0]), float(found.high[0]))
+            rows.append(
+                (one, float(local.values(made)[0]), float(local.standard_errors(made)[0]), *ends)
+            )
+    columns = ("cut", "estimate", "se", "low", "high")
+    table = study.sizes_table(columns)
+    repeated = table.loc[table.index.repeat(len(cuts))]
+    if study.plan.labels is None:
+        repeated = repeated.reset_index(drop=True)
+    values = dict(zip(columns, zip(*rows, strict=True), strict=True))
+    return repeated.assign(**{name: list(column) for name, column in values.items()})
+
+
+def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
+    """Return a row an effect of one plan; see :meth:`DStudy.effects`.
+
+    Parameters
+    ----------
+    study : the D-study
+    row : number of the plan
+
+    Raises
+    ------
+    PlanError
+        If there is no such plan.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, Tables 4.1 to 4.3: D-study variance components and
+    the error variances and universe-score variance that they belong to.
+    """
+    import pandas as pd
+
+    components, plan = study.components, study.plan
+    if type(row) is bool or not isinstance(row, Integral) or not 0 <= row < len(plan):
+        raise PlanError(f"there is no plan {row!r}: they are 0 to {len(plan) - 1}")
+    made, w = composition(components, plan), weights(components, plan)
+    values = used_components(components, study.negative).values
+    inverse = 1.0 / plan.sizes[row]
+    rows = []
+    place = {facet: k for k, facet in enumerate(plan.design.facets)}
+    for effect in sorted(set(made.effects), key=lambda e: (len(e), sorted(place[f] for f in e))):
+        parts = np.array([e == effect for e in made.effects])
+        own = np.where(parts, values, 0.0)
+        divides = made.divides[parts][0]
+        exact = None if plan.inverse_n is None else plan.inverse_n[row]
+        n = 1.0 / (inverse[divides].prod() if exact is None else exact[parts][0])
+        rows.append(
+            {
+                "effect": ":".join(f for f in plan.design.facets if f in effect),
+                "components": " + ".join(
+                    name for name, part in zip(components.names, parts, strict=True) if part
+                ),
+                "variance": float(own.sum()),
+                "n": n,
+                "universe_var": float(w.universe[row] @ own),
+                "rel_err_var": float(w.relative[row] @ own),
+                "abs_err_var": float(w.absolute[row] @ own),
+            }
+        )
+    return pd.DataFrame(rows).set_index("effect")
+
+
+# Summary ----------------------------------------------------------------------------------------
+
+
+def summary(study: StudyRecord) -> Any:
+    """Return a summary that says what was planned, what it is worth and what would be enough.
+
+    Parameters
+    ----------
+    study : to print
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
+    >>> print(str(summary(study)).splitlines()[0])
+    D-study p × i; object of measurement: p
+    """
+    columns, confidence = study.columns, display.level(study.alpha)
+    cells: dict[str, list[str]] = {}
+    if study.plan.labels is not None:
+        cells[""] = list(study.plan.labels)
+    for facet, sizes in zip(study.plan.facets, study.plan.sizes.T, strict=True):
+        cells[facet] = [display.count(n) for n in sizes]
+    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+        cells[symbol] = [display.coefficient(c) for c in columns[name]]
+        ends = zip(columns[f"{name}_low"], columns[f"{name}_high"], strict=True)
+        intervals = [display.coefficient_interval(low, high) for low, high in ends]
+        if any(intervals):
+            # headers are keys here: a space more keeps those of Eρ² and Φ apart
+            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
+    for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
+        cells[symbol] = display.fixed(columns[name], significant=3)
+    design = str(study.plan.design).replace(" x ", " × ")
+    table = display.simple_table(
+        list(zip(*cells.values(), strict=True)),
+        [header.rstrip() for header in cells],
+        title=f"D-study {design}; object of measurement: {study.plan.object}",
+    )
+    return display.summary([table], [*_explanations(study), *study.notes])
+
+
+def _universe_name(study: StudyRecord) -> str:
+    """Return what the universe score is of, with facets that are fixed: ``p | o``."""
+    given = [f for f in study.plan.facets if f in study.plan.universe.fixed]
+    return " | ".join([study.plan.object, ", ".join(given)] if given else [study.plan.object])
+
+
+def _generalized(study: StudyRecord) -> list[str]:
+    """Say over what scores are not generalized, or not without end."""
+    space, facets = study.plan.universe, study.plan.facets
+    lines = []
+    fixed = [f for f in facets if f in space.fixed]
+    if fixed:
+        lines.append(
+            f"Fixed: the planned {' and '.join(fixed)} are all that scores are generalized to."
+        )
+    lines += [
+        f"The universe of {facet} has {display.count(size)} levels."
+        for facet, size in space.sizes.items()
+    ]
+    if space.within:
+        inside = " and ".join(f for f in study.plan.design.facets if f in space.within)
+        lines.append(f"Objects are compared within the levels of {inside}.")
+    return lines
+
+
+def _explanations(study: StudyRecord) -> list[str]:
+    object_ = study.plan.object
+    variances = np.unique(study.columns["universe_var"])
+    universe = " to ".join(display.number(float(v)) for v in variances[[0, -1][: variances.size]])
+    lines = [
+        f"Eρ²: how reliable differences between {object_} are (error variance σ²(δ)).",
+        f"Φ: how reliable absolute scores of {object_} are (error variance σ²(Δ)).",
+        f"Universe-score variance σ²({_universe_name(study)}) = {universe}.",
+        *_generalized(study),
+    ]
+    methods = study.interval_methods
+    known = {methods[c]: s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods}
+    if known:
+        how = [m if len(known) == 1 else f"{s} {m}" for m, s in known.items()]
+        lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
+    named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
+    if len(named) == 1 and study.columns["universe_var"][0] > 0:
+        lines += [str(requirement_of(study, 0.95, c, named[0])) for c in ("Erho2", "Phi")]
+    return lines
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+_POINTS = 100
+"""Points of a curve: more cannot be seen."""
+
+_REACH = 4.0
+"""A required size up to this many times the largest planned one is still shown."""
+
+
+def draw(
+    study: StudyRecord,
+    x: str | None,
+    coefficient: str | Sequence[str],
+    ax: Any | None,
+    target: float | None,
+) -> Any:
+    """Return the axes on which a D-study is drawn; see :meth:`DStudy.plot`.
+
+    Parameters
+    ----------
+    study : to draw
+    x : facet on the horizontal axis, or None
+    coefficient : one or several
+    ax : matplotlib axes, or None
+    target : of the coefficients, or None
+    """
+    several = not isinstance(coefficient, str) and isinstance(coefficient, Iterable)
+    chosen = tuple(coefficient) if several else (str(coefficient),)
+    unknown = [c for c in chosen if c not in list(SYMBOLS)]
+    if unknown or not chosen:
+        given = repr(unknown[0]) if unknown else "none"
+        raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
+    plan = study.plan
+    facet = _horizontal(plan, x)
+    others = [f for f in plan.facets if f != facet]
+    required = None if target is None else _required(study, facet, others, chosen, target)
+    return plots.dstudy(
+        study_table(study),
+        facet,
+        others,
+        coefficients=chosen,
+        curves=_curves(study, facet, required or {}),
+        target=target,
+        required=required,
+        alpha=study.alpha,
+        xlabel=_label(plan, facet, others),
+        ax=ax,
+    )
+
+
+def draw_phi_lambda(study: StudyRecord, cut: Any, ax: Any | None) -> Any:
+    """Return the axes on which Φ(λ) is drawn; see :meth:`DStudy.plot_phi_lambda`.
+
+    Parameters
+    ----------
+    study : to draw
+    cut : scores λ, or None
+    ax : matplotlib axes, or None
+    """
+    scores = check_mean(study.mean)
+    mean = float(scores.beta[0])
+    if cut is None:
+        spread = 3.0 * math.sqrt(max(float(study.columns["universe_var"].max()), 0.0))
+        cut = np.linspace(mean - spread, mean + spread, _POINTS)
+    table = phi_lambda_table(study, cut)
+    sizes = study.sizes_table()
+    labels = study.plan.labels or [_sized(row) for row in sizes.to_dict("records")]
+    n = len(table) // len(labels)
+    curves = {name: table.iloc[k * n : (k + 1) * n] for k, name in enumerate(labels)}
+    return plots.cut_scores(curves, mean=mean, alpha=study.alpha, ax=ax)
+
+
+def _sized(sizes: Mapping[Any, float]) -> str:
+    return ", ".join(f"{plots.escaped(f)} = {display.count(n)}" for f, n in sizes.items())
+
+
+def _horizontal(plan: DStudyPlan, x: str | None) -> str:
+    """Return the facet that is given, or else the one of which most sizes are planned."""
+    if not plan.facets:
+        raise PlanError("there is no size to draw: the D-study has no facet but its object")
+    if x is None:
+        named = [f for f in plan.facets if f != REPLICATE] or list(plan.facets)
+        return max(named, key=lambda f: len(set(_sizes(plan, f))))
+    if x not in plan.facets:
+        raise PlanError(f"{x!r} has no size in this D-study; x= is one of {list(plan.facets)}")
+    return x
+
+
+def _sizes(plan: DStudyPlan, facet: str) -> list[float]:
+    column = plan.facets.index(facet)
+    return [float(n) for n in plan.sizes[:, column]]
+
+
+def _required(
+    study: StudyRecord, facet: str, others: Sequence[str], chosen: Sequence[str], target: float
+) -> Mapping[tuple[str, tuple[float, ...]], Required]:
+    """Return what the target needs at every combination of the other facets' sizes."""
+    columns = [study.plan.facets.index(f) for f in others]
+    first = {tuple(row[columns].tolist()): row for row in study.plan.sizes[::-1]}
+    found = {}
+    for (sizes, row), name in itertools.product(first.items(), chosen):
+        one = replace(study.plan, sizes=row[None, :])
+        needs = requirement_of(study, target, name, facet, one)
+        found[name, sizes] = plots.Required(needs.n, needs.low, needs.high)
+    return found
+
+
+def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) -> Any:
+    """Return the D-study at so many sizes of a facet that its line is smooth."""
+    plan = study.plan
+    if plan.inverse_n is not None:
+        return None  # the G-study's own effective sizes belong together: there is no other size
+    column = plan.facets.index(facet)
+    largest = plan.universe.sizes.get(facet, math.inf)
+    fine = _fine(np.array(_sizes(plan, facet)), [r.n for r in required.values()], largest)
+    sizes = np.repeat(plan.sizes, fine.size, axis=0)
+    sizes[:, column] = np.tile(fine, len(plan))
+    dense = replace(plan, sizes=np.unique(sizes, axis=0))
+    if study.source.interval != "profile":
+        return study_table(study.with_plan(dense, study.source))
+    # A profile takes many maximisations: there are intervals at the planned sizes alone.
+    table = study_table(study.with_plan(dense, None))
+    ends = [f"{name}_{end}" for name in SYMBOLS for end in ("low", "high")]
+    return table.assign(**dict.fromkeys(ends, math.nan))
+
+
+def _fine(planned: FloatArray, required: Sequence[float], largest: float) -> FloatArray:
+    """Return sizes from the smallest to the largest that are shown, below a finite universe's."""
+    low, high = planned.min(), planned.max()
+    if low == high:
+        low, high = min(low, max(1.0, low / 4.0)), 2.0 * high
+    near = [n for n in required if math.isfinite(n) and n <= _REACH * high]
+    low, high = min([low, *near]), max([high, *near])
+    fine = np.geomspace(low, high, _POINTS)
+    return np.union1d(fine[fine < largest], planned)
+
+
+def _label(plan: DStudyPlan, facet: str, others: Sequence[str]) -> str:
+    label = f"levels of {plots.escaped(facet)}"
+    if facet == REPLICATE:
+        label = "scores in each cell"
+    elif above := [f for f in plan.design.facets if f in plan.design.nested_in[facet]]:
+        label += f" in each {' and '.join(map(plots.escaped, above))}"
+    constant = {f: set(_sizes(plan, f)) for f in others}
+    held = [
+        f"{plots.escaped(f)} = {display.count(s.pop())}"
+        for f, s in constant.items()
+        if len(s) == 1
+    ]
+    return f"{label}  (with {', '.join(held)})" if held else label

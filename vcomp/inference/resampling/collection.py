@@ -1,0 +1,238 @@
+"""Replicates as they are made: continued from a file, computed side by side, saved and joined.
+
+What the parametric bootstrap, the bootstrap of levels and studies of subsets have in common: each
+replicate has a number, and random numbers that depend on the seed and that number alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, EstimationError, warn
+from vcomp.inference.resampling.refits import Recipe, Refitted
+from vcomp.inference.resampling.replicates import Replicates, check_same
+from vcomp.numerics import run, seed_from
+from vcomp.statistics import Statistics
+
+__all__ = [
+    "GeneratingFit",
+    "SampleRefit",
+    "collect",
+    "replicates_of",
+    "report_failures",
+]
+
+
+_SAVED_OPTIONS = {"hold": "hold", "prior": "weights", "iterated": "iterated"}
+"""Options of estimators that the replicates depend on, with their names in stored files."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratingFit:
+    """A fit from which data are drawn, and which is repeated on them.
+
+    Attributes
+    ----------
+    stats : of its data
+    recipe : its estimator and options
+    values : (k + 1,) components, negative estimates as they are
+    beta : (p,) fixed effects of the columns of X as they are in the statistics
+    fixed_names : their names
+    uncentre : transforms such fixed effects to those of X as given
+    formula : text of the formula
+    """
+
+    stats: Statistics
+    recipe: Recipe
+    values: FloatArray
+    beta: FloatArray
+    fixed_names: tuple[str, ...]
+    uncentre: Callable[[FloatArray], FloatArray]
+    formula: str
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return text and numbers that identify this fit."""
+        recipe = self.recipe
+        options = {
+            _SAVED_OPTIONS[f.name]: repr(getattr(recipe.estimator, f.name))
+            for f in fields(recipe.estimator)  # type: ignore[arg-type]
+            if f.name in _SAVED_OPTIONS
+        }
+        return {
+            "formula": self.formula,
+            "method": recipe.estimator.name,
+            "options": {**options, "negative": recipe.negative},
+            "number of rows": int(self.stats.n),
+            "components": list(recipe.names),
+            "estimates": self.values.tolist(),
+            "fixed effects": self.uncentre(self.beta).tolist(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRefit:
+    """An estimate from other rows, or the reason of its failure."""
+
+    found: Refitted
+    reason: str | None = None
+
+
+def collect(
+    fit: GeneratingFit,
+    kind: str,
+    details: dict[str, Any],
+    begin: Callable[[int], Callable[[], Callable[[int], SampleRefit]]],
+    n: int,
+    *,
+    rng: int | np.random.Generator | None,
+    workers: int,
+    time_limit: float | None,
+    path: str | PathLike[str] | None,
+    progress: bool | None,
+    label: str,
+) -> tuple[Replicates, list[SampleRefit]]:
+    """Return the replicates 0 … n − 1, with the refits that were made in this call.
+
+    Parameters
+    ----------
+    fit : the fit that is repeated
+    kind : of the replicates
+    details : their identification besides the fit, text and numbers by name
+    begin : called once with the seed, unless the file contains all replicates; returns a function
+        that makes the work of one thread, a function of the replicate's number
+    n : number of replicates
+    rng, workers, time_limit, path, progress : as for :func:`parametric_bootstrap`
+    label : of the progress bar
+
+    Raises
+    ------
+    DataError
+        If the file is not one of replicates, or holds those of another kind, fit or seed.
+    """
+    seed = seed_from(rng)
+    fingerprint = {**fit.fingerprint(), **details}
+    drawn = isinstance(rng, np.random.Generator)
+    known = continued_from(path, kind, fingerprint, seed, drawn=drawn)
+    seed = seed if known is None else known.seed
+    there = set() if known is None else set(known.numbers.tolist())
+    missing = [b for b in range(n) if b not in there]
+
+    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
+        new = replicates_of(fit, rows, kind, fingerprint, seed, n)
+        return new if known is None else joined(known, new)
+
+    save = None if path is None else (lambda rows: gathered(rows).save(path))
+    rows: dict[int, SampleRefit] = {}
+    if missing:
+        rows = run(
+            begin(seed),
+            missing,
+            workers=workers,
+            time_limit=time_limit,
+            progress=progress,
+            label=label,
+            save=save,
+        )
+    if save is not None and rows:
+        save(rows)
+    return gathered(rows).first(n), list(rows.values())
+
+
+def replicates_of(
+    fit: GeneratingFit,
+    rows: dict[int, SampleRefit],
+    kind: str,
+    fingerprint: dict[str, Any],
+    seed: int,
+    requested: int,
+) -> Replicates:
+    """Return the estimates as replicates, by number."""
+    k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
+    found = [rows[b].found for b in numbers]
+    return Replicates(
+        kind=kind,
+        names=fit.recipe.names,
+        fixed_names=fit.fixed_names,
+        numbers=np.array(numbers, dtype=np.int64),
+        values=np.array([f.values for f in found]).reshape(-1, k),
+        beta=np.array([fit.uncentre(f.beta) for f in found]).reshape(-1, p),
+        llf=np.array([f.llf for f in found], dtype=float),
+        converged=np.array([f.converged for f in found], dtype=bool),
+        seed=seed,
+        requested=requested,
+        fingerprint=fingerprint,
+    )
+
+
+def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) -> None:
+    """Warn if some refits failed, with the most frequent reason.
+
+    Raises
+    ------
+    EstimationError
+        If all failed.
+    """
+    reasons = Counter(row.reason for row in rows if row.reason is not None)
+    failed = int((~made.converged).sum())
+    if not failed:
+        return
+    why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
+    if failed == len(made):
+        raise EstimationError(f"none of the {failed:,} {what} could be fitted{why}")
+    warn(
+        f"{failed:,} of {len(made):,} {what} could not be fitted, and have converged=False; the "
+        f"most frequent reason{why or ' is not known'}"
+    )
+
+
+def continued_from(
+    path: str | PathLike[str] | None,
+    kind: str,
+    fingerprint: dict[str, Any],
+    seed: int,
+    *,
+    drawn: bool,
+) -> Replicates | None:
+    """Return the replicates of an existing file, None if there is none.
+
+    Parameters
+    ----------
+    path : of the file, or None
+    kind, fingerprint, seed : of the requested replicates
+    drawn : whether the seed was drawn from a generator, so that the file's is used instead
+
+    Raises
+    ------
+    DataError
+        If the path is invalid, or the file contains replicates of another kind, fit or seed.
+    """
+    if path is not None and not isinstance(path, (str, PathLike)):
+        raise DataError(f"path must be the name of a file for the estimates, not {path!r}")
+    if path is None or not Path(path).exists():
+        return None
+    known = Replicates.load(path)
+    check_same(known, kind, fingerprint, path)
+    if known.seed != seed and not drawn:
+        raise DataError(
+            f"{path} holds replicates from seed {known.seed}, and the seed here is {seed}; give "
+            f"rng={known.seed} to continue them, or another path"
+        )
+    return known
+
+
+def joined(known: Replicates, new: Replicates) -> Replicates:
+    """Return the replicates of both sets, by number."""
+    order = np.argsort(np.concatenate([known.numbers, new.numbers]), kind="stable")
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(known, name), getattr(new, name)])[order]
+        for name in ("numbers", "values", "beta", "llf", "converged")
+    }
+    return replace(new, adjusted=None, **arrays)
