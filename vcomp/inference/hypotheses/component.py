@@ -45,7 +45,7 @@ class HypothesisTest:
     Attributes
     ----------
     term : the tested component, or contrasts of fixed effects
-    method : name of the test in words
+    test : name of the test in words
     symbol : of the statistic, such as ``"F"``
     statistic : its value
     distribution : null distribution in words: ``"F(5, 24)"``, ``"½χ²₀ + ½χ²₁"``
@@ -58,7 +58,7 @@ class HypothesisTest:
     """
 
     term: str
-    method: str
+    test: str
     symbol: str
     statistic: float
     distribution: str
@@ -74,7 +74,7 @@ class HypothesisTest:
         if self.p_error > 0.0:
             p += f" ± {display.number(self.p_error, 2)} (Monte Carlo)"
         first = (
-            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.method}, "
+            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.test}, "
             f"{self.distribution}."
         )
         return "\n".join([first, *self.notes])
