@@ -212,7 +212,7 @@ def test_errors():
     res = vcomp.fit("y ~ (1|day/run)", scores(day=5, run=2, trial=2))
     with pytest.raises(PlanError, match=r"laboratory='dya' is no facet.*did you mean 'day'"):
         vcomp.presets.precision(res, laboratory="dya")
-    with pytest.raises(PlanError, match="alpha lies between"):
+    with pytest.raises(PlanError, match="alpha must be between"):
         vcomp.presets.precision(res, alpha=0)
     with pytest.raises(PlanError, match="negative must be"):
         vcomp.presets.precision(res, negative="drop")

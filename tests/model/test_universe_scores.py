@@ -212,7 +212,7 @@ def test_what_cannot_be_measured():
     res = vcomp.fit("y ~ (1|p) + (1|i)", data)
     with pytest.raises(vcomp.PlanError, match="unknown facet 'q'"):
         res.universe_scores("q")
-    with pytest.raises(vcomp.PlanError, match="alpha lies between"):
+    with pytest.raises(vcomp.PlanError, match="alpha must be between"):
         res.universe_scores("p", alpha=1.5)
     with pytest.raises(vcomp.PlanError, match="negative must be 'zero' or 'keep'"):
         res.universe_scores("p", negative="drop")
