@@ -115,7 +115,7 @@ def test_rows_that_cannot_be_read_again(tmp_path):
         res.augment(path=tmp_path / "rows.parquet")
     streamed = vcomp.fit(FORMULA, data, stream=True)
     for what in (streamed.augment, lambda: streamed.resid, lambda: streamed.fittedvalues):
-        with pytest.raises(DataError, match=r"res\.augment\(to='out\.parquet'\) reads them again"):
+        with pytest.raises(DataError, match=r"res\.augment\(path='out\.parquet'\) reads them again"):
             what()
     assert os.listdir(tmp_path) == []
 

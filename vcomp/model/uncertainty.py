@@ -470,7 +470,7 @@ class Uncertainty(Fitted):
         >>> print(res.test("sys"))
         sys: F = 5.247, p = 0.0226; exact F-test, F(4, 8).
         F is MS(sys) / MS(Residual), whose expectations are equal if the component is 0.
-        Chosen as it is exact.
+        Chosen because it is exact.
         """
         fit = hypothesis_tests.component_fit(self._record, self._rows)
         return component_test(fit, term, test, Simulation(n, rng, workers))
