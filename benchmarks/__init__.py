@@ -1,4 +1,4 @@
-"""Benchmarks: one a stage of the pipe, each timed beside a peer that gives the same answer.
+"""Benchmarks: one for each stage of the pipeline, timed beside a peer with the same result.
 
 ``python -m benchmarks --help`` in the folder above.
 """

@@ -15,7 +15,7 @@ NAMES = (
     *("parse", "read", "learn", "encode", "accumulate", "estimate", "label", "project", "rank"),
     *("reliability", "allocation", "bootstrap", "studies", "import"),
 )
-"""In the order of the pipe."""
+"""In the order of the pipeline."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The best sizes for a budget, against trying all of them in numpy."""
+"""The best sizes for a budget, against an exhaustive search in numpy."""
 
 from __future__ import annotations
 

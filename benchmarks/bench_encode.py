@@ -1,4 +1,4 @@
-"""Rows → Chunk of codes, against pandas giving the same codes."""
+"""Rows → Chunk of codes, against the same codes by pandas."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Statistics → Estimate, alone and as a whole fit, against other programs that fit the model.
 
-Work that may take long is done in a child process and given up after ``--limit`` seconds.
+Long fits run in a child process and are stopped after ``--limit`` seconds.
 """
 
 from __future__ import annotations

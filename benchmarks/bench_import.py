@@ -1,4 +1,4 @@
-"""What a fresh process costs: importing vcomp, and a small fit on the command line."""
+"""The cost of a fresh process: importing vcomp, and a small fit on the command line."""
 
 from __future__ import annotations
 

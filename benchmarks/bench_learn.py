@@ -1,6 +1,6 @@
-"""Rows → Design, against pandas finding the same levels and combinations.
+"""Rows → Design, against the same levels and combinations by pandas.
 
-Reading a column already finds its levels; learning finds how they are combined.
+Reading a column determines its levels; learning determines how they are combined.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.common import FULL_MODEL, Piped, Report, Settings, best_of, crossed, nested, pipe
+from vcomp.data.reading import Reading
 from vcomp.data.rows import select_rows
 from vcomp.design import learn
 from vcomp.design.design import Design
@@ -48,7 +49,7 @@ def _learn(piped: Piped) -> Design:
 
 
 def _read_and_learn(piped: Piped, data: Any) -> Design:
-    rows = select_rows(piped.formula, data, piped.environment, "drop")
+    rows = select_rows(piped.formula, data, Reading(piped.environment))
     return learn(piped.formula, rows, piped.environment)
 
 

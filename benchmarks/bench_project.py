@@ -1,7 +1,7 @@
 """VarianceComponents → DStudy over a grid of plans, against the formula in plain numpy.
 
-The large grids are of fits whose components are estimated with their covariance, so that every
-plan has four standard errors and four intervals; the yardstick has no more than the estimates.
+In the large grids components are estimated with their covariance matrix, so that every plan has
+four standard errors and four intervals; the peer computes only the estimates.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from patsy import EvalEnvironment
 
 from benchmarks.common import Report, Settings, agree, best_of, crossed
+from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows, select_rows
 from vcomp.formula import parse
 
@@ -68,4 +69,4 @@ def _complete_csv(path: Path) -> pd.DataFrame:
 
 
 def _read(data: Any) -> Rows:
-    return select_rows(_FORMULA, data, EvalEnvironment.capture(0), "drop")
+    return select_rows(_FORMULA, data, Reading(EvalEnvironment.capture(0)))

@@ -1,7 +1,7 @@
 """Scores → Eτ, split halves and simulated collections, beside the same algorithms in plain R.
 
-Times are those of the processor, on both sides: R's calls are long, and programs beside it would
-disturb them more than ours.
+Both sides are measured in processor time: R's calls are long, and other programs would disturb
+them more than those of vcomp.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random parts of a matrix → their components, and differences between two measures of it."""
+"""Random subsets of a matrix → components, and differences between two measures of it."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from patsy import EvalEnvironment
 
+from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows, select_rows
 from vcomp.design import encode, learn
 from vcomp.design.design import Chunk, Design
@@ -224,7 +225,7 @@ class Piped:
 def pipe(formula: str, data: Any) -> Piped:
     """Take data through the stages from text to statistics."""
     parsed, environment = parse(formula), EvalEnvironment.capture(0)
-    rows = select_rows(parsed, data, environment, "drop")
+    rows = select_rows(parsed, data, Reading(environment))
     design = learn(parsed, rows, environment)
     chunk = encode(design, rows)
     return Piped(parsed, rows, environment, design, chunk, summed(design, chunk))
@@ -232,7 +233,7 @@ def pipe(formula: str, data: Any) -> Piped:
 
 def summed(design: Design, chunk: Chunk) -> Statistics:
     """Return the statistics that a model makes of its rows."""
-    return Statistics(chunk, design.grid, design.partial_grid)
+    return Statistics.from_rows(chunk, design.grid, design.partial_grid)
 
 
 def _every_level(rng: np.random.Generator, n: int, n_levels: int) -> NDArray[np.int32]:

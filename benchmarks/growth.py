@@ -1,9 +1,9 @@
 """How time and memory grow with rows: ANOVA and REML of per-document data.
 
 ``python -m benchmarks.growth [--rows 1e5,1e6,1e7,5e7] [--shuffled]`` fits p × a × (d:i), 11
-components, each size in a process of its own, and prints rows a second, peak memory above the
-frame, and the fraction of the memory bandwidth: the time of ``numpy.sum`` over the columns of the
-same frame, relative to that of the fit. The slope is that of log time on log rows.
+components, each size in its own process. It prints rows a second, peak memory above the frame, and
+the fraction of the memory bandwidth: the time of ``numpy.sum`` over the columns of the same frame,
+relative to that of the fit. The slope is that of log time on log rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Rows in Parquet files: how fast they are summed in batches and on Dask, and in how much memory.
 
 ``python -m benchmarks.large [--rows 5.9e6,1e8] [--dask] [--moved] [--quick]`` writes per-document
-scores p × a × (d:i) of 50 topics to 20 Parquet files, in a temporary folder that is removed
-again, and fits the model with 11 components by REML: the rows in memory, in batches, and in
-batches with documents put into their topics once they are complete. Each is done in a process of
-its own and compared with the time that pyarrow takes to read the same columns in the same process.
-``--dask`` also fits 5.9 million rows on two worker processes; ``--moved`` counts the bytes that
-partial statistics take with several partitionings.
+scores p × a × (d:i) of 50 topics to 20 Parquet files, in a temporary folder that is removed again.
+It fits the model with 11 components by REML: from rows in memory, in batches, and in batches with
+documents collapsed into their topics once they are complete. Each runs in its own process and is
+compared with the time that pyarrow needs to read the same columns in the same process. ``--dask``
+also fits 5.9 million rows on two worker processes; ``--moved`` counts the bytes that partial
+statistics take with several partitionings.
 """
 
 from __future__ import annotations
@@ -97,12 +97,14 @@ def write(folder: str, n_rows: int) -> int:
     return P * A * D * _TOPICS
 
 
-def timed_fit(folder: str, repeat: int, *, stream: bool, seal: bool = False) -> Timed:
+def timed_fit(folder: str, repeat: int, *, stream: bool, collapse: bool = False) -> Timed:
     """Read the files with pyarrow, then fit them; the best of `repeat` times."""
     files = sorted(Path(folder).glob("*.parquet"))
     # What is summed in batches is put away only where the table of all cells would be large.
-    sealed = mock.patch("vcomp.statistics.batches.passes._LARGE", 0.0) if seal else nullcontext()
-    with sealed:
+    collapsed = (
+        mock.patch("vcomp.statistics.batches.passes._LARGE", 0.0) if collapse else nullcontext()
+    )
+    with collapsed:
         _warm_up(stream=stream)
         reading = _best(lambda: _read(files), repeat)
         kept: dict[str, Any] = {}  # the last fit alone
@@ -220,7 +222,7 @@ def _compare(n_rows: int, folder: str) -> None:
     ways: dict[str, dict[str, bool]] = {
         "in memory": {"stream": False},
         "in batches": {"stream": True},
-        "in batches, put away": {"stream": True, "seal": True},
+        "in batches, put away": {"stream": True, "collapse": True},
     }
     found = {}
     for name, options in ways.items():

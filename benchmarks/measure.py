@@ -1,6 +1,6 @@
-"""Time and memory of work on large data: each in a fresh process, which has nothing in its caches.
+"""Time and memory of work on large data, each in a fresh process with empty caches.
 
-The work is a function of a module, so that the process that it runs in can import it.
+The work is a function of a module, so that the process can import it.
 """
 
 from __future__ import annotations

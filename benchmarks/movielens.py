@@ -3,8 +3,8 @@
 ``python -m benchmarks.movielens --size 1e6|1e7|32m [--clustered]`` prints seconds of each stage,
 peak memory, and components with their standard and Monte Carlo errors. The data are simulated,
 with activity and popularity by a power law; ``--clustered`` puts users and films into communities
-with one rating in a hundred across, so that the graph mixes badly. ``--fit`` goes the way that
-users go, from a data frame.
+with one rating in a hundred between them, so that conjugate gradients converge slowly. ``--fit``
+calls ``vcomp.fit`` with a data frame, as users do.
 """
 
 from __future__ import annotations

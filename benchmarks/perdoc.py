@@ -1,6 +1,6 @@
 """Per-document scores, simulated: p × a × (d:i), topics with unequal numbers of documents.
 
-The data that the growth, missing-cell and "how fast" tables are about. Participants p and
+The data of the tables on growth, missing cells and speed. Participants p and
 assessors a are crossed with documents d, which are nested in topics i; there is one score a cell.
 """
 

@@ -1,4 +1,4 @@
-"""Which estimator of Eτ and Eτ_AP is nearest to the truth, and which interval covers it.
+"""Bias of estimators of Eτ and Eτ_AP, and coverage of their intervals.
 
 ``python -m benchmarks.rank_intervals [--trials 200] [--draws 500] [--seed 1] [--collection NAME]``
 simulates collections of 5 to 100 topics with known true means from four TREC collections, and

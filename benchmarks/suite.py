@@ -2,9 +2,9 @@
 
     python -m pytest benchmarks/suite.py --benchmark-group-by=group
 
-Every group has a pass over the columns as its yardstick, measured in the same run; the numbers
-that pytest-benchmark prints in parentheses are multiples of it. ``--benchmark-autosave`` and
-``--benchmark-compare`` follow them from version to version. The extra ``bench`` installs it.
+Each group has a pass over the columns as its unit, measured in the same run; the numbers that
+pytest-benchmark prints in parentheses are multiples of it. ``--benchmark-autosave`` and
+``--benchmark-compare`` compare versions. The extra ``bench`` installs it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""How fast: the sizes that vcomp is made for, beside the aims and other programs in the same run.
+"""Speed of fits of large data, beside the aims and other programs in the same run.
 
 ``python -m benchmarks.table [--limit SECONDS] [--generalizit PYTHON] [PART …]`` prints a table in
-Markdown. Data are frames with int32 codes; a time is that of a whole ``vcomp.fit``, the best of
-five after one call, in a process of its own; beside it the seconds of all threads together.
+Markdown. Data are frames with int32 codes. A time is that of a whole ``vcomp.fit``, the best of
+five calls after a first one, in its own process; beside it are the seconds of all threads
+together.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import vcomp
+from tests.helpers.readings import accumulated, model_of
 from vcomp.data import source
+from vcomp.data.reading import Reading
 from vcomp.io import spool
 from vcomp.statistics.batches import passes as gather
 
@@ -54,10 +56,18 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def nothing_kept(monkeypatch):
-    """Have rows read in every pass, as many rows are."""
-    monkeypatch.setattr(gather, "KEPT_BYTES", 0.0)
+def streamed_again(formula, data):
+    return model_of(formula, data, stream=True, kept_bytes=0.0).fit()
+
+
+def accumulated_again(formula, data):
+    return accumulated(formula, data, kept_bytes=0.0)
+
+
+@pytest.fixture(params=WAYS)
+def again(request):
+    """Return a way that reads the rows in every pass, as many rows are."""
+    return {"stream": streamed_again, "accumulate": accumulated_again}[request.param]
 
 
 def replace(folder, change):
@@ -142,7 +152,7 @@ def test_an_empty_file_among_others(folder, every_way):
     assert made.nobs == 400
 
 
-def test_a_file_that_goes_away_between_the_passes(folder, way, nothing_kept, monkeypatch):
+def test_a_file_that_goes_away_between_the_passes(folder, again, monkeypatch):
     learn = gather.learn_in_passes
 
     def learn_and_remove(*arguments):
@@ -151,7 +161,7 @@ def test_a_file_that_goes_away_between_the_passes(folder, way, nothing_kept, mon
         return made
 
     monkeypatch.setattr(gather, "learn_in_passes", learn_and_remove)
-    assert "part2.parquet" in message(way, folder)
+    assert "part2.parquet" in message(again, folder)
 
 
 # Levels ------------------------------------------------------------------------------------------
@@ -235,22 +245,21 @@ def test_a_bar_counts_the_rows_of_every_pass(way, folder, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_batches_are_smaller_where_memory_is_short(monkeypatch):
-    monkeypatch.setattr(gather, "available_bytes", lambda: 64 * 2.0**30)
-    assert gather._batch_rows(5) == gather.BATCH
-    monkeypatch.setattr(gather, "available_bytes", lambda: 0.5 * 2**30)
-    few, many = gather._batch_rows(8), gather._batch_rows(4)
+def test_batches_are_smaller_where_memory_is_short():
+    plenty = Reading(free_bytes=lambda: 64 * 2.0**30)
+    assert plenty.rows_of_batch(5) == plenty.batch_rows
+    short = Reading(free_bytes=lambda: 0.5 * 2**30)
+    few, many = short.rows_of_batch(8), short.rows_of_batch(4)
     assert 2 * few == pytest.approx(many, rel=1e-3)
-    assert many < gather.BATCH
-    monkeypatch.setattr(gather, "available_bytes", lambda: 0.0)
-    assert gather._batch_rows(5) == 2**14
+    assert many < short.batch_rows
+    assert Reading(free_bytes=lambda: 0.0).rows_of_batch(5) == 2**14
 
 
 # Interruptions -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("second", [1, 2])
-def test_an_interruption_in_the_middle_of_a_pass(folder, way, second, nothing_kept, monkeypatch):
+def test_an_interruption_in_the_middle_of_a_pass(folder, again, second, monkeypatch):
     """It ends the work, in whatever pass, and the same call can be made again."""
     native, seen = source.native, []
 
@@ -263,11 +272,11 @@ def test_an_interruption_in_the_middle_of_a_pass(folder, way, second, nothing_ke
     monkeypatch.setattr(source, "native", interrupted)
     before = sorted(os.listdir(folder))
     with pytest.raises(KeyboardInterrupt):
-        way(FORMULA, folder)
+        again(FORMULA, folder)
     assert len(seen) == 3 * second - 1
     assert sorted(os.listdir(folder)) == before
     monkeypatch.undo()
-    assert way(FORMULA, folder).nobs == 600
+    assert again(FORMULA, folder).nobs == 600
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])

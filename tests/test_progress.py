@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from vcomp.display import check_progress, progress_bar
+from vcomp.data.reading import check_progress
+from vcomp.display import progress_bar
 from vcomp.exceptions import DataError
 
 

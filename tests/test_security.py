@@ -183,15 +183,15 @@ RESULT = vcomp.fit(FORMULA, FRAME)
 )
 def test_a_quantity_is_arithmetic_of_components_only(text):
     with pytest.raises(vcomp.EstimationError):
-        RESULT.estimate(text)
+        RESULT.quantity(text)
 
 
 def test_code_in_a_quantity_is_not_evaluated(mark):
     path, code = mark
     with pytest.raises(vcomp.EstimationError):
-        RESULT.estimate(code)
+        RESULT.quantity(code)
     with pytest.raises(vcomp.EstimationError):
-        RESULT.estimate(f"sqrt({code})")
+        RESULT.quantity(f"sqrt({code})")
     assert not path.exists()
 
 

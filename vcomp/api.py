@@ -1,14 +1,14 @@
-"""The functions that a user calls first."""
+"""``fit``, ``gstudy`` and ``compare``: each goes once through the pipe, from data to result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from vcomp.data import Missing
+from vcomp.data import Missing, Reading
 from vcomp.estimators import MethodName
 from vcomp.exceptions import EstimationError
-from vcomp.formula import caller_environment
+from vcomp.formula import caller_environment, parse
 from vcomp.inference.hypotheses import ModelComparison, compare_fits
 from vcomp.model import (
     VarianceComponentsModel,
@@ -16,6 +16,7 @@ from vcomp.model import (
     claimed_model,
     compared_fit,
 )
+from vcomp.statistics import read_data
 
 
 def fit(
@@ -78,10 +79,8 @@ def fit(
     >>> res.vcomp.round(5).to_dict()
     {'sys': 0.00973, 'topic': 0.00176, 'Residual': 0.00687}
     """
-    environment = caller_environment(eval_env, 1)
-    model = VarianceComponentsModel(
-        formula, data, missing=missing, stream=stream, progress=progress, eval_env=environment
-    )
+    reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
+    model = VarianceComponentsModel(formula, read_data(parse(formula), data, reading))
     return model.fit(method, **options)
 
 
@@ -159,11 +158,8 @@ def gstudy(
     0   50  0.889
     1  100  0.941
     """
-    environment = caller_environment(eval_env, 1)
-    model = claimed_model(
-        design, response, data, facets, missing, environment, stream=stream, progress=progress
-    )
-    return model.fit(method, **options)
+    reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
+    return claimed_model(design, response, data, facets, reading).fit(method, **options)
 
 
 def compare(*results: VarianceComponentsResults) -> ModelComparison:

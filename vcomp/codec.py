@@ -58,6 +58,7 @@ def stored(
     shape: tuple[str, ...] = (),
     write: Callable[[Any], Any] | None = None,
     read: Callable[[Any, Json], Any] | None = None,
+    flat: type | None = None,
 ) -> dict[str, Any]:
     """Return metadata of a field whose stored form differs from its value.
 
@@ -68,8 +69,9 @@ def stored(
         empty, as lists do not keep the shape of an empty matrix
     write : makes what is stored from the value, unless that is None
     read : makes the value from what was stored, unless that is null, and from the whole object
+    flat : dataclass whose fields are stored beside those of the whole object
     """
-    return {"keys": keys, "shape": shape, "write": write, "read": read}
+    return {"keys": keys, "shape": shape, "write": write, "read": read, "flat": flat}
 
 
 def to_plain(value: Any) -> Any:
@@ -89,7 +91,12 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _written_array(value)
     if is_dataclass(value):
-        return {f.name: _written(f, getattr(value, f.name)) for f in fields(value)}
+        plain: Json = {}
+        for f in fields(value):
+            written = _written(f, getattr(value, f.name))
+            is_flat = f.metadata and f.metadata["flat"] is not None
+            plain |= written if is_flat else {f.name: written}
+        return plain
     if isinstance(value, Mapping):
         return {key: to_plain(v) for key, v in value.items()}
     return sorted(value) if isinstance(value, AbstractSet) else value
@@ -192,6 +199,8 @@ def _written(field: Field[Any], value: Any) -> Any:
 
 def _read(field: Field[Any], hint: Any, plain: Json) -> Any:
     """Return the value of a field of a stored object."""
+    if field.metadata and field.metadata["flat"] is not None:
+        return from_plain(field.metadata["flat"], plain)
     value = plain[field.name]
     if not field.metadata or value is None:
         return _value(hint, value)

@@ -16,8 +16,6 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from vcomp.exceptions import DataError
-
 MISSING = "–"
 """What stands for a number that is not known."""
 
@@ -397,22 +395,6 @@ def _written(value: float, form: str, missing: str) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return format(value, form)
-
-
-def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
-    """Refuse a value that is not True, False or None, and a bar of work that Dask does.
-
-    Raises
-    ------
-    DataError
-    """
-    if progress is not None and not isinstance(progress, bool):
-        raise DataError(f"progress={progress!r} is not known; it is True, False or None")
-    if progress and on_dask:
-        raise DataError(
-            "progress=True is of rows that are read here; Dask shows its own, on its dashboard or "
-            "inside dask.diagnostics.ProgressBar()"
-        )
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The bias of Eτ and Eτ_AP at 50 topics, from more collections than the study has.
 
-Both as published, which the study is about, and with observed differences shrunk by their
-reliability, which is the library's default. With 100 trials its Monte Carlo error is .005 to .01,
-as large as what is to be told. So this one size has thousands; nothing is extrapolated from
-halves, which is what takes long.
+Both as published, as in the study, and with observed differences shrunk by their reliability,
+which is the library's default. With 100 trials the Monte Carlo error is .005 to .01, as large as
+the bias. So this one size has thousands of collections, without the slow extrapolation from
+halves.
 """
 
 from __future__ import annotations

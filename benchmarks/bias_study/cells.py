@@ -1,4 +1,4 @@
-"""What is simulated: collections, assumptions and sizes, numbered once and for all."""
+"""The simulated collections, assumptions and sizes, with fixed numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the study asks of one simulated collection: diagnoses, actual accuracy and estimates."""
+"""Diagnoses, actual accuracy and estimates of one simulated collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the study found, in words; the numbers in them come from the rows."""
+"""The findings of the study in words, with numbers from the rows."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AS_PUBLISHED = {
     (7, "sens_rel.logit"): 0.983,
 }
 """By table and estimator: the total with ties as in the code of the paper, over the total by the
-rule of the library, from the same collections. ``python -m benchmarks.bias_study.ties`` says it,
-of the first few trials of every kind of collection."""
+rule of the library, from the same collections. ``python -m benchmarks.bias_study.ties`` computes
+it from the first few trials of every kind of collection."""
 
 _SETS = 8
 """Sets of assumptions with one kind of sampling, for which trials of one number had one seed."""
@@ -49,8 +49,8 @@ def are_enough(table: int, trials: int) -> bool:
 def is_near(total: Share, published: float) -> bool:
     """Whether a total differs from the published one by no more than chance may explain.
 
-    The published one has the error that it has if the sets of assumptions with one seed tell all
-    the same: the square root of their number times ours.
+    The error of the published one is that of fully dependent sets of assumptions with one seed:
+    the square root of their number times the error here.
     """
     off = max(0.0, abs(total.variance - published) - ROUNDING)
     return bool(off <= 2.0 * total.error * np.sqrt(1.0 + _SETS))
@@ -84,10 +84,10 @@ def _totals(outcome: Outcome) -> str:
     off = [100.0 * abs(s.variance / p - 1.0) for _, _, s, p in pairs]
     near = [is_near(s, p) for _, _, s, p in pairs]
     apart = [f"{name} of table {n}" for n, name, s, p in pairs if not is_near(s, p)]
-    rest = f" Farther apart are {_listed(apart)}." if apart else ""
-    agree = "Totals agree" if all(near) else "Most totals agree, not all"
+    rest = f" The others are {_listed(apart)}." if apart else ""
+    agree = "Totals agree" if all(near) else "Most totals agree"
     return (
-        f"**{agree}.** Of {len(pairs)} published totals {sum(near)} are met within Monte "
+        f"**{agree}.** {sum(near)} of {len(pairs)} published totals are reproduced within Monte "
         f"Carlo error; the median difference is {np.median(off):.1f} %, the largest "
         f"{max(off):.1f} %.{rest} {_shares(outcome)}"
     )
@@ -110,7 +110,8 @@ def _shares(outcome: Outcome) -> str:
     ]
     return (
         f"Of {len(off)} shares {100.0 * np.mean(np.array(off) <= 2.0):.0f} % are within two "
-        f"points of those printed, and none is more than {np.ceil(max(off)):.0f} points away."
+        f"points of the published ones, and none differs by more than "
+        f"{np.ceil(max(off)):.0f} points."
     )
 
 
@@ -122,27 +123,27 @@ def _ties(outcome: Outcome) -> str:
     if not own:
         return ""
     return (
-        "**The sensitivities differ by their rule for ties.** To the library pairs of systems "
-        "that are equally far apart are one threshold. The code of the paper goes through the "
-        "pairs one by one, ties in the order in which systems are listed, and may stop after "
-        "any of them. With few topics many pairs are tied at the largest difference there is: "
-        "of 0 and 1, or of 100 % where a mean is 0 (where normal scores have negative means the "
-        "library cuts relative differences at 100 % before it looks for a threshold, the code "
-        "after). If more than 5 % of these pairs are swapped and no smaller difference will do, "
-        "the library has no sensitivity. The code has one if the first pairs on the list happen "
-        "to be right: it keeps halves, and collections, that are left out here. Where halves of "
-        "one size alone are left, R draws a constant, and here there is no curve. With all this "
-        "as published, in the same collections (`python -m benchmarks.bias_study.ties`), the "
-        f"totals of the sensitivities would be {min(other):+.1f} to {max(other):+.1f} % off the "
-        f"published ones, not {min(own):+.1f} to {max(own):+.1f} %; half of them by "
-        f"{np.median(np.abs(other)):.1f} % at most, not {np.median(np.abs(own)):.1f} %. The "
-        "library keeps its rule: the order of systems in a file says nothing of how far apart "
-        "two of them must be."
+        "**The sensitivities differ because ties are treated differently.** In the library, pairs "
+        "of systems with equal differences are one threshold. The code of the paper goes through "
+        "the pairs one by one, ties in the order in which systems are listed, and may stop after "
+        "any of them. With few topics many pairs are tied at the largest difference: between 0 "
+        "and 1, or 100 % where a mean is 0 (if normal scores have negative means, the library "
+        "limits relative differences to 100 % before it looks for a threshold, the code of the "
+        "paper afterwards). If more than 5 % of these pairs are swapped and no smaller difference "
+        "is sufficient, the library has no sensitivity. The code of the paper has one if the "
+        "first pairs on the list happen to be right. It keeps halves and collections that are "
+        "left out here. If only halves of one size are left, R draws a constant, and the library "
+        "fits no curve. With the published treatment in the same collections (`python -m "
+        "benchmarks.bias_study.ties`), the totals of the sensitivities would differ from the "
+        f"published ones by {min(other):+.1f} to {max(other):+.1f} % instead of "
+        f"{min(own):+.1f} to {max(own):+.1f} %, and half of them by at most "
+        f"{np.median(np.abs(other)):.1f} % instead of {np.median(np.abs(own)):.1f} %. The library "
+        "keeps its rule, because the order of systems in a file has no meaning."
     )
 
 
 def _truth(outcome: Outcome) -> str:
-    """Return what becomes of the errors where the truth is that which scores have."""
+    """Return how the errors depend on the choice of the truth."""
     found = {
         (s.truth, s.quantity, s.factor): s.variance for s in outcome.shares if s.table in (3, 5)
     }
@@ -153,17 +154,17 @@ def _truth(outcome: Outcome) -> str:
 
     phi = {truth: found[truth, "Phi", TOTAL] for truth in ("original", "expected")}
     return (
-        "**Which truth is a small matter.** Against the means of the original, as in the code of "
-        f"the paper, normality has {share('original')} % of the error variances of Eτ and Eτ_AP "
-        "(published 1 and 2): a difference between kinds of simulation, of which one keeps means. "
-        f"Against the means that scores have in expectation it has {share('expected')} %. The "
-        f"error variance of Φ is {phi['original']:.4f} and {phi['expected']:.4f} (published "
-        ".2254)."
+        "**The choice of the truth has little effect.** Against the means of the original, as in "
+        f"the code of the paper, normality contributes {share('original')} % to the error "
+        "variances of Eτ and Eτ_AP (published 1 and 2). This is a difference between kinds of "
+        "simulation, of which one keeps the means. Against the expected means of simulated "
+        f"scores it contributes {share('expected')} %. The error variance of Φ is "
+        f"{phi['original']:.4f} and {phi['expected']:.4f} (published .2254)."
     )
 
 
 def _ranks(outcome: Outcome) -> str:
-    """Return what is to be said of the bias at 50 topics."""
+    """Return the bias at 50 topics."""
     rows = [r for r in outcome.at_fifty if r.means == "fitted"]
     if not rows:
         return ""
@@ -171,18 +172,18 @@ def _ranks(outcome: Outcome) -> str:
     above = [r for r in published if abs(r.bias) - 2.0 * r.error > UNBIASED]
     worst = max(published, key=lambda r: abs(r.bias))
     all_high = all(r.bias > 0 for r in published)
-    too = "estimate too much everywhere" if all_high else "are off in both directions"
+    too = "are always too high" if all_high else "have biases of both signs"
     return (
-        f"**Eτ and Eτ_AP as published are not unbiased at 50 topics.** They {too}: with certainty "
-        f"(two Monte Carlo errors) by more than {UNBIASED:g} in {len(above)} of {len(published)} "
-        f"cases, at most by {worst.bias:.3f} ± {worst.error:.3f} ({_NAMES[worst.estimator]} of "
-        f"{worst.collection}, {worst.truth}). The reason is in eq. 35, which reads an observed "
-        "difference as if any true difference were as likely as any other. Where systems are "
-        "alike, differences that are observed are too large on average, and swaps more likely "
-        "than they seem: the bias is largest for robust2003, the collection with the smallest "
-        "share of σ²(s), and falls with more topics. The paper's text calls the error negligible "
-        "from 50 topics on; its table 3 has 11 % of .0135 for collections, that is mean errors "
-        f"that differ between them with a standard deviation of .04. {_shrunken(rows)}"
+        f"**Eτ and Eτ_AP as published are biased at 50 topics.** They {too}. In {len(above)} of "
+        f"{len(published)} cases the bias exceeds {UNBIASED:g} by more than two Monte Carlo "
+        f"errors; the largest is {worst.bias:.3f} ± {worst.error:.3f} ({_NAMES[worst.estimator]} "
+        f"of {worst.collection}, {worst.truth}). The reason is in eq. 35, which assumes that all "
+        "true differences are equally likely. If systems are similar, observed differences are "
+        "too large on average, and swaps are more likely than they seem. The bias is largest for "
+        "robust2003, the collection with the smallest share of σ²(s), and decreases with more "
+        "topics. The text of the paper calls the error negligible from 50 topics on. In its table "
+        "3, however, collections have 11 % of .0135: mean errors differ between collections with "
+        f"a standard deviation of .04. {_shrunken(rows)}"
     )
 
 
@@ -194,11 +195,12 @@ def _shrunken(rows: list[AtFifty]) -> str:
         worst = max(found, key=lambda r: abs(r.bias))
         below = sum(abs(r.bias) - 2.0 * r.error < UNBIASED for r in found)
         said.append(
-            f"{_NAMES[estimator]} by {worst.bias:+.3f} ± {worst.error:.3f} at most "
-            f"({worst.collection}, {worst.truth}), by less than {UNBIASED:g} within two Monte "
-            f"Carlo errors in {below} of {len(found)} cases"
+            f"{_NAMES[estimator]} is {worst.bias:+.3f} ± {worst.error:.3f} "
+            f"({worst.collection}, {worst.truth}), and in {below} of {len(found)} cases it is "
+            f"below {UNBIASED:g} within two Monte Carlo errors"
         )
-    return f"With differences shrunk by their reliability, {'; '.join(said)}."
+    joined = "; of ".join(said)
+    return f"If differences are shrunk by their reliability, the largest bias of {joined}."
 
 
 def _order(outcome: Outcome) -> str:
@@ -222,9 +224,9 @@ def _order(outcome: Outcome) -> str:
     low = [fifty[key] for key in fifty if key[0] in ("tau.exp1", "tau.logit")]
     power = [fifty[key] for key in fifty if key[0] == "F"]
     return (
-        "**Estimators compare as published.** Errors of Eτ and Eτ_AP vary less than those of "
-        f"any curve through halves: {ratio[0]:.2f} and {ratio[1]:.2f} of the smallest variance "
-        f"of these for existing collections (published .66 and .66), {ratio[2]:.2f} and "
+        "**The estimators rank as published.** Errors of Eτ and Eτ_AP have a smaller variance "
+        f"than those of all curves through halves: {ratio[0]:.2f} and {ratio[1]:.2f} of the "
+        f"smallest of these for existing collections (published .66 and .66), {ratio[2]:.2f} and "
         f"{ratio[3]:.2f} for new ones (.30 and .29). exp1 and logit underestimate τ at 50 "
         f"topics in each collection, by {-max(low):.2f} to {-min(low):.2f}. F₁ underestimates "
         f"the power of the F test, by {-max(power):.2f} to {-min(power):.2f}."

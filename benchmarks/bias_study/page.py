@@ -1,4 +1,4 @@
-"""The study as a page of the documentation: what was run, and each table beside the published."""
+"""The page of the documentation: what was run, and each table beside the published one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _HEAD = """\
 
 <!-- Written by `python -m benchmarks.bias_study`; change it there. -->
 
-How far are estimates of the accuracy of a test collection off? Nobody knows the true mean scores
-of real systems. Urbano (2016) simulates collections whose true means are known, from four TREC
-collections, and compares 17 estimators with what they estimate. `python -m benchmarks.bias_study`
-is that study, and this page sets its tables beside the published ones.
+How biased are estimates of the accuracy of a test collection? The true mean scores of real systems
+are not known. Urbano (2016) simulates collections with known true means from four TREC
+collections, and compares 17 estimators with the true accuracy. `python -m benchmarks.bias_study`
+repeats that study, and this page shows its tables beside the published ones. The terms are in the
+[glossary](glossary.md#evaluation-of-systems).
 
 Urbano, J. (2016). Test collection reliability: a study of the effects of sample size and
 statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Published numbers are
@@ -33,43 +34,46 @@ from the article and from its repository, https://github.com/julian-urbano/irj20
 
 {run}
 
-Numbers are the same for any number of workers: every collection has random numbers to itself.
+Numbers are the same for any number of workers: every collection has its own stream of random
+numbers.
 """
 
 _RUN = """\
 Four collections (enterprise2006, genomics2004, robust2003, web2004), the worst quarter of their
 systems left out; all 16 combinations of normality, homoscedasticity, uncorrelated effects and
 random sampling; 13 sizes from 5 to 500 topics; {trials} trials of each: {collections:,} simulated
-collections (`vcomp.ir.fit_collection(..., means="fitted")`, Algorithm 1 to the letter; seed
-{seed}). For each of them nine indicators say how like the original it is, τ, τ_AP, the two
-sensitivities, Eρ², Φ and F are measured against the truth, and all 13 sizes are estimated for:
-{estimates:,} estimates by each estimator. Eτ and Eτ_AP are by eqs. 35, 38 and 41, as published.
+collections (`vcomp.ir.fit_collection(..., means="fitted")`, exactly Algorithm 1; seed {seed}).
+Nine indicators compare each collection with the original; τ, τ_AP, the two sensitivities, Eρ², Φ
+and F are measured against the truth, and estimated for all 13 sizes: {estimates:,} estimates by
+each estimator. Eτ and Eτ_AP are by eqs. 35, 38 and 41, as published.
 """
 
 _TRUTHS = """\
-## What the truth is
+## The two truths
 
-Algorithm 1 keeps the effects of systems. Where residuals are not forced to be normal these add up
-as logits, so that simulated scores do not average to the means of the original collection, not
-with ever so many topics. The code of the paper measures accuracy against the means of the
-original all the same, and so do the tables and figures here, unless they say *expected*: against
-the means that simulated scores have in expectation, which is what a perfect test would find.
+Algorithm 1 keeps the effects of systems. If residuals are not normal, effects are added on the
+logit scale, so that the means of simulated scores do not converge to those of the original
+collection, however many topics there are. The code of the paper measures accuracy against the
+means of the original nevertheless (*original*), and so do the tables and figures here. *Expected*
+marks the other truth: the expected means of simulated scores, which a test of infinitely many
+topics would find.
 """
 
 _TABLES = """\
 ## Variance decompositions
 
-Random-effects analyses of variance by `vcomp.fit(..., method="anova")`, main effects (and
-n : n′ in tables 6 to 8), the residual with all else. Cells are percent of the total, **here /
-published**; the paper prints shares below 1 as "< 1", here `<1`. The *total* is the sum of the
-components, negative ones included: that is what the paper calls total (error) variance. Its error
-is a Monte Carlo standard error from batches of trials.
+Random-effects analyses of variance by `vcomp.fit(..., method="anova")`, with main effects (and
+n : n′ in tables 6 to 8); the residual contains all else. Cells are percentages of the total,
+**here / published**; the paper prints shares below 1 as "< 1", here `<1`. The *total* is the sum
+of the components, negative ones included; the paper calls it total (error) variance. Its error is
+a Monte Carlo standard error from batches of trials.
 
-*Near* is a total whose difference from the published one is below two Monte Carlo errors of it
-(rounding aside). The error of the published number is not known. Trials of one number had one
-seed under all assumptions there, so that of the 16 sets the eight with one kind of sampling may
-all tell the same: √8 times the error here is taken for it, the largest that it may be. The
-difference in errors of ours alone stands in parentheses.
+A total is *near* the published one if the difference is below two Monte Carlo errors of the
+difference (rounding aside). The error of the published total is not known. In the published study,
+trials with the same number had the same seed under all assumptions, so that the eight sets of
+assumptions with one kind of sampling may be fully dependent. The error of the published total is
+therefore set to √8 times the error here, the largest that it can be. The difference in units of
+the error here is in parentheses.
 """
 
 _FACTORS = {
@@ -132,16 +136,16 @@ def _what_was_run(run: Run) -> str:
         said += "Sensitivities were not extrapolated in this run (`--sensitivities`).\n"
     if run.no_curve:
         said += (
-            f"For {run.no_curve:,} of the collections some curve could not be fitted to halves: "
-            "they had no error, or no sensitivity."
+            f"For {run.no_curve:,} of the collections a curve could not be fitted to halves, "
+            "because these had no error, or no sensitivity."
         )
     return fill(said, 99, break_on_hyphens=False)
 
 
 _CAPTION = """\
-Boxes are of quartiles, whiskers reach from the 5 % to the 95 % quantile, crosses are means;
-collections of 5 and 10 topics are left out, as in the paper. Figures 6 to 11 are of the realistic
-assumptions (none but random sampling); bands are of two Monte Carlo errors.
+Boxes show quartiles, whiskers the 5 % and 95 % quantiles, crosses means. Collections of 5 and 10
+topics are left out, as in the paper. Figures 6 to 11 are for the realistic assumptions (none but
+random sampling); bands show two Monte Carlo errors.
 """
 
 
@@ -160,12 +164,12 @@ def _at_fifty(outcome: Outcome) -> str:
             name = f"{NAMES[measure]}, {method or 'as published'}"
             lines.append([collection, name, *(f"{r.bias:+.4f} ± {r.error:.4f}" for r in rows)])
     said = (
-        f"Mean of estimate less actual accuracy, ± its Monte Carlo standard error, from {n:,} "
-        "collections of 50 topics each under the realistic assumptions. *Original* and "
-        "*expected* are the two truths; *means kept* has system effects moved so that both are "
-        'the same (`means="observed"`). *Shrunken* is what `vcomp.ir.expected_tau` gives if it is '
-        "not asked for the published formula: observed differences are shrunk by their "
-        "reliability (docs/decisions/0013-rank-accuracy.md)."
+        f"Mean difference of estimate and actual accuracy, ± its Monte Carlo standard error, from "
+        f"{n:,} collections of 50 topics each under the realistic assumptions. *Original* and "
+        "*expected* are the two truths; in *means kept* system effects are shifted so that both "
+        'are the same (`means="observed"`). *Shrunken* is the default of `vcomp.ir.expected_tau`: '
+        "observed differences are shrunk by their reliability "
+        "([decisions/0013](decisions/0013-rank-accuracy.md))."
     )
     said = f"## Eτ and Eτ_AP at 50 topics\n\n{fill(said, 99, break_on_hyphens=False)}\n"
     return f"{said}\n{_markdown(head, lines)}"
@@ -207,9 +211,7 @@ def _table(table: Published, outcome: Outcome) -> str:
             ["total, expected", *(_number(found["expected", n, TOTAL].variance) for n in names)]
         )
     missing = sum(total[n].n_missing for n in names)
-    note = (
-        f"\n{missing:,} values of all columns are not defined and left out.\n" if missing else ""
-    )
+    note = f"\n{missing:,} values of all columns are undefined and left out.\n" if missing else ""
     title = f"### Table {table.number}: {table.title}\n"
     return f"{title}\n{_markdown(['', *(_column(n) for n in names)], lines)}{note}"
 

@@ -2,7 +2,7 @@
 
 Numbers are those of the article and of the repository of its author (its tables under CC BY-SA
 4.0), https://github.com/julian-urbano/irj2015-reliability. A share below 1 % is printed as "< 1"
-there and is nought here.
+there and is 0 here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows that page and figures are made of, in small CSV files."""
+"""The rows from which page and figures are made, in small CSV files."""
 
 from __future__ import annotations
 

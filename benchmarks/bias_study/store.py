@@ -1,4 +1,4 @@
-"""Parts of a run on disk: written whole, never mixed with those of other settings."""
+"""Parts of a run on disk: written when complete, never mixed with those of other settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the study: cells side by side, parts onto disk."""
+"""Runs the study: cells in parallel, parts stored on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures and sentences need of a run: biases, and where indicators lie."""
+"""Summaries of a run for figures and findings: biases, and quantiles of indicators."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""What the published rule for tied differences does to the errors of the sensitivities.
+"""The effect of the published rule for tied differences on the errors of the sensitivities.
 
 ``python -m benchmarks.bias_study.ties --out DIR`` (5 minutes), after a whole run with
-``--sensitivities --out DIR``. To the library pairs equally far apart are one threshold: more than
-a share of swaps among them, and none of them will do. The code of the paper goes through the pairs
-one by one, ties in the order in which systems are listed, and stops after any of them; relative
-differences beyond 100 % are told apart, their sign is that of the larger mean, and they are cut
-at 100 % in the end. Where its halves have a sensitivity at one size only, its curve is constant.
+``--sensitivities --out DIR``. In the library, pairs with equal differences are one threshold,
+which is rejected if more than the allowed share of them is swapped. The code of the paper goes
+through the pairs one by one, ties in the order in which systems are listed, and stops after any of
+them. It distinguishes relative differences above 100 %, gives them the sign of the larger mean,
+and limits them to 100 % at the end. If its halves have a sensitivity at one size only, its curve
+is constant.
 
-All else is as in the study, and so are the collections: the first few trials of each cell. Only
-sensitivities that the library has not are taken by the published rule. Others hardly differ: a
-threshold may lie within ties there, and scores are rounded to four decimals.
+Everything else is as in the study, with the first few trials of each cell. The published rule is
+used only for sensitivities that are undefined in the library. Others hardly differ: there a
+threshold may lie within ties, and scores are rounded to four decimals.
 """
 
 from __future__ import annotations

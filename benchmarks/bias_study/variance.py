@@ -1,8 +1,9 @@
-"""What errors and indicators vary with: random-effects analyses of variance, as in the paper.
+"""Random-effects analyses of variance of errors and indicators, as in the paper.
 
-Main effects (and that of both sizes together, where there are two) are random, the residual has
-the trials and all other interactions. Components are by the ANOVA method, negative ones kept; the
-total of a table is their sum, which is what the paper's code prints as "Total (error) variance".
+Main effects (and the interaction of the two sizes, if there are two) are random; the residual
+contains the trials and all other interactions. Components are by the ANOVA method, negative ones
+kept; the total of a table is their sum, which is what the paper's code prints as "Total (error)
+variance".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What another program says of a model."""
+"""The fit of a model by another program."""
 
 from __future__ import annotations
 

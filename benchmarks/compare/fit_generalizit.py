@@ -1,4 +1,4 @@
-"""GeneralizIT, by a Python interpreter that has it (``pip install generalizit``)."""
+"""GeneralizIT, run by a Python interpreter that has it (``pip install generalizit``)."""
 
 from __future__ import annotations
 

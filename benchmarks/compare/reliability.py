@@ -1,6 +1,6 @@
 """The algorithms of Urbano (2016) in plain R through Rscript, where R is installed with jsonlite.
 
-``reliability.R`` is written after the code published with the paper, and in its manner.
+``reliability.R`` follows the code published with the paper, in the same style.
 """
 
 from __future__ import annotations

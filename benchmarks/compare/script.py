@@ -1,4 +1,4 @@
-"""A program of its own that reads a file, and prints what it found as JSON."""
+"""Run another program, which reads a file and prints its results as JSON."""
 
 from __future__ import annotations
 

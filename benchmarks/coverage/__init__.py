@@ -1,1 +1,1 @@
-"""How often intervals contain what they are about: coverage of every method, simulated."""
+"""Coverage of intervals by every method, from simulated data."""

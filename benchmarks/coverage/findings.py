@@ -1,4 +1,4 @@
-"""What the study found, in words; the numbers in them come from the rows."""
+"""The findings of the study in words, with numbers from the rows."""
 
 from __future__ import annotations
 
@@ -86,16 +86,13 @@ def _default(of: _Chosen) -> str:
     auto = of(DEFAULT)
     few = of(DEFAULT, cell="s6xt5", near_zero=None)
     return f"""\
-**The default keeps its word.** `method="auto"` is the modified large sample interval (Graybill
-and Wang 1980; Ting et al. 1990) from the mean squares that stand for the estimates; for Eρ² of a
-complete two-way table it is Feldt's exact F, for Φ the interval of Arteaga et al. Away from zero
-and under normality its coverage is {_span(auto)}, in balanced and unbalanced designs; with 6
-systems
-and 5 topics {_span(few)}. Where a variance is zero or nearly so it still has an interval, and
-that
-covers {_span(of(DEFAULT, near_zero=True))}: at exactly zero more than 95, as a lower end of 0
-cannot
-lie above the truth.
+**The default has the coverage that it claims.** `interval="auto"` is the modified large sample
+interval (Graybill and Wang 1980; Ting et al. 1990) from the mean squares of the estimates; for Eρ²
+of a complete two-way table it is Feldt's exact F, for Φ the interval of Arteaga et al. Away from
+zero and with normal effects its coverage is {_span(auto)}, in balanced and unbalanced designs;
+with 6 systems and 5 topics it is {_span(few)}. It also exists where a variance is zero or nearly
+zero, and there covers {_span(of(DEFAULT, near_zero=True))}; at exactly zero more than 95, because
+a lower limit of 0 cannot be above the true value.
 """
 
 
@@ -104,18 +101,15 @@ def _rivals(of: _Chosen) -> str:
     none = max((r.none for r in near), default=0.0)
     sums = of("satterthwaite", quantity="abs_err_var", near_zero=None)
     return f"""\
-**Why not the others.** Satterthwaite's interval is as good for single components, but not for
-sums of unlike variances: σ²(Δ) is covered by {_span(sums)}, lowest with few topics. The delta
-method on the log scale covers components by {_span(of("log", quantity=_is_effect))}, but has no
-interval where the estimate is zero ({100.0 * none:.0f} % of the data sets at worst), and those
-it has
-near zero cover {_span(near)}. Wald's symmetric interval is too confident wherever a component
-rests
-on few levels: {_lowest(of("wald", quantity=_is_effect, near_zero=None))}. Profile likelihood
-covers
-components by {_span(of("profile", quantity=_is_effect))} and Eρ² by
-{_span(of("profile", quantity="Erho2"))} where they are away from zero, and takes tens of times
-as long.
+**Other methods.** Satterthwaite's interval is as good for single components, but not for sums of
+unlike variances: its coverage of σ²(Δ) is {_span(sums)}, lowest with few topics. The delta method
+on the log scale covers components in {_span(of("log", quantity=_is_effect))}; it has no interval
+where the estimate is zero ({100.0 * none:.0f} % of the data sets at worst), and those that it has
+near zero cover {_span(near)}. Wald's symmetric interval is too short for components with few
+levels: {_lowest(of("wald", quantity=_is_effect, near_zero=None))}. Profile likelihood covers
+components in {_span(of("profile", quantity=_is_effect))} and Eρ² in
+{_span(of("profile", quantity="Erho2"))} where they are away from zero, and takes tens of times as
+long.
 """
 
 
@@ -130,14 +124,13 @@ def _phi(of: _Chosen) -> str:
     )
     few = [of(method, quantity="Phi", cell="s6xt5", near_zero=None) for method in (DEFAULT, "mls")]
     return f"""\
-**Φ of a complete two-way table.** Arteaga's interval is wider than it need be: it covers
-{_span(arteaga)} where the modified large sample interval covers {_span(mls)} with
-{_mean_width(mls)} of the width (median; {min(r.width for r in mls):.2f} at best, with 100
-systems),
-and is the closer to 95 % in {closer} of {len(mls)} designs; with 6 systems and 5 topics the two
-cover {_span(few[0])} and {_span(few[1])}. The default stays Arteaga's there, within the
-promise, because it is the interval that has been published for TREC collections and that other
-programs print; `method="mls"` is the shorter one.
+**Φ of a complete two-way table.** Arteaga's interval is wider than necessary: it covers
+{_span(arteaga)}, and the modified large sample interval {_span(mls)} with {_mean_width(mls)} of
+its width (median; {min(r.width for r in mls):.2f} at best, with 100 systems). The latter is closer
+to 95 % in {closer} of {len(mls)} designs; with 6 systems and 5 topics the two cover
+{_span(few[0])} and {_span(few[1])}. Arteaga's interval remains the default because it has the
+claimed coverage, has been published for TREC collections, and is what other programs print;
+`interval="mls"` gives the shorter one.
 """
 
 
@@ -153,13 +146,11 @@ def _information(of: _Chosen) -> str:
     ]
     return f"""\
 **Observed or expected information.** In unbalanced designs mean squares are made from the
-covariance matrix of the estimates. With that of the observed information coverage is
-{mean[0]:.2f} %
-on average over {len(pairs)} quantities, with that of the expected {mean[1]:.2f} %; they never
-differ by
-more than {100.0 * apart:.1f} points, and the median ratio of widths is
-{_mean_width(expected)}. There
-is no reason to prefer the other; observed it stays, as standard errors are.
+covariance matrix of the estimates. With the observed information the mean coverage of
+{len(pairs)} quantities is {mean[0]:.2f} %, with the expected information {mean[1]:.2f} %. They
+never differ by more than {100.0 * apart:.1f} points, and the median ratio of widths is
+{_mean_width(expected)}. There is no reason to prefer the expected information; standard errors
+use the observed one as well.
 """
 
 
@@ -169,10 +160,10 @@ def _conservative(of: _Chosen) -> str:
     if not many:
         return ""
     return f"""\
-**Many mean squares of both signs.** In p × a × (d:i), where a component takes up to eight mean
-squares, half of them with a negative sign, the modified large sample interval is hardly too wide:
-components are covered by {_span([r for r in many if _is_component(r.quantity)])} (mean
-{100.0 * np.mean([r.coverage for r in many if _is_component(r.quantity)]):.1f} %), shares by
+**Many mean squares of both signs.** In p × a × (d:i) a component is a combination of up to eight
+mean squares, half of them with a negative sign. The modified large sample interval is hardly too
+wide there: components are covered in {_span([r for r in many if _is_component(r.quantity)])} (mean
+{100.0 * np.mean([r.coverage for r in many if _is_component(r.quantity)]):.1f} %), shares in
 {_span(shares)} (mean {100.0 * np.mean([r.coverage for r in shares]):.1f} %).
 """
 
@@ -183,9 +174,9 @@ def _ml(of: _Chosen) -> str:
     if not ml:
         return ""
     return f"""\
-**ML and ANOVA.** Intervals from ML estimates inherit their bias downwards, which matters with few
-levels: the lowest coverage is {_lowest(ml)}. ANOVA estimates cover {_span(anova)}; where data are
-unbalanced their intervals are up to {100.0 * (max(r.width for r in anova) - 1.0):.0f} % wider than
+**ML and ANOVA.** Intervals from ML estimates inherit their negative bias, which matters with few
+levels: the lowest coverage is {_lowest(ml)}. Intervals from ANOVA estimates cover {_span(anova)};
+for unbalanced data they are up to {100.0 * (max(r.width for r in anova) - 1.0):.0f} % wider than
 REML's.
 """
 
@@ -204,14 +195,14 @@ def _resampling(of: _Chosen) -> str:
     tail = ""
     if by_facet:
         tail = f"""\
-Leaving out, or drawing again, the levels of one facet of 20 systems × 25 topics answers another
-question, how much the estimates owe to the levels of that facet alone; as intervals for what
-depends on both facets they are far from 95 % ({"; ".join(by_facet)}).
+The jackknife and the bootstrap over one facet of 20 systems × 25 topics measure another thing: the
+sampling error due to the levels of that facet alone. For quantities that depend on both facets
+their coverage is far from 95 % ({"; ".join(by_facet)}).
 """
     return f"""\
 **Bootstrap.** Of intervals from 300 parametric replicates ({said}) the basic ones, reflected on
-the log or logit scale, come nearest to 95 %; percentiles of a skewed estimate with few levels lie
-too low. {tail}"""
+the log or logit scale, are closest to 95 %. With few levels the distribution of an estimate is
+skewed, and its percentiles are too low. {tail}"""
 
 
 def _heavy(of: _Chosen) -> str:
@@ -232,13 +223,13 @@ def _heavy(of: _Chosen) -> str:
     )
     of_default = [r for r in (*t5, *chi2) if r.cell == "s20xt25" and r.quantity in ("s", "Erho2")]
     return f"""\
-**The honest failure: effects that are not normal.** All these intervals take the variance of a
-variance from the normal distribution; with a kurtosis above 3 it is larger, and more data do not
-help. With t₅ the default covers {_span(t5)}, with χ²₄ {_span(chi2)}; worst off are the components
-with the most degrees of freedom (Residual: {_span(residual)}), and Eρ² and Φ are better
-({_span(coefficients)}). The jackknife over a facet assumes no distribution of its effects:
-over systems it covers σ²(s) by {_span(own)} and Eρ² by {_span(rho)} in the same data
-(20 systems × 25 topics), where the default covers {_span(of_default)}.
+**Effects that are not normal: the claim fails.** All these intervals use the variance that a
+variance estimate has under the normal distribution. With a kurtosis above 3 it is larger, and more
+data do not help. With t₅ the default covers {_span(t5)}, with χ²₄ {_span(chi2)}. Components with
+the most degrees of freedom have the lowest coverage (Residual: {_span(residual)}); Eρ² and Φ have
+a higher one ({_span(coefficients)}). The jackknife over a facet assumes no distribution of its
+effects: over systems it covers σ²(s) in {_span(own)} and Eρ² in {_span(rho)} of the same data (20
+systems × 25 topics), where the default covers {_span(of_default)}.
 """
 
 

@@ -1,4 +1,4 @@
-"""The intervals of one data set by every method, as the library gives them."""
+"""The intervals of one data set by every method of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study as a page of the documentation: how to read it, what was found, and the tables."""
+"""The page of the documentation: how to read the study, its findings and its tables."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
 from benchmarks.coverage.study import Row
 
 _HEAD = """\
-# How often intervals contain what they are about
+# Coverage of intervals
 
 <!-- Written by `python -m benchmarks.coverage`; change it there. -->
 
-A 95 % interval should contain the true value in 95 of 100 studies. Whether it does can only be
-seen where the true value is known: data sets are drawn with known components, each is estimated,
-and the intervals that contain the truth are counted. `python -m benchmarks.coverage` does that
-(seed {seed}; the numbers are the same for any number of workers); all rows are in
-`benchmarks/coverage/results.csv`.
+A 95 % interval should contain the true value in 95 of 100 studies. This study simulates data sets
+with known components, estimates each, and counts the intervals that contain the true value.
+`python -m benchmarks.coverage` repeats it (seed {seed}; the numbers are the same for any number of
+workers); all rows are in `benchmarks/coverage/results.csv`. The methods are explained in
+[intervals.md](intervals.md), the terms in the [glossary](glossary.md#inference).
 
-**How to read the tables.** *Coverage* is the share of intervals that contain the true value, in
-percent: 95 is what they claim, less is too confident, more is wider than it need be. *Misses* are
-intervals wholly below the truth / wholly above it: 2.5 / 2.5 is ideal. *Width* is the median
-width relative to the default's (∞: more than half have no upper end). *None* is the share of data
-sets without an interval, which are left out of the coverage. With 2,000 data sets the Monte Carlo
-standard error of a coverage near 95 % is 0.5 points; with 1,000 it is 0.7, with 150 it is 1.8. A
-quantity is *near zero* where the true variance, or the variance of which it is a share, is below
-its own standard error; the promise of 93 to 97 % is not made there.
+**How to read the tables.** *Coverage* is the percentage of intervals that contain the true value.
+The nominal coverage is 95; with less an interval is too short, with more it is wider than
+necessary. *Misses* are intervals wholly below / wholly above the true value, ideally 2.5 / 2.5.
+*Width* is the median width relative to the default's (∞: more than half have no upper end). *None*
+is the percentage of data sets without an interval; coverage leaves them out. The Monte Carlo
+standard error of a coverage near 95 % is 0.5 points with 2,000 data sets, 0.7 with 1,000 and 1.8
+with 150. A quantity is *near zero* if the true variance, or the variance of which it is a share,
+is below its own standard error; no coverage is claimed there.
 
-Quantities: every component, its share of the sum, the error variances σ²(δ) and σ²(Δ), Eρ² and Φ
-at the sizes of the design itself. Estimates are by REML where nothing else is said.
+Quantities are all components, their shares of the sum, the error variances σ²(δ) and σ²(Δ), and
+Eρ² and Φ at the sizes of the design itself. Estimates are by REML unless another estimator is
+named.
 """
 
 _OF_METHODS = """\
-Over all quantities that are away from zero in designs with normal effects and errors; the columns
-of kinds have the lowest and highest coverage. Methods that take long (profile, bootstrap,
-jackknife) have 100 to 400 data sets, and their extremes lie 2 to 6 points from 95 by chance alone.
+All quantities that are away from zero, in designs with normal effects and errors. The columns of
+kinds have the lowest and highest coverage. Slow methods (profile, bootstrap, jackknife) have 100
+to 400 data sets; their extremes differ from 95 by 2 to 6 points by chance alone.
 """
 
 _OF_DISTRIBUTIONS = """\
-The default again; t₅ has heavy tails (excess kurtosis 6), χ²₄ is skewed (skewness 1.4, excess
-kurtosis 3). All effects and errors are drawn so.
+Coverage of the default. t₅ has heavy tails (excess kurtosis 6), χ²₄ is skewed (skewness 1.4,
+excess kurtosis 3). All effects and errors have the distribution of the column.
 """
 
 _PROMISE = """\
-Away from zero and under normality the default's 95 % intervals contain the truth in {low:.0f} to
-{high:.0f} % of data sets: so it is for {inside} of {all} quantities of {designs} designs (some of
-which say the same: Residual and σ²(δ) of a complete table).
+Away from zero and with normal effects, 95 % intervals of the default should contain the true value
+in {low:.0f} to {high:.0f} % of data sets. This holds for {inside} of {all} quantities of {designs}
+designs (some are the same by definition: Residual and σ²(δ) of a complete table).
 """
 
 _KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
@@ -81,7 +82,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
         _OF_DISTRIBUTIONS,
         _distributions(rows),
         "## Near zero\n",
-        "Variances that are zero, or below their own standard error, and shares of them.\n",
+        "Variances that are zero or below their own standard error, and shares of these.\n",
         _table([r for r in rows if r.near_zero and r.distribution == "normal" and _is_main(r)]),
         "## Design by design\n",
         *(_design(cell, rows) for cell in CELLS),
@@ -90,7 +91,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
 
 
 def _claim(rows: Sequence[Row]) -> str:
-    """Return the promise, and where it is broken."""
+    """Return the claimed coverage, and the quantities that do not have it."""
     claimed = [r for r in rows if is_claimed(r) and (r.estimator, r.method) == ("reml", DEFAULT)]
     outside = violations(rows)
     said = _PROMISE.format(
@@ -100,9 +101,9 @@ def _claim(rows: Sequence[Row]) -> str:
         all=len(claimed),
         designs=len({r.cell for r in claimed}),
     )
-    lines = ["## The promise\n", said]
+    lines = ["## What is claimed\n", said]
     if outside:
-        lines += ["Outside are:\n", _table(outside, with_method=False)]
+        lines += ["The exceptions:\n", _table(outside, with_method=False)]
     return "\n".join(lines)
 
 

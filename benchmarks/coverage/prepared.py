@@ -1,4 +1,4 @@
-"""A design made ready: data sets are drawn from it and estimated, quantities have their truth."""
+"""A prepared design: draws and estimates data sets, and has the true values of quantities."""
 
 from __future__ import annotations
 

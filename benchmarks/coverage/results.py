@@ -1,4 +1,4 @@
-"""The rows of a study in a CSV file, and what the library claims of them."""
+"""The rows of a study in a CSV file, and the coverage that the library claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the study: data sets side by side, and what the intervals of each method came to."""
+"""Runs the study: data sets in parallel, and the coverage of each method's intervals."""
 
 from __future__ import annotations
 

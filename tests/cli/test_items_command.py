@@ -81,7 +81,7 @@ def test_table_and_picture(matrix, tmp_path):
     [
         ([], "give one of DATA and --dataset"),
         (["--dataset", "bodoff2007_alpha"], "a data set is long"),
-        (["--dataset", "bodoff2007_alpha", *LONG, "--transpose"], "--transpose is of a matrix"),
+        (["--dataset", "bodoff2007_alpha", *LONG, "--transpose"], "--transpose needs a matrix"),
         (["--dataset", "bodoff2007_alpha", "--missing", "some"], "'some' is not one of"),
         (["--dataset", "bodoff2007_alpha", *LONG, "--show", "-1"], "-1 is not in the range x>=1"),
     ],

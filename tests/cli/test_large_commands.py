@@ -100,10 +100,10 @@ def test_a_bar_is_shown_if_asked_for(days):
         (["fit"], "give FORMULA and DATA, or --statistics FILE"),
         (["fit", FORMULA], "give one of DATA and --dataset"),
         (["fit", FORMULA, "--statistics", "week.vcomp"], "which has the formula"),
-        (["fit", "--statistics", "week.vcomp", "--stream"], "--stream is of rows"),
-        (["fit", "--statistics", "week.vcomp", "--augment", "a.parquet"], "--augment is of rows"),
-        (["fit", "--statistics", "week.vcomp", "--dataset", "docsearch"], "--dataset is of rows"),
-        (["fit", "--statistics", "week.vcomp", "--missing", "raise"], "--missing is of rows"),
+        (["fit", "--statistics", "week.vcomp", "--stream"], "--stream needs rows"),
+        (["fit", "--statistics", "week.vcomp", "--augment", "a.parquet"], "--augment needs rows"),
+        (["fit", "--statistics", "week.vcomp", "--dataset", "docsearch"], "--dataset needs rows"),
+        (["fit", "--statistics", "week.vcomp", "--missing", "raise"], "--missing needs rows"),
         (["fit", "--statistics", "monday.parquet"], "does not hold statistics"),
         (["fit", "--statistics", "sunday.vcomp"], "there is no file 'sunday.vcomp'"),
         (["accumulate", FORMULA, "sunday.csv", "--out", "a"], "no file 'sunday.csv'"),
@@ -184,4 +184,4 @@ def test_helps_have_examples():
 def test_missing_values_are_of_rows(days, value):
     run("accumulate", FORMULA, days / "monday.parquet", "--out", days / "a.vcomp")
     said = run("fit", "--statistics", days / "a.vcomp", "--missing", value, code=2)
-    assert said == "--missing is of rows, and --statistics has none"
+    assert said == "--missing needs rows; saved statistics contain none"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
+from vcomp.data.reading import Reading
 from vcomp.data.rows import Tally
 from vcomp.formula import parse
 
@@ -86,7 +87,6 @@ def test_infinite_scores_are_refused_with_their_files():
         (tally(0, y=0), "drop", "the data have no rows"),
         (tally(3, 3, y=3), "drop", "'y' is missing in every row"),
         (tally(3, 3, y=1, a=2), "drop", "no row is complete: 3 of 3 rows"),
-        (tally(3, y=0), "ignore", "missing='ignore' is not known"),
     ],
 )
 def test_what_cannot_be_used(whole, missing, words):
@@ -98,3 +98,8 @@ def test_whole_data_need_no_words():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (tally(3, y=0, a=0) + tally(4, y=0, a=0)).check(FORMULA, "raise")
+
+
+def test_incomplete_rows_are_dropped_or_refused():
+    with pytest.raises(vcomp.DataError, match="missing='ignore' is not known"):
+        Reading(missing="ignore")

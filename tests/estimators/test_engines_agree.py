@@ -37,7 +37,7 @@ def model(request, reference, shared_data):
 def by_cross_products(model):
     """Return the same model with statistics that know of no grid."""
     other = object.__new__(type(model))
-    other.__dict__ = {**vars(model), "statistics": Statistics(model.chunk, None)}
+    other.__dict__ = {**vars(model), "statistics": Statistics.from_rows(model.chunk, None)}
     return other
 
 

@@ -10,9 +10,8 @@ import pytest
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
+from tests.helpers.readings import model_of
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.statistics.batches import passes as gather
-from vcomp.statistics.batches import summed
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 
@@ -48,41 +47,39 @@ def same_rows(found, kept):
             assert found[name].astype(expected[name].dtype).tolist() == expected[name].tolist()
 
 
-@pytest.mark.parametrize("share", [0.25, 0.0], ids=["cells", "sealed"])
+@pytest.mark.parametrize("share", [0.25, 0.0], ids=["cells", "collapsed"])
 @pytest.mark.parametrize("name", [*GRIDS, *(f"unbalanced {name}" for name in DESIGNS)])
-def test_a_stream_gives_what_memory_gives(name, share, tmp_path, monkeypatch):
+def test_a_stream_gives_what_memory_gives(name, share, tmp_path):
     formula, data = covariates(*case(name))
-    monkeypatch.setattr(gather, "BATCH", 17)
-    monkeypatch.setattr(gather, "_LARGE", share)
-    res = vcomp.fit(formula, data, stream=True)
+    res = model_of(formula, data, stream=True, batch_rows=17, large_share=share).fit()
     same_rows(written(res, tmp_path), vcomp.fit(formula, data))
     assert os.listdir(tmp_path) == ["rows.parquet"]
 
 
-def test_effects_of_cells_that_were_put_away(monkeypatch):
+def test_effects_of_cells_that_were_put_away():
     formula, data = gridded("per document", seed=4)
-    monkeypatch.setattr(gather, "_LARGE", 0.0)
-    streamed, kept = vcomp.fit(formula, data, stream=True), vcomp.fit(formula, data)
+    free = [64 * 2.0**30]
+    options = {"stream": True, "large_share": 0.0, "free_bytes": lambda: free[0]}
+    streamed, kept = model_of(formula, data, **options).fit(), vcomp.fit(formula, data)
     assert streamed.model._found.statistics.strata.cells is not None
     for term, effects in kept.random_effects.items():
         pd.testing.assert_frame_equal(streamed.random_effects[term], effects, rtol=1e-9)
     np.testing.assert_allclose(streamed.predict(data), kept.predict(data), rtol=1e-11)
-    monkeypatch.setattr(summed, "available_bytes", lambda: 100.0)
+    free[0] = 100.0
     words = r"effects of 10 single cells, each with 8 combinations .* need .* are free"
     with pytest.raises(EstimationError, match=words):
         streamed.augment(path="never.parquet")
     assert not os.path.exists("never.parquet")
 
 
-def test_rows_in_memory_and_dropped_rows(tmp_path, monkeypatch):
+def test_rows_in_memory_and_dropped_rows(tmp_path):
     data = vcomp.datasets.load("bodoff2007_alpha").set_index(np.arange(15) + 100)
     data.loc[[103, 107], "score"] = np.nan
     with pytest.warns(vcomp.VcompWarning, match="2 of 15 rows"):
         kept = vcomp.fit(FORMULA, data)
     same_rows(written(kept, tmp_path), kept)
-    monkeypatch.setattr(gather, "BATCH", 4)
     with pytest.warns(vcomp.VcompWarning, match="2 of 15 rows"):
-        streamed = vcomp.fit(FORMULA, data, stream=True)
+        streamed = model_of(FORMULA, data, stream=True, batch_rows=4).fit()
     same_rows(written(streamed, tmp_path), kept)
 
 

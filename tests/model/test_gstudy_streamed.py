@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.readings import study_of
 from vcomp.cli.main import cli
 from vcomp.formula.brennan import parse_design
-from vcomp.statistics.batches import passes as gather
 
 WAYS = ["in batches", "put away", "Dask", "Dask, by level"]
 
@@ -29,11 +29,11 @@ class Outcome:
     warnings: list = field(default_factory=list)
 
 
-def outcome(data, design, response="score", **options):
+def outcome(data, design, response="score", study=vcomp.gstudy, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", vcomp.VcompWarning)
         try:
-            found = Outcome(vcomp.gstudy(data, design, response, **options))
+            found = Outcome(study(data, design, response, **options))
         except vcomp.VcompError as error:
             found = Outcome(error=(type(error), str(error)))
     found.warnings = [str(w.message) for w in caught]
@@ -42,13 +42,12 @@ def outcome(data, design, response="score", **options):
 
 def read_by(way, data, design, response="score", **options):
     """Return what comes of the data where they are not kept."""
-    with pytest.MonkeyPatch.context() as patched:
-        if way.startswith("Dask"):
-            return in_partitions(way, data, design, response, **options)
-        patched.setattr(gather, "BATCH", 7)
-        if way == "put away":
-            patched.setattr(gather, "_LARGE", 0.0)
-        return outcome(data, design, response, stream=True, **options)
+    if way.startswith("Dask"):
+        return in_partitions(way, data, design, response, **options)
+    reading = {"stream": True, "batch_rows": 7}
+    if way == "put away":
+        reading["large_share"] = 0.0
+    return outcome(data, design, response, study_of, **reading, **options)
 
 
 def in_partitions(way, data, design, response, **options):
@@ -260,16 +259,15 @@ def test_other_names_and_missing_values():
     assert check(data, "p x (i:h)", "I(score + 3)", facets=names).res.nobs == len(data) - 1
 
 
-def test_fitted_values_are_of_the_facets_of_the_design(tmp_path, monkeypatch):
+def test_fitted_values_are_of_the_facets_of_the_design(tmp_path):
     """Column p is no facet here, facet p is column person."""
-    monkeypatch.setattr(gather, "BATCH", 7)
     data = data_of("p x (i:h)", n=4).rename(columns={"p": "person"}).assign(p=1.0, once="once")
     data.loc[[8, 9], "once"] = None
     options = {"facets": {"p": "person"}, "design": "p x (i:h) x once", "response": "score"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcomp.VcompWarning)
         kept = vcomp.gstudy(data, **options)
-        found = vcomp.gstudy(data, **options, stream=True)
+        found = study_of(data, **options, stream=True, batch_rows=7)
     path = found.augment(path=tmp_path / "rows.parquet")
     written, expected = pd.read_parquet(path), kept.augment().reset_index(drop=True)
     assert list(written.columns) == list(expected.columns) == [
@@ -279,11 +277,10 @@ def test_fitted_values_are_of_the_facets_of_the_design(tmp_path, monkeypatch):
         np.testing.assert_allclose(written[name].astype(float), expected[name], rtol=1e-9)
 
 
-def test_effects_of_cells_that_were_put_away(monkeypatch):
-    monkeypatch.setattr(gather, "_LARGE", 0.0)
+def test_effects_of_cells_that_were_put_away():
     data = data_of("p x a x (d:i)", n=4, unique=["d"])
     kept = vcomp.gstudy(data, "p x a x (d:i)", "score")
-    found = vcomp.gstudy(data, "p x a x (d:i)", "score", stream=True)
+    found = study_of(data, "p x a x (d:i)", stream=True, large_share=0.0)
     assert found.random_effects.keys() == kept.random_effects.keys()
     for name, effects in kept.random_effects.items():
         pd.testing.assert_frame_equal(found.random_effects[name], effects, rtol=1e-7, atol=1e-9)

@@ -6,6 +6,7 @@ import pytest
 from patsy import EvalEnvironment
 
 import vcomp
+from vcomp.data.reading import Reading
 from vcomp.data.rows import select_rows
 from vcomp.design import encode, learn
 from vcomp.formula import parse
@@ -30,10 +31,10 @@ def table(seed):
 
 def chunk_of(formula, data, part=None):
     scope, parsed = EvalEnvironment([{}]), parse(formula)
-    rows = select_rows(parsed, data, scope, "drop")
+    rows = select_rows(parsed, data, Reading(scope))
     design = learn(parsed, rows, scope)
     if part is not None:
-        rows = select_rows(parsed, data.iloc[part], scope, "drop")
+        rows = select_rows(parsed, data.iloc[part], Reading(scope))
     return encode(design, rows)
 
 

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
+from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows, select_rows
 from vcomp.design import encode, learn
 from vcomp.formula import parse
@@ -30,7 +31,7 @@ def problems(draw):
     assume(len(set(zip(table["a"], table["c"], strict=True))) < n)
     table |= {"y": rng.normal(3.0, 2.0, n), "x": rng.normal(-7.0, 1.0, n)}
     scope = EvalEnvironment([{}])
-    rows = select_rows(parse(FORMULA), pd.DataFrame(table), scope, "drop")
+    rows = select_rows(parse(FORMULA), pd.DataFrame(table), Reading(scope))
     return learn(parse(FORMULA), rows, scope), rows, rng
 
 
@@ -144,7 +145,7 @@ def test_effective_n_of_a_balanced_design_is_its_sizes():
     grid = np.indices((3, 4, 2)).reshape(3, -1)
     data = {"y": np.arange(24.0), **dict(zip("abc", grid, strict=True))}
     formula, scope = parse("y ~ (1|a) + (1|b) + (1|a:b)"), EvalEnvironment([{}])
-    rows = select_rows(formula, data, scope, "drop")
+    rows = select_rows(formula, data, Reading(scope))
     stats = accumulate(encode(learn(formula, rows, scope), rows))
     # Of a itself 1; over 4 levels of b; over 4 cells; over 8 scores.
     np.testing.assert_allclose(group_sums(stats).inverse_n[0], [1.0, 1 / 4, 1 / 4, 1 / 8])

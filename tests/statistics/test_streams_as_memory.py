@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import vcomp
-from vcomp.statistics.batches import passes as gather
+from tests.helpers.readings import accumulated, model_of
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 rng = np.random.default_rng(3)
@@ -20,16 +20,26 @@ DATA = pd.DataFrame(
 )
 
 
-@pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
-    monkeypatch.setattr(gather, "BATCH", 40)
-    monkeypatch.setattr(gather, "KEPT_BYTES", 0.0)
+SMALL = {"batch_rows": 40, "kept_bytes": 0.0}
+"""Batches of few rows, none of which are kept."""
+
+
+def fit(formula, data, stream):
+    return model_of(formula, data, stream=stream, **SMALL).fit()
+
+
+def accumulate(formula, data):
+    return accumulated(formula, data, **SMALL)
+
+
+def streamed(formula, data):
+    return fit(formula, data, stream=True)
 
 
 def test_a_factor_keeps_its_order_where_batches_lack_levels():
     """The first level is the one that the others are compared with."""
     formula = "score ~ effort + (1|sys) + (1|topic)"
-    kept, found = (vcomp.fit(formula, DATA, stream=stream) for stream in (False, True))
+    kept, found = (fit(formula, DATA, stream=stream) for stream in (False, True))
     assert list(found.fe_params.index) == ["Intercept", "effort[T.mid]", "effort[T.high]"]
     np.testing.assert_allclose(found.fe_params, kept.fe_params, rtol=1e-10)
 
@@ -44,12 +54,12 @@ def test_levels_keep_their_order_where_files_lack_some(tmp_path, ordered, label)
         present = [level for level in own if level in set(topic)]
         coded = pd.Categorical(topic, present, ordered=ordered)
         part.assign(topic=coded).to_parquet(tmp_path / f"{k}.parquet", index=False)
-    kept, found = (vcomp.fit(FORMULA, tmp_path, stream=stream) for stream in (False, True))
+    kept, found = (fit(FORMULA, tmp_path, stream=stream) for stream in (False, True))
     expected = kept.random_effects["topic"].index.tolist()
     assert found.random_effects["topic"].index.tolist() == expected
 
 
-@pytest.mark.parametrize("way", [vcomp.accumulate, lambda f, d: vcomp.fit(f, d, stream=True)])
+@pytest.mark.parametrize("way", [accumulate, streamed])
 def test_long_whole_numbers_beside_other_numbers(way):
     number = np.arange(240) // 8 % 10
     first = DATA.assign(topic=number + 2**53)[:120]
@@ -69,16 +79,16 @@ def test_missing_and_infinite_scores_are_counted_by_file(tmp_path, stream):
         pytest.warns(vcomp.VcompWarning, match=words),
         pytest.raises(vcomp.DataError, match=r"in 1 of 238 rows \(1 in '1\.parquet'\)"),
     ):
-        vcomp.fit(FORMULA, tmp_path, stream=stream)
+        fit(FORMULA, tmp_path, stream=stream)
 
 
 def test_both_infinities_in_a_batch():
     bad = DATA.assign(score=DATA["score"].where(np.arange(240) > 1, [np.inf, -np.inf] * 120))
     with pytest.raises(vcomp.DataError, match="infinite in 2 of 240 rows"):
-        vcomp.fit(FORMULA, bad, stream=True)
+        fit(FORMULA, bad, stream=True)
 
 
-@pytest.mark.parametrize("way", [vcomp.accumulate, lambda f, d: vcomp.fit(f, d, stream=True)])
+@pytest.mark.parametrize("way", [accumulate, streamed])
 def test_a_query_that_gives_other_rows_every_time(way):
     """As many, so that their number does not tell."""
     lazy = pl.from_pandas(DATA).lazy()
@@ -92,4 +102,4 @@ def test_of_one_file_its_name_is_not_said(tmp_path, stream):
     path = tmp_path / "scores.parquet"
     DATA.assign(score=DATA["score"].where(np.arange(240) > 1)).to_parquet(path, index=False)
     with pytest.warns(vcomp.VcompWarning, match=r"^2 of 240 rows have a missing value"):
-        vcomp.fit(FORMULA, path, stream=stream)
+        fit(FORMULA, path, stream=stream)

@@ -1,27 +1,28 @@
 """Make `digits`: classifiers of handwritten digits, trained several times on different samples.
 
-Run it with ``python -m vcomp.datasets.make.digits``; it needs scikit-learn (the extra
-`make-datasets`), whose version may change a few of the scores.
+Run ``python tools/datasets/digits.py`` from the root of the repository. It needs scikit-learn (the
+extra `make-datasets`), whose version may change a few of the scores, and writes
+``vcomp/data/shipped/digits.parquet``.
 
 Images
-    The 1,797 images of ``sklearn.datasets.load_digits`` (8 by 8 pixels, ten digits) are halved
-    once, each digit in proportion. One half is only ever tested on, the other only trained on.
-    An image is named after its position in ``load_digits``.
+    The 1,797 images of ``sklearn.datasets.load_digits`` (8 by 8 pixels, ten digits) are divided
+    once into halves, stratified by digit. One half is used only for testing, the other only for
+    training. An image is named after its position in ``load_digits``.
 
 Seeds
     A seed draws `N_TRAIN` images of the training half, the same for every model, and is the
-    `random_state` of those models that have one. So what the seeds vary is the training, all of
-    it: sample and start.
+    `random_state` of those models that have one. Seeds therefore vary the whole training: the
+    sample and the random start.
 
 Models
     Classifiers of scikit-learn with ordinary settings, good ones and poor ones. See `models`.
-    Pixels are divided by 16, which puts them between 0 and 1.
+    Pixels are divided by 16 and so lie between 0 and 1.
 
 Score
-    1 where the model, trained with the seed, names the digit of the test image, otherwise 0.
+    1 if the model, trained with the seed, recognises the digit of the test image, otherwise 0.
 
 Every model is trained with every seed and tested on every image, and an image shows one digit:
-the design is model × seed × (image : digit). The digits have not all the same number of images.
+the design is model × seed × (image : digit). Digits have different numbers of images.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-OUTPUT = Path(__file__).parents[1] / "data" / "digits.parquet"
+OUTPUT = Path(__file__).parents[2] / "vcomp" / "data" / "shipped" / "digits.parquet"
 N_SEEDS = 5
 N_TRAIN = 300
 SPLIT_SEED = 0
@@ -90,7 +91,7 @@ def models(seed: int) -> dict[str, ClassifierMixin]:
 
 
 def main() -> None:
-    """Train, test and write."""
+    """Train and test all models, and write their scores."""
     X, y = load_digits(return_X_y=True)
     X = X / 16
     train, test = train_test_split(

@@ -1,36 +1,37 @@
 """Make `docsearch`: known-item search over the documentation of Python's standard library.
 
-Run it with ``python -m vcomp.datasets.make.docsearch``; it needs numpy and scipy. The file depends
-on the version of Python that runs the script, whose standard library is the collection, and on
-nothing else: no random number is drawn without a seed and no order is that of a hash.
+Run ``python tools/datasets/docsearch.py`` from the root of the repository. It needs numpy and
+scipy, and writes ``vcomp/data/shipped/docsearch.csv.gz``. The scores depend on the version of
+Python that runs the script, whose standard library is the collection: all random numbers have a
+seed, and no order depends on a hash.
 
 Collection
     Every ``.py`` file of the standard library is parsed (never imported). The docstring of each
-    module, class and function is split into its first sentence and the rest. The rests of at least
-    `MIN_WORDS` words are the documents; of identical docstrings one is kept. Parts of the library
+    module, class and function is split into its first sentence and the rest. Rests with at least
+    `MIN_WORDS` words are the documents; identical docstrings are kept once. Parts of the library
     that distributors leave out or that are not meant for use (`SKIPPED`) are not read.
 
 Topics
-    A topic asks for one known document: the rest of the docstring whose first sentence is the
-    query. Candidates are public objects whose first sentence ends a paragraph or is followed by a
-    capital, is nobody else's, has 4 to 30 different content words, and shares at least one of them
-    with its document (otherwise no system could find it). At most `PER_MODULE` of a top-level
-    module are admitted, and `N_TOPICS` of these are drawn. Scores play no part in the choice.
+    The query of a topic is the first sentence of a docstring; its one relevant document is the
+    rest. Candidates are public objects whose first sentence ends a paragraph or is followed by a
+    capital, is unique, has 4 to 30 different content words, and shares at least one of them with
+    its document (otherwise no system could find it). At most `PER_MODULE` of a top-level
+    module are admitted, and `N_TOPICS` of these are drawn. The choice does not depend on scores.
 
 Queries
     ``sentence`` is the whole first sentence; ``keywords`` are its three rarest content words among
     those that occur in the collection (largest idf; ties in alphabetical order).
 
 Systems
-    Retrieval functions from the literature under several parameters and text analyses, and some
-    baselines that nobody would choose. See `SYSTEMS`. A name says function, parameters, and then
+    Retrieval functions from the literature with several parameters and text analyses, and some
+    deliberately poor baselines. See `SYSTEMS`. A name has the function, its parameters, and the
     analysis: ``stop`` (stop words removed), ``stem`` (Porter), ``sstem`` (Harman's S-stemmer),
     ``trunc5`` (first five letters).
 
 Score
-    The reciprocal rank of the known document. A document that ties with others has the mean of
-    the ranks that they occupy together; scores count as equal to nine significant digits, so that
-    ties do not depend on rounding errors.
+    The reciprocal rank of the relevant document. Tied documents have the mean of their ranks;
+    scores are tied if they are equal to nine significant digits, so that ties do not depend on
+    rounding errors.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-OUTPUT = Path(__file__).parents[1] / "data" / "docsearch.csv.gz"
+OUTPUT = Path(__file__).parents[2] / "vcomp" / "data" / "shipped" / "docsearch.csv.gz"
 N_TOPICS = 150
 PER_MODULE = 6
 MIN_WORDS = 20
@@ -88,7 +89,7 @@ STOP_WORDS = frozenset(STOP_TEXT.split())
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """One docstring, cut in two."""
+    """A docstring, divided into its first sentence and the rest."""
 
     name: str
     sentence: str
@@ -121,7 +122,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def words(text: str) -> list[str]:
-    """Return the lower-case words of two letters or more; ``camelCase`` and ``a_b`` are parted."""
+    """Return the lower-case words of two letters or more; ``camelCase`` and ``a_b`` are split."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     return re.findall(r"[a-z]{2,}", parted.lower())
 
@@ -187,12 +188,12 @@ def _has_vowel(stem: str) -> bool:
 
 
 def _short(stem: str) -> bool:
-    """Tell whether the stem ends in consonant, vowel, consonant other than w, x, y."""
+    """Return whether the stem ends in consonant, vowel, consonant other than w, x, y."""
     return re.search(r"[^aeiou][aeiouy][^aeiouwxy]$", stem) is not None
 
 
 def _swap(word: str, rules: str, least: int) -> str:
-    """Replace the longest ending of `rules` that fits, if what is left measures over `least`."""
+    """Replace the longest matching ending of `rules` if the rest has a measure above `least`."""
     pairs = (rule.split(":") for rule in rules.split())
     for ending, new in sorted(pairs, key=lambda pair: -len(pair[0])):
         if word.endswith(ending):
@@ -444,7 +445,7 @@ def density(index: Index, query: str) -> np.ndarray:
 
 
 def rarest_word(index: Index, query: str) -> np.ndarray:
-    """Score by the occurrences of the query's rarest word; other words are not looked at."""
+    """Score by the occurrences of the query's rarest word alone."""
     ids, _, tf = index.view(query)
     return tf[:, np.argmin(index.df[ids])] / np.sqrt(index.length)
 
@@ -506,7 +507,7 @@ SYSTEMS: dict[str, tuple[str, Scorer]] = {
 
 
 def keywords(sentence: str, index: Index) -> str:
-    """Return the rarest different content words of `sentence` that the collection has at all."""
+    """Return the rarest different content words of `sentence` that occur in the collection."""
     known = sorted({w for w in words(sentence) if w in index.vocabulary})
     return " ".join(sorted(known, key=lambda w: index.df[index.vocabulary[w]])[:N_KEYWORDS])
 
@@ -521,7 +522,7 @@ def reciprocal_rank(scores: np.ndarray, target: int) -> float:
 
 
 def main() -> None:
-    """Search, score and write."""
+    """Search with all systems, score the rankings and write the scores."""
     docs = collection()
     topics = choose_topics(docs)
     texts = [doc.rest for doc in docs]

@@ -1,4 +1,4 @@
-"""``vcomp accuracy``: the accuracy of tests of other sizes, by several measures."""
+"""``vcomp accuracy``: expected accuracy for other numbers of topics, by several measures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ format_option = click.option(
     default="text",
     show_default=True,
     type=click.Choice(FORMATS),
-    help="What to print.",
+    help="Format of the output.",
 )
 
 _KNOWN = {
@@ -40,19 +40,19 @@ _KNOWN = {
     "topic": ("topic", "query", "qid"),
     "score": ("score", "value"),
 }
-"""What the columns of long data are often called."""
+"""Common names of the columns of long data."""
 
 score_options = with_options(
     click.argument("scores", required=False, type=click.Path(path_type=Path)),
     dataset_option,
-    click.option("--system", metavar="COLUMN", help="Long data: the systems."),
-    click.option("--topic", metavar="COLUMN", help="Long data: the topics."),
-    click.option("--score", metavar="COLUMN", help="Long data: the scores."),
+    click.option("--system", metavar="COLUMN", help="Long data: the column of systems."),
+    click.option("--topic", metavar="COLUMN", help="Long data: the column of topics."),
+    click.option("--score", metavar="COLUMN", help="Long data: the column of scores."),
     click.option(
         "--drop-worst",
         default=0.0,
         show_default=True,
-        help="Share of systems to leave out, the worst by mean score.",
+        help="Fraction of systems to leave out, the worst by mean score.",
     ),
 )
 """Scores of a command, and options that say how they are read."""
@@ -79,10 +79,10 @@ def source_of(scores: Path | None, dataset: str | None) -> Any:
 
 
 def read_scores(scores: Path | None, dataset: str | None, **columns: str | None) -> ScoreMatrix:
-    """Read a topic × system file, or long data, a row a score.
+    """Read a topic × system matrix, or long data with a row for each score.
 
-    Data are long if they are a data set, if a column is named, or if they have columns of all
-    three names that are known.
+    Data are long if they are a data set, if a column is named, or if they have columns with
+    all three common names.
 
     Parameters
     ----------
@@ -152,27 +152,31 @@ Measures:
 @score_options
 @click.option("--formula", metavar="TEXT", help="Long data of any design: fit this formula first.")
 @click.option(
-    "--facet", metavar="NAME", help="With --formula: what is sampled.  [default: its second facet]"
+    "--facet", metavar="NAME", help="With --formula: the facet to plan.  [default: the second]"
 )
 @topics_option
 @click.option(
     "--measures",
     multiple=True,
     metavar="NAME,NAME…",
-    help="What to estimate.  [default: tau,tau_ap,Erho2,Phi,rmse]",
+    help="Measures to estimate.  [default: tau,tau_ap,Erho2,Phi,rmse]",
 )
 @click.option(
     "--estimator",
     default="shrunken",
     show_default=True,
     metavar="NAME",
-    help="Of τ and τ_AP shrunken or urbano (as published); split_half for all measures.",
+    help="For τ and τ_AP: shrunken, or urbano as published. For all measures: split_half.",
 )
-@click.option("--model", metavar="NAME", help="Split halves: exp1, exp2 or logit.")
-@click.option("--trials", type=int, metavar="N", help="Split halves: pairs of each size.")
-@click.option("--seed", "rng", type=int, metavar="N", help="Seed of halves and intervals.")
+@click.option("--model", metavar="NAME", help="Split halves: the curve exp1, exp2 or logit.")
+@click.option(
+    "--trials", type=int, metavar="N", help="Split halves: number of pairs of each size."
+)
+@click.option(
+    "--seed", "rng", type=int, metavar="N", help="Seed of the random halves and of intervals."
+)
 @alpha_option
-@click.option("--plot", "picture", metavar="FILE", help="Draw as FILE.png, .svg or .pdf.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw a picture: FILE.png, .svg or .pdf.")
 @format_option
 def accuracy_command(
     scores: Path | None,
@@ -190,10 +194,10 @@ def accuracy_command(
     format_: str,
     **how: Any,
 ) -> None:
-    """How accurate tests of other sizes would be, by several measures.
+    """Estimate the accuracy of tests with other numbers of topics, by several measures.
 
-    SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
-    score, with columns for systems, topics and scores.
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score and columns for systems, topics and scores.
     """
     from vcomp import ir
 

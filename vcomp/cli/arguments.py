@@ -51,7 +51,7 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
 
 
 def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
-    """Read ``topic=50,100``, several in one text or in several.
+    """Return sizes by facet from ``topic=50,100``; one text may have several facets.
 
     Examples
     --------
@@ -70,12 +70,12 @@ def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
 
 
 def topic_counts(text: str | None) -> list[float] | None:
-    """Read ``25,50``; None stays None."""
+    """Return the numbers in ``25,50``; None for None."""
     return None if text is None else _numbers(text, text)
 
 
 def columns_argument(texts: Sequence[str]) -> dict[str, str]:
-    """Read ``p=person``, one in each text; the column may have spaces.
+    """Return columns by facet from ``p=person``, one in each text; names may have spaces.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def columns_argument(texts: Sequence[str]) -> dict[str, str]:
 
 
 def facets_argument(texts: Sequence[str]) -> list[str]:
-    """Read ``a,o``, several in one text or in several.
+    """Return the facets in ``a,o``; one text may have several.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def facets_argument(texts: Sequence[str]) -> list[str]:
 
 
 def single_sizes(texts: Sequence[str]) -> dict[str, float]:
-    """Read ``topic=500``, one size a facet.
+    """Return one size by facet from ``topic=500``.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def single_sizes(texts: Sequence[str]) -> dict[str, float]:
 
 
 def cut_scores(text: str) -> list[float]:
-    """Read ``0.2,0.3``."""
+    """Return the numbers in ``0.2,0.3``."""
     return [float(x) for x in _numbers(text, text)]
 
 
@@ -148,7 +148,7 @@ def components_argument(text: str) -> dict[str, float]:
 def options_given(
     *, hold: Sequence[str], start: Sequence[str], prior: Sequence[str] = (), **others: Any
 ) -> dict[str, Any]:
-    """Return the options of a method that were given, ``topic=0.01`` and its like as mappings.
+    """Return the options of a method that were given, those like ``topic=0.01`` as mappings.
 
     Examples
     --------

@@ -25,7 +25,7 @@ row_options = with_options(
     click.option(
         "--stream/--no-stream",
         default=None,
-        help="Read rows in batches and keep none, or keep all.  [default: by their size]",
+        help="Read rows in batches, or keep them in memory.  [default: by their size]",
     ),
     progress_option,
     click.option(
@@ -65,14 +65,14 @@ fit_options = with_options(
         "n_probes",
         type=int,
         metavar="N",
-        help="Random probes of the iterative engine.",
+        help="Number of random probes of the iterative engine.",
     ),
-    click.option("--seed", "rng", type=int, metavar="N", help="Seed of these probes."),
+    click.option("--seed", "rng", type=int, metavar="N", help="Seed of the random probes."),
     click.option(
         "--prior",
         multiple=True,
         metavar="NAME=X",
-        help="MINQUE: prior value of a component; all are needed.",
+        help="MINQUE: the prior value of a component; give all of them.",
     ),
     click.option(
         "--iterated",
@@ -87,15 +87,16 @@ fit_options = with_options(
         "[default: keep]",
     ),
     click.option("--dstudy", "sizes", multiple=True, metavar="FACET=N,N…", help="Plan a D-study."),
-    click.option("--tau", is_flag=True, help="Expected rank correlations Eτ and Eτ_AP."),
+    click.option(
+        "--tau", is_flag=True, help="Estimate the expected rank correlations Eτ and Eτ_AP."
+    ),
     click.option(
         "--estimator",
         metavar="NAME",
-        help="With --tau: of Eτ and Eτ_AP, shrunken or urbano (as published).  "
-        "[default: shrunken]",
+        help="With --tau: shrunken, or urbano as published.  [default: shrunken]",
     ),
     click.option(
-        "--alpha", default=0.05, show_default=True, help="Intervals have level 1 − alpha."
+        "--alpha", default=0.05, show_default=True, help="Intervals have confidence 1 − alpha."
     ),
     click.option(
         "--interval",
@@ -105,20 +106,20 @@ fit_options = with_options(
         help="How intervals are made: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
     ),
     click.option(
-        "--json", "json_file", metavar="FILE", help="Store the result; - for the screen."
+        "--json", "json_file", metavar="FILE", help="Store the result as JSON; - prints it."
     ),
     click.option(
         "--plot",
         "picture",
         metavar="FILE",
-        help="Draw the D-study, or without one the components, as FILE.png, .svg or .pdf.",
+        help="Draw the D-study, or the components if there is none: FILE.png, .svg or .pdf.",
     ),
 )
 """Options of a fit and of the D-study after it."""
 
 
 def data_of_paths(paths: Sequence[str]) -> Any:
-    """Return one path by itself, several as a list, None of none."""
+    """Return one path as it is, several as a list, and None if there is none."""
     return None if not paths else paths[0] if len(paths) == 1 else list(paths)
 
 
@@ -148,12 +149,12 @@ def fit_report(
 
     Parameters
     ----------
-    fitted : takes the data and options of the fit, and returns its result
-    data : what `fitted` takes, or None
+    fitted : a function that fits the data with options and returns the result
+    data : argument of `fitted`, or None
     design : of the D-study, or None
-    dataset : name of a data set that comes with vcomp, if there is no file
-    sizes : of the D-study, as they were written
-    object_, fixed, universe, within : what is measured, and generalized to what
+    dataset : name of a data set that is part of vcomp, if there is no file
+    sizes : of the D-study, as text
+    object_, fixed, universe, within : object of measurement and universe of generalization
     tau, estimator : whether Eτ and Eτ_AP are estimated, and how
     augmented : file for fitted values and residuals, or None
     of_method : options of the method
@@ -195,7 +196,7 @@ def fit_report(
 
 
 def _check_augmented(target: Path, data: Any) -> None:
-    """Refuse a file that cannot be written, or that is one of the data, before these are read."""
+    """Refuse a file that cannot be written, or that is one of the data files, before reading."""
     from vcomp.data import open_source, parquet_path, refuse_to_replace
 
     parquet_path(target, "--augment")

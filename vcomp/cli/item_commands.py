@@ -25,27 +25,34 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("data", required=False, type=click.Path(path_type=Path))
 @dataset_option
-@click.option("--object", "object_", metavar="COLUMN", help="Long data: who is measured.")
-@click.option("--item", metavar="COLUMN", help="Long data: the items.")
-@click.option("--score", metavar="COLUMN", help="Long data: the scores.")
-@click.option("--transpose", is_flag=True, help="A matrix with items in rows.")
+@click.option(
+    "--object",
+    "object_",
+    metavar="COLUMN",
+    help="Long data: the column of objects (persons, systems).",
+)
+@click.option("--item", metavar="COLUMN", help="Long data: the column of items.")
+@click.option("--score", metavar="COLUMN", help="Long data: the column of scores.")
+@click.option("--transpose", is_flag=True, help="The matrix has items in rows.")
 @click.option(
     "--missing",
     type=click.Choice(["pairwise", "listwise", "raise"]),
-    help="Cells without a score: use the others, leave their objects out, or stop.  [default: "
+    help="Missing scores: use pairs of columns, leave out incomplete objects, or stop.  [default: "
     "REML for the reliability, pairwise for the items]",
 )
-@click.option("--low", default=0.2, show_default=True, help="Flag lower item-rest correlations.")
+@click.option(
+    "--low", default=0.2, show_default=True, help="Flag item-rest correlations below this."
+)
 @click.option(
     "--show",
     type=click.IntRange(min=1),
     default=25,
     show_default=True,
-    help="Items to show at most.",
+    help="Largest number of items to show.",
 )
 @alpha_option
-@click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - for the screen.")
-@click.option("--plot", "picture", metavar="FILE", help="Draw items as FILE.png, .svg or .pdf.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - prints it.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw the items: FILE.png, .svg or .pdf.")
 def items(
     data: Path | None,
     dataset: str | None,
@@ -60,10 +67,10 @@ def items(
     csv_file: str | None,
     picture: str | None,
 ) -> None:
-    """Reliability of a test, and its items with those to look at first.
+    """Estimate the reliability of a test and analyse its items, flagged ones first.
 
-    DATA is a CSV or Parquet file: a row an object (person, system) and a column an item, or long
-    data, a row a score, with --object, --item and --score.
+    DATA is a CSV or Parquet file: a matrix with a row for each object (person, system) and a
+    column for each item, or long data with --object, --item and --score.
     """
     import vcomp
 
@@ -84,7 +91,7 @@ def items(
             )
         scores = scores.T if transpose else scores
     elif transpose:
-        raise click.UsageError("--transpose is of a matrix; long data name their columns")
+        raise click.UsageError("--transpose needs a matrix; the columns of long data are named")
     how: dict[str, Any] = {} if missing is None else {"missing": missing}
     analysis = vcomp.item_analysis(scores, low=low, **names, **how)
     if csv_file != "-":

@@ -71,8 +71,8 @@ def fit(
 ) -> None:
     """Estimate the variance components of FORMULA from DATA.
 
-    DATA are CSV or Parquet files, folders or patterns of them. Those that would take a good part
-    of the memory are read in batches, twice.
+    DATA are CSV or Parquet files, folders or patterns. Large data are read in batches, in two
+    passes.
     """
     import vcomp
 
@@ -106,7 +106,7 @@ def _check_statistics(
     }
     named = [name for name, value in of_rows.items() if value is not None]
     if named:
-        raise click.UsageError(f"{named[0]} is of rows, and --statistics has none")
+        raise click.UsageError(f"{named[0]} needs rows; saved statistics contain none")
 
 
 def _is_given(option: str) -> bool:
@@ -150,14 +150,14 @@ def accumulate(
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @_OUT
 def merge(files: tuple[Path, ...], target: Path) -> None:
-    """Add up the statistics of FILES, which accumulate wrote for one formula."""
+    """Add the statistics in FILES, which `vcomp accumulate` wrote for one formula."""
     import vcomp
     from vcomp.statistics.batches import target_of
 
     real = [file.expanduser().resolve() for file in files]
     twice = [file for k, file in enumerate(files) if real[k] in real[:k]]
     if twice:
-        raise click.UsageError(f"{str(twice[0])!r} is given twice, and would count twice")
+        raise click.UsageError(f"{str(twice[0])!r} is given twice")
     target_of(target)
     load = vcomp.AccumulatedStatistics.load
     made = load(files[0])

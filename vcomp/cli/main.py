@@ -61,10 +61,10 @@ Examples:
 @click.group(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="vcomp")
 def cli() -> None:
-    """Variance components, and what they mean for the test.
+    """Estimate variance components and plan reliable tests.
 
-    How much of the variation in scores comes from systems, topics, judges or documents, how
-    reliable that makes the test, and how many of each would make it reliable enough.
+    How much of the variation in scores is due to systems, topics, judges or documents, how
+    reliable the test is, and how many topics or judges would make it reliable enough.
     """
 
 
@@ -92,8 +92,8 @@ def gstudy(
 ) -> None:
     """Estimate all components of a design in Brennan's notation from DATA.
 
-    DATA are CSV or Parquet files, folders or patterns of them. Those that would take a good part
-    of the memory are read in batches, twice.
+    DATA are CSV or Parquet files, folders or patterns. Large data are read in batches, in two
+    passes.
     """
     import vcomp
 
@@ -122,8 +122,8 @@ def gstudy(
 @click.option("--budget", type=float, help="With --cost: find the best design within it.")
 @click.option(
     "--coefficient",
-    help="With --cost: Erho2 (if not given), Phi, rel_err_var or abs_err_var. With --target "
-    "alone: Erho2 or Phi, both if not given.",
+    help="With --cost: Erho2 (the default), Phi, rel_err_var or abs_err_var. With --target "
+    "alone: Erho2 or Phi, by default both.",
 )
 @click.option(
     "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
@@ -158,7 +158,7 @@ def dstudy(
     interval: str,
     **plan: Any,
 ) -> None:
-    """Plan a test from a stored result or from published components."""
+    """Plan a D-study from a stored result or from published components."""
     import vcomp
 
     files = [a for a in arguments if "=" not in a]
@@ -167,7 +167,7 @@ def dstudy(
     if len(files) + (components is not None) != 1:
         raise click.UsageError("give one of RESULT.json and --components")
     if facet is not None and (target is None or cost is not None):
-        raise click.UsageError("--facet is of --target, without --cost: the size that it needs")
+        raise click.UsageError("--facet needs --target, and cannot be used with --cost")
     if target is None and cost is None and coefficient is not None:
         raise click.UsageError("--coefficient needs --target, or --cost with --budget")
     n = sizes_argument([a for a in arguments if "=" in a])
@@ -201,24 +201,27 @@ def dstudy(
     default="shrunken",
     show_default=True,
     metavar="NAME",
-    help="Of Eτ and Eτ_AP: shrunken, or urbano as published.",
+    help="How Eτ and Eτ_AP are estimated: shrunken, or urbano as published.",
 )
 @click.option(
-    "--threshold", default=0.0, show_default=True, help="Largest difference of equal systems."
+    "--threshold",
+    default=0.0,
+    show_default=True,
+    help="Largest difference of systems that count as equal.",
 )
 @click.option(
     "--variant",
     default="a",
     show_default=True,
     metavar="NAME",
-    help="a or b: in Eτ, equal systems count as in τ_a or τ_b.",
+    help="a or b: treat equal systems in Eτ as τ_a or τ_b does.",
 )
 @click.option(
     "--target",
     default="test",
     show_default=True,
     metavar="NAME",
-    help="Intervals are of the correlation of one test, or of its expectation.",
+    help="Intervals of the correlation of one test (test), or of its expectation (expectation).",
 )
 @click.option(
     "--interval",
@@ -226,7 +229,7 @@ def dstudy(
     show_default=True,
     metavar="NAME",
     help="How intervals are made: draws; or independent, for independent swaps as published. "
-    "auto is the latter with --estimator urbano and --target test.",
+    "auto means independent with --estimator urbano and --target test, else draws.",
 )
 @alpha_option
 @click.option(
@@ -251,10 +254,10 @@ def tau_command(
     format_: str,
     **options: Any,
 ) -> None:
-    """Rank accuracy: expected correlation of a ranking by n topics with the true ranking.
+    """Estimate the expected correlation of a ranking by n topics with the true ranking.
 
-    SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
-    score, with columns for systems, topics and scores.
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score and columns for systems, topics and scores.
     """
     from vcomp import ir
 
@@ -279,8 +282,8 @@ cli.add_command(items)
 @cli.command()
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
-    """List the data sets that come with vcomp, or print one as CSV."""
-    from vcomp.data import available, load
+    """List the data sets of vcomp, or print one as CSV."""
+    from vcomp.datasets import available, load
 
     if name is not None:
         click.echo(load(name).to_csv(index=False), nl=False)
@@ -289,7 +292,7 @@ def datasets(name: str | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one message and exit code 2."""
+    """Run the command line; an error of the user prints one message and exits with code 2."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show Greek letters gets question marks, not a traceback.
         if hasattr(stream, "reconfigure"):

@@ -1,4 +1,4 @@
-"""What the commands print and store."""
+"""Texts and files that the commands write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Ranks = tuple[str, "pd.DataFrame", "pd.DataFrame"]
 
 _ESTIMATORS = {
-    "shrunken": "Estimator: shrunken, from differences of systems without their share of error.",
+    "shrunken": "Estimator: shrunken, with differences of systems shrunk by their reliability.",
     "urbano": "Estimator: urbano, as published (Urbano, 2016), which overstates the accuracy.",
 }
 
@@ -42,7 +42,7 @@ def rank_accuracy(
     alpha: float,
     estimator: TauEstimator = "shrunken",
 ) -> Ranks:
-    """Return the facet that is sampled and Eτ and Eτ_AP at the sizes of the D-study."""
+    """Return the sampled facet, and Eτ and Eτ_AP at the sizes of the D-study."""
     facets = res.design.facets
     ranked = object_ or facets[0]
     sampled = next((f for f in facets if f in sizes), None)
@@ -108,7 +108,7 @@ def rank_text(
 
 
 def both_ranks(tau: pd.DataFrame, tau_ap: pd.DataFrame) -> pd.DataFrame:
-    """Return Eτ and Eτ_AP in one table, a row a measure and size."""
+    """Return Eτ and Eτ_AP in one table, with a row for each measure and size."""
     import pandas as pd
 
     named = {"tau": tau, "tau_ap": tau_ap}
@@ -134,7 +134,7 @@ def dataset_text(frame: pd.DataFrame) -> str:
 
 
 def as_json(res: Any, study: Any, ranks: Ranks | None) -> str:
-    """Return the stored result with the tables of its D-study and rank accuracy beside it."""
+    """Return the result as JSON, with the tables of its D-study and rank accuracy."""
     stored = json.loads(res.to_json())
     if study is not None:
         stored["dstudy"] = {
@@ -154,7 +154,7 @@ def as_json(res: Any, study: Any, ranks: Ranks | None) -> str:
 
 
 def write(text: str, file: str) -> None:
-    """Write to a file, or to the screen for ``-``."""
+    """Write to a file; ``-`` prints the text."""
     if file == "-":
         click.echo(text)
         return
@@ -178,7 +178,7 @@ def read_matrix(path: Path) -> pd.DataFrame:
 
 
 def check_picture(file: str) -> None:
-    """Refuse a file whose ending names no kind of picture, before anything is computed.
+    """Refuse a file whose ending is not that of a picture, before anything is computed.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def check_picture(file: str) -> None:
 
 
 def draw(res: Any, study: Any, file: str, alpha: float, interval: Any) -> None:
-    """Write a picture of the D-study, or of the components where there is none.
+    """Write a picture of the D-study, or of the components if there is none.
 
     Parameters
     ----------

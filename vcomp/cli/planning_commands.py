@@ -25,7 +25,10 @@ plan_options = with_options(
         "--universe", multiple=True, metavar="FACET=N", help="The size of a finite universe."
     ),
     click.option(
-        "--within", multiple=True, metavar="FACET", help="Compare objects within its levels."
+        "--within",
+        multiple=True,
+        metavar="FACET",
+        help="Compare objects within the levels of this facet.",
     ),
 )
 """Options that say what is measured, and to which universe scores generalize."""
@@ -34,7 +37,7 @@ plan_options = with_options(
 def plan_of(
     object_: str | None, fixed: Sequence[str], universe: Sequence[str], within: Sequence[str]
 ) -> dict[str, Any]:
-    """Return these options as a D-study takes them; those that were not given are left out.
+    """Return these options as arguments of a D-study, without those that were not given.
 
     Examples
     --------
@@ -70,7 +73,7 @@ def allocation_text(
     coefficient : to be maximised, or to reach the target
     alternatives : other designs
     picture : where to draw the frontier
-    n_objects : how many objects there will be, where the cost counts them
+    n_objects : number of objects, if the cost depends on it
     """
     if cost is None:
         given: dict[str, Any] = {"--budget": budget, "--alternative": alternatives or None}
@@ -98,7 +101,7 @@ def allocation_text(
 
 
 def cut_score_text(study: Any, cut: str | None) -> str | None:
-    """Return a table of Φ(λ), or None where no cut score is given."""
+    """Return a table of Φ(λ) as text, or None without cut scores."""
     from vcomp import display
 
     if cut is None:

@@ -30,7 +30,7 @@ Examples:
     type=click.IntRange(min=1),
     required=True,
     metavar="N",
-    help="Topics of each collection.",
+    help="Number of topics of each collection.",
 )
 @click.option(
     "--collections",
@@ -46,30 +46,32 @@ Examples:
     default="kernel",
     show_default=True,
     metavar="NAME",
-    help="kernel or normal, of topic effects and residuals; without effects truncated_normal, "
-    "beta, truncated_kernel, beta_kernel, auto or, with --support, beta_binomial, "
-    "discrete_kernel.",
+    help="Distribution of topic effects and residuals: kernel or normal. Of scores without "
+    "effects: truncated_normal, beta, truncated_kernel, beta_kernel, auto; with --support "
+    "beta_binomial or discrete_kernel.",
 )
-@click.option("--homoscedastic", is_flag=True, help="Residuals of all systems have one variance.")
+@click.option(
+    "--homoscedastic", is_flag=True, help="Residuals of all systems have the same variance."
+)
 @click.option("--uncorrelated", is_flag=True, help="Residuals and topic effects are independent.")
 @click.option(
     "--non-random-sampling",
     is_flag=True,
-    help="Topics are mostly hard, easy or middling ones, not a random sample.",
+    help="Topics of a collection are mostly hard, easy or medium, not a random sample.",
 )
 @click.option(
     "--means",
     default="observed",
     show_default=True,
     metavar="NAME",
-    help="True means are those observed, or as fitted by the algorithm.",
+    help="True means: observed ones, or those fitted by the algorithm.",
 )
 @click.option(
     "--copula",
     default="gaussian",
     show_default=True,
     metavar="NAME",
-    help="gaussian, or t, under which extremes come together.",
+    help="gaussian, or t, whose extreme values coincide more often.",
 )
 @click.option(
     "--copula-df",
@@ -117,9 +119,10 @@ def simulate_command(
 ) -> None:
     """Simulate collections with the same systems and new topics.
 
-    SCORES is a CSV or Parquet file with a row a topic and a column a system, or long data, a row a
-    score. What is written is long: collection, topic, system and score. The true mean score of
-    every system is known, and goes to a file of its own.
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. The output is long data with the columns
+    collection, topic, system and score. The true mean score of each system is written to another
+    file.
     """
     from vcomp.ir import fit_collection
     from vcomp.ir.simulate import check_path, write_collections
@@ -164,7 +167,7 @@ def _check_means(file: str, scores: Path) -> None:
 
 
 class _Indicators:
-    """Measures collections as they are written; they need not be in memory together."""
+    """Computes indicators of collections as they are written, one at a time."""
 
     def __init__(self, simulator: Any) -> None:
         from vcomp.ir import Original
@@ -177,7 +180,7 @@ class _Indicators:
         self.parts.append(self.original.indicators(some.scores))
 
     def diagnosis(self, n_topics: int) -> Any:
-        """Return the diagnosis of all that was seen."""
+        """Return the diagnosis of all collections."""
         from vcomp.ir import Diagnosis
 
         return Diagnosis(np.concatenate(self.parts), n_topics, self.n_topics)

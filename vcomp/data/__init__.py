@@ -1,4 +1,4 @@
-"""Where rows come from: tables, files, queries and streams, the columns a model needs, and data sets."""
+"""Where rows come from: tables, files and queries, how they are read, the columns of a model."""
 
 from vcomp._doors import front_door
 

@@ -23,7 +23,6 @@ __all__ = [
     "dataset",
     "lazy_polars",
     "mapping",
-    "pandas_frame",
     "record_batches",
     "relation",
     "unite_categories",
@@ -31,29 +30,8 @@ __all__ = [
 ]
 
 
-def pandas_frame(data: pd.DataFrame) -> Part:
-    """Return a frame as a part; rows are selected before columns, which copies no more of them."""
-    columns = {str(column): column for column in data.columns}
-
-    def select(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-        selected = frame[[columns[name] for name in names]]
-        return selected.set_axis(names, axis=1).reset_index(drop=True)
-
-    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
-        for first in range(0, len(data), rows):
-            yield select(data.iloc[first : first + rows], names), None
-
-    return Part(
-        name=None,
-        columns=tuple(map(str, data.columns)),
-        read=lambda names: select(data, names),
-        slices=slices,
-        n_rows=len(data),
-    )
-
-
 def mapping(data: Mapping[Any, Any]) -> Part:
-    """Return arrays by name as a part; one is looked up only when it is asked for."""
+    """Return arrays by name as a part; one is looked up only when it is read."""
     keys = {str(key): key for key in data}
 
     def arrays(names: list[str]) -> dict[str, Any]:
@@ -131,7 +109,7 @@ def _of_polars(frame: Any) -> Any:
 
 
 def lazy_polars(data: Any) -> Part:
-    """Return a LazyFrame of polars as a part: only the columns asked for are collected.
+    """Return a LazyFrame of polars as a part: only the columns that are read are collected.
 
     Raises
     ------

@@ -111,7 +111,7 @@ def _opened(
     from pyarrow import types
 
     text = [n for n in names if types.is_string(t := schema.field(n).type) or _is_large(t)]
-    # Checksums of pages, where the writer made some, are all that tells changed numbers.
+    # Checksums of pages, where the writer made some, are all that distinguishes changed numbers.
     options: dict[str, Any] = {
         "metadata": metadata,
         "read_dictionary": text,

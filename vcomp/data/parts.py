@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Agreement",
     "KnownDictionaries",
     "Part",
     "ReadSlices",
@@ -30,7 +29,6 @@ __all__ = [
     "from_list",
     "guarded",
     "kind_of",
-    "native",
     "one_column",
     "reason",
 ]
@@ -94,16 +92,6 @@ def from_list(values: Any) -> pd.Series:
 
 def _kind(scalar: Any) -> str:
     return type(scalar.item()).__name__
-
-
-def native(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with the machine's byte order, which pandas cannot group without."""
-    swapped = {
-        name: dtype.newbyteorder("=")
-        for name, dtype in frame.dtypes.items()
-        if isinstance(dtype, np.dtype) and not dtype.isnative
-    }
-    return frame.astype(swapped) if swapped else frame
 
 
 def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFrame:
@@ -493,61 +481,3 @@ _KINDS = {
     "timedelta64": "durations",
 }
 """What pandas calls values, in the words of messages."""
-
-
-class Agreement:
-    """What the parts so far had in their columns, to refuse a part that has something else."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._first: Part | None = None
-        self._seen: dict[str, tuple[str, str | None]] = {}
-
-    def check_part(self, part: Part) -> None:
-        """Refuse a part whose columns are not those of the first.
-
-        Raises
-        ------
-        DataError
-            If a column is not there, stands twice, or is declared as another kind.
-        """
-        for name in self._names:
-            count = part.columns.count(name)
-            if count > 1:
-                where = "the data have" if part.name is None else f"{part.name!r} has"
-                raise DataError(f"{where} {count} columns named {name!r}")
-            if not count:
-                raise self._lacks(part, name)
-            self._check_kind(name, part.kinds.get(name, ""), part.name)
-        self._first = self._first or part
-
-    def check_frame(self, frame: pd.DataFrame, part: Part) -> None:
-        """Refuse rows of one kind where those before were of another.
-
-        Data in one piece may hold values of several types in a column.
-
-        Raises
-        ------
-        DataError
-            If a column holds text in one part and numbers in another, or the like.
-        """
-        if part.name is None or len(frame) == 0:
-            return
-        for name in self._names:
-            if name not in part.kinds:  # which were compared before the first row
-                self._check_kind(name, kind_of(frame[name]), part.name)
-
-    def _check_kind(self, name: str, kind: str, part: str | None) -> None:
-        if not kind:
-            return
-        before, where = self._seen.setdefault(name, (kind, part))
-        if kind != before:
-            raise DataError(
-                f"column {name!r} holds {kind} in {part!r} and {before} in {where!r}; "
-                "a column is of one kind in all parts of the data"
-            )
-
-    def _lacks(self, part: Part, name: str) -> DataError:
-        other = self._first if self._first is not None and name in self._first.columns else None
-        has = "others have" if other is None else f"{other.name!r} has"
-        return DataError(f"{part.name!r} has no column {name!r}, which {has}")

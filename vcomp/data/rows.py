@@ -1,4 +1,7 @@
-"""The rows that a model uses: columns found, the response evaluated, missing values dropped."""
+"""The rows that a model uses: columns found, the response evaluated, missing values dropped.
+
+They are what the design is learned from, before statistics are made of them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.levels import as_levels
+from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import Source, open_source
 from vcomp.exceptions import DataError, warn
 from vcomp.formula import Formula, evaluate, names_in
@@ -23,21 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompleteRows",
-    "Missing",
     "Rows",
     "Tally",
     "complete_rows",
+    "fixed_columns",
     "fixed_names",
     "plain_columns",
-    "recoded",
     "select_predictors",
     "select_rows",
     "source_of",
     "used_columns",
 ]
 
-
-Missing = Literal["drop", "raise"]
 
 _SHOWN = 5
 """Parts of the data that a message names."""
@@ -79,8 +80,8 @@ class Tally:
         y : the response of these
         sizes : name of each part, and its number of rows
         """
-        if len(sizes) < 2 or not (self.incomplete or self.infinite):
-            return self  # of one file there is no need to say which
+        if not (self.incomplete or self.infinite):
+            return self
         infinite = np.zeros(keep.size, dtype=bool)
         infinite[keep] = np.isinf(y)
         parts, end = {}, 0
@@ -107,11 +108,9 @@ class Tally:
         Raises
         ------
         DataError
-            If there is no row, or none is complete; if the response is infinite somewhere; if
-            rows are incomplete and ``missing="raise"``; or if `missing` is something else.
+            If there is no row, or none is complete; if the response is infinite somewhere; or if
+            rows are incomplete and ``missing="raise"``.
         """
-        if missing not in ("drop", "raise"):
-            raise DataError(f"missing={missing!r} is not known; it is 'drop' or 'raise'")
         if self.n == 0:
             raise DataError("the data have no rows")
         if self.missing[None] == self.n:
@@ -184,15 +183,17 @@ class Rows:
         return int(self.y.size)
 
 
-def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing) -> Rows:
+def select_rows(
+    formula: Formula, data: Any, reading: Reading, names: Sequence[str] | None = None
+) -> Rows:
     """Read what the formula names, evaluate the response and drop incomplete rows.
 
     Parameters
     ----------
     data : any container that :func:`vcomp.io.open_source` opens, or None: the names are then
-        variables of `environment`
-    environment : patsy's ``EvalEnvironment`` of the caller
-    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+        variables of the calling scope
+    reading : the calling scope, and what is done with incomplete rows
+    names : the columns to read, if they are known
 
     Raises
     ------
@@ -201,17 +202,25 @@ def select_rows(formula: Formula, data: Any, environment: Any, missing: Missing)
         facet holds what cannot be a level, a value is missing and ``missing="raise"``, or no row
         is left.
     """
+    import pandas as pd
+
+    environment = reading.environment
     source = source_of(formula, data, environment)
-    names = used_columns(formula, source, environment)
+    if names is None:
+        names = used_columns(formula, source, environment)
     frame, sizes = source.read_parts(names)
-    part = complete_rows(formula, frame, environment)
-    part.tally.by_part(part.keep, part.y, sizes).check(formula, missing)
-    labels = _labels(source, part.tally.n)
+    part, tally = complete_rows(formula, frame, environment), None
+    if len(sizes) > 1:  # of one file there is no need to say which
+        tally = part.tally.by_part(part.keep, part.y, sizes)
+    (tally or part.tally).check(formula, reading.missing)
+    labels = source.row_labels
+    if labels is None:
+        labels = pd.RangeIndex(part.tally.n)
     return Rows(
         # What the user has may change; what comes from files nobody else has.
         y=part.y if source.files else part.y.copy(),
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
-        fixed=plain_columns(part.frame, fixed_names(formula)),
+        fixed={} if formula.intercept_only else fixed_columns(formula, part.frame),
         labels=labels if part.keep.all() else labels[part.keep],
         files=source.files,
     )
@@ -252,7 +261,8 @@ def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> Co
     missing_in: dict[str | None, BoolArray] = {
         str(name): column.isna().to_numpy()
         for name, column in frame.items()
-        if name != looked_at and _may_be_missing(column)
+        if name != looked_at
+        and not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
     }
     if not is_finite:
         missing_in[None] = np.isnan(y)
@@ -267,10 +277,6 @@ def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> Co
     infinite = 0 if is_finite else int(np.isinf(y).sum())
     tally = Tally(keep.size, keep.size - y.size, counts, infinite)
     return CompleteRows(y, frame, keep, tally)
-
-
-def _may_be_missing(column: pd.Series) -> bool:
-    return not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
 
 
 def source_of(formula: Formula, data: Any, environment: Any) -> Source:
@@ -309,18 +315,40 @@ def select_predictors(
     DataError
         If a column is not there, a value is missing, or a category was not there before.
     """
+    import pandas as pd
+
     source = open_source(data)
     names = used_columns(formula, source, environment, response=False)
     frame = source.read(names)
     missing = frame.isna().any()
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
+    fixed = fixed_columns(formula, frame, learned)
+    labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
+    return {f: frame[f] for f in formula.facets}, fixed, labels
+
+
+def fixed_columns(
+    formula: Formula, frame: pd.DataFrame, learned: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the columns of the fixed part, in a form that patsy reads.
+
+    Parameters
+    ----------
+    learned : these columns as a model was fitted to them, for their categories
+
+    Raises
+    ------
+    DataError
+        If a column holds neither numbers nor levels, or a category was not there before.
+    """
     plain = plain_columns(frame, fixed_names(formula))
-    fixed = {name: recoded(name, column, learned.get(name)) for name, column in plain.items()}
-    return {f: frame[f] for f in formula.facets}, fixed, _labels(source, len(frame))
+    if learned is None:
+        return plain
+    return {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
 
 
-def recoded(name: str, column: Any, learned: Any) -> Any:
+def _recoded(name: str, column: Any, learned: Any) -> Any:
     """Return categories as the model knows them: patsy takes no others, nor another order."""
     import pandas as pd
 
@@ -333,12 +361,6 @@ def recoded(name: str, column: Any, learned: Any) -> Any:
         levels = ", ".join(map(repr, learned.categories[:10].tolist()))
         raise DataError(f"column {name!r} has {unknown!r}, which the fit has not; it has {levels}")
     return pd.Categorical.from_codes(codes, categories=learned.categories)
-
-
-def _labels(source: Source, n_rows: int) -> pd.Index:
-    import pandas as pd
-
-    return pd.RangeIndex(n_rows) if source.row_labels is None else source.row_labels
 
 
 def _caller_source(formula: Formula, environment: Any) -> Source:
@@ -396,13 +418,14 @@ def _factors(term: str) -> list[str]:
 
 def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
     left = names_in(formula.response) if response else ()
-    return list(dict.fromkeys([*formula.facets, *left, *sorted(fixed_names(formula))]))
+    right = [] if formula.intercept_only else sorted(fixed_names(formula))
+    return list(dict.fromkeys([*formula.facets, *left, *right]))
 
 
 def used_columns(
     formula: Formula, source: Source, environment: Any, *, response: bool = True
 ) -> list[str]:
-    """Return the columns to read; what is no column must be a name of the caller."""
+    """Return the columns to read; every other name must be one of the calling scope."""
     used = list(formula.facets)
     alone = {formula.response, *formula.fixed}
     for name in _all_names(formula, response=response):
@@ -478,7 +501,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:
     import pandas as pd
 
-    value = evaluate(code, columns, environment)
+    value = columns[code] if code in columns else evaluate(code, columns, environment)
     if isinstance(value, pd.Categorical | pd.Series | pd.Index):
         value = np.asarray(value)
     array = np.asarray(value)

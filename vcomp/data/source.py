@@ -18,7 +18,7 @@ import numpy as np
 from vcomp.data import containers
 from vcomp.data.containers import unite_frames
 from vcomp.data.files import CONTAINERS, open_paths
-from vcomp.data.parts import Agreement, Part, native
+from vcomp.data.parts import Part, kind_of
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Source",
+    "native",
     "open_source",
 ]
 
@@ -92,6 +93,13 @@ class Source:
         DataError
             As :meth:`read` does.
         """
+        if len(self.part_names) == 1:
+            (part,) = self.open_parts()
+            for name in names:
+                if _counted(part, name) == 0:
+                    raise self.no_column(name)
+            frame = native(part.read(list(names)))
+            return frame, [(part.name, len(frame))]
         agreement, parts = self._agreed(names)
         frames, sizes = [], []
         for part in parts:
@@ -195,6 +203,85 @@ def _batches(
             yield frame, file or part.name
 
 
+def native(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with the machine's byte order, which pandas cannot group without."""
+    swapped = {
+        name: dtype.newbyteorder("=")
+        for name, dtype in frame.dtypes.items()
+        if isinstance(dtype, np.dtype) and not dtype.isnative
+    }
+    return frame.astype(swapped) if swapped else frame
+
+
+def _counted(part: Part, name: str) -> int:
+    """Return how many columns of a part have a name: 0 or 1.
+
+    Raises
+    ------
+    DataError
+        If several have it.
+    """
+    count = part.columns.count(name)
+    if count > 1:
+        where = "the data have" if part.name is None else f"{part.name!r} has"
+        raise DataError(f"{where} {count} columns named {name!r}")
+    return count
+
+
+class Agreement:
+    """What the parts so far had in their columns, to refuse a part that has something else."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._first: Part | None = None
+        self._seen: dict[str, tuple[str, str | None]] = {}
+
+    def check_part(self, part: Part) -> None:
+        """Refuse a part whose columns are not those of the first.
+
+        Raises
+        ------
+        DataError
+            If a column is not there, stands twice, or is declared as another kind.
+        """
+        for name in self._names:
+            if _counted(part, name) == 0:
+                raise self._lacks(part, name)
+            self._check_kind(name, part.kinds.get(name, ""), part.name)
+        self._first = self._first or part
+
+    def check_frame(self, frame: pd.DataFrame, part: Part) -> None:
+        """Refuse rows of one kind where those before were of another.
+
+        Data in one piece may hold values of several types in a column.
+
+        Raises
+        ------
+        DataError
+            If a column holds text in one part and numbers in another, or the like.
+        """
+        if part.name is None or len(frame) == 0:
+            return
+        for name in self._names:
+            if name not in part.kinds:  # which were compared before the first row
+                self._check_kind(name, kind_of(frame[name]), part.name)
+
+    def _check_kind(self, name: str, kind: str, part: str | None) -> None:
+        if not kind:
+            return
+        before, where = self._seen.setdefault(name, (kind, part))
+        if kind != before:
+            raise DataError(
+                f"column {name!r} holds {kind} in {part!r} and {before} in {where!r}; "
+                "a column is of one kind in all parts of the data"
+            )
+
+    def _lacks(self, part: Part, name: str) -> DataError:
+        other = self._first if self._first is not None and name in self._first.columns else None
+        has = "others have" if other is None else f"{other.name!r} has"
+        return DataError(f"{part.name!r} has no column {name!r}, which {has}")
+
+
 def open_source(data: Any) -> Source:
     """Open `data` whatever container it comes in; rows are read later.
 
@@ -226,7 +313,7 @@ def open_source(data: Any) -> Source:
     if isinstance(data, Source):
         return data
     if isinstance(data, pd.DataFrame):
-        return replace(_of_parts((containers.pandas_frame(data),)), row_labels=data.index)
+        return _of_frame(data)
     if isinstance(data, str | bytes | os.PathLike):
         return _of_parts(open_paths([data]))
     if isinstance(data, Mapping):
@@ -249,6 +336,34 @@ def open_source(data: Any) -> Source:
     if isinstance(data, Iterable) and not isinstance(data, set | frozenset | np.ndarray):
         return _open_iterable(data)
     raise DataError(f"data of type {type(data).__name__} cannot be read; give {CONTAINERS}")
+
+
+def _of_frame(data: pd.DataFrame) -> Source:
+    """Return a frame as a source; rows are selected before columns, which copies fewer of them."""
+    columns = {str(column): column for column in data.columns}
+
+    def select(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+        selected = frame[[columns[name] for name in names]]
+        return selected.set_axis(names, axis=1).reset_index(drop=True)
+
+    def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
+        for first in range(0, len(data), rows):
+            yield select(data.iloc[first : first + rows], names), None
+
+    part = Part(
+        name=None,
+        columns=tuple(map(str, data.columns)),
+        read=lambda names: select(data, names),
+        slices=slices,
+        n_rows=len(data),
+    )
+    return Source(
+        columns=part.columns,
+        open_parts=lambda: (part,),
+        part_names=(None,),
+        n_rows=len(data),
+        row_labels=data.index,
+    )
 
 
 def _of_parts(parts: tuple[Part, ...]) -> Source:
@@ -307,7 +422,7 @@ _SEVERAL_PASSES = f"where more than one pass is needed {_INSTEAD}"
 
 
 class _Once:
-    """What can be gone through once, and says so when it is asked again."""
+    """Parts that can be read once; a second call is a DataError."""
 
     def __init__(self, parts: Iterable[Part], what: str) -> None:
         self._parts: Iterable[Part] | None = parts

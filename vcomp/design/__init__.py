@@ -1,4 +1,4 @@
-"""What must be known before rows are summed: levels, codes, nesting, grids, and the design in words."""
+"""The design, known before rows are summed: levels, codes, nesting, grids, its words."""
 
 from vcomp._doors import front_door
 

@@ -6,10 +6,6 @@ from .design import centred_matrix as centred_matrix
 from .design import encode as encode
 from .design import facet_codes as facet_codes
 from .design import term_codes as term_codes
-from .estimable import Claim as Claim
-from .estimable import Occurring as Occurring
-from .estimable import Supported as Supported
-from .estimable import read_claim as read_claim
 from .grid import Grid as Grid
 from .grid import PartialGrid as PartialGrid
 from .grid import are_nested as are_nested
@@ -20,7 +16,6 @@ from .grid import is_redundant as is_redundant
 from .grid import join_facets as join_facets
 from .grid import number_combinations as number_combinations
 from .learning import Centre as Centre
-from .learning import assemble as assemble
 from .learning import check_codings as check_codings
 from .learning import check_parameters as check_parameters
 from .learning import check_range as check_range

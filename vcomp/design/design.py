@@ -1,4 +1,7 @@
-"""What must be agreed on before rows are summed: levels, origin, coding."""
+"""The design: what must be known before rows are summed (levels, origins, coding of terms).
+
+In the pipe it follows the formula, and statistics follow it.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ class Design:
     @property
     def n_levels(self) -> tuple[int, ...]:
         """Numbers of levels of the facets."""
-        return tuple(facet.size for facet in self.facets)
+        return tuple(len(facet.levels) for facet in self.facets)
 
     def group_index(self, term: int) -> pd.Index:
         """Return the groups of a term as an index: its level, or a tuple of levels."""
@@ -151,6 +154,7 @@ class Chunk:
     terms: tuple[TermDesign, ...]
     counts: FloatArray | None = None  # (n,) scores of each cell; None where rows are scores
     within: FloatArray | None = None  # (1 + p, 1 + p) squares and products of y and X in cells
+    alike: Chunk | None = None  # the same rows with another response, whose groups are the same
 
     @property
     def n(self) -> int:
@@ -159,23 +163,20 @@ class Chunk:
 
     @property
     def y(self) -> FloatArray:
-        """The response centred at ``Design.origin``, (n,); made anew when it is asked for."""
+        """The response centred at ``Design.origin``, (n,); made anew at every use."""
         return self.response - self.origin
 
     def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Chunk:
-        """Return the same rows with another response, (n,), which is taken as centred.
+        """Return the same rows with another response, (n,), which is centred already.
 
         Parameters
         ----------
         within : of cells the squares and products in them, with this response
         """
-        made = replace(self, response=y, origin=0.0, within=within)
-        if "codes" in self.__dict__:  # they have been made, and are the same
-            made.__dict__["codes"] = self.codes
-        return made
+        return replace(self, response=y, origin=0.0, within=within, alike=self.alike or self)
 
     def level_codes(self, facet: int) -> IntArray:
-        """Return the level of each row in a facet; made anew when it is asked for."""
+        """Return the level of each row in a facet; made anew at every use."""
         return np.asarray(self.compact_codes[facet], dtype=np.int32)
 
     @property
@@ -183,14 +184,16 @@ class Chunk:
         """Level of each row in each facet."""
         return tuple(self.level_codes(f) for f in range(len(self.compact_codes)))
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of groups of each random term."""
         return tuple(term.size for term in self.terms)
 
     @cached_property
     def codes(self) -> tuple[IntArray, ...]:
-        """Group in each random term, k arrays of shape (n,); made when they are asked for."""
+        """Group in each random term, k arrays of shape (n,); made when they are first used."""
+        if self.alike is not None and self.alike.terms is self.terms:
+            return self.alike.codes
         return tuple(term_codes(term, self.compact_codes, self.facet_sizes) for term in self.terms)
 
 
@@ -217,12 +220,19 @@ def encode(design: Design, rows: Rows) -> Chunk:
     DataError
         If a facet has a level that the design does not know.
     """
-    codes = tuple(_known_codes(facet, rows.facets[facet.name]) for facet in design.facets)
+    codes = []
+    for facet in design.facets:
+        column = rows.facets[facet.name]
+        found = facet_codes(facet, column)
+        if found.min() < 0:
+            unknown = column.iloc[[int(np.argmax(found < 0))]].tolist()[0]
+            raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
+        codes.append(found)
     return Chunk(
         response=rows.y,
         origin=design.origin,
-        X=centred_matrix(design, rows.fixed, len(rows)),
-        compact_codes=codes,
+        X=centred_matrix(design, rows.fixed, rows.y.size),
+        compact_codes=tuple(codes),
         facet_sizes=design.n_levels,
         terms=design.terms,
     )
@@ -248,11 +258,3 @@ def facet_codes(facet: Facet, column: pd.Series) -> Any:
         return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
     rows = pd.Index(column, tupleize_cols=False)
     return facet.levels.get_indexer(rows).astype(np.int32)
-
-
-def _known_codes(facet: Facet, column: pd.Series) -> Any:
-    codes = facet_codes(facet, column)
-    if codes.min() < 0:
-        unknown = column.iloc[[int(np.argmax(codes < 0))]].tolist()[0]
-        raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
-    return codes

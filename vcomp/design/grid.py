@@ -100,8 +100,8 @@ class Grid:
     axes : positions of the facets that are fully crossed with all others
     shape : their numbers of levels
     rest : positions of the other facets
-    joins : the facets of `rest` that tell the cells apart, with the sorted keys of each join after
-        the first, as in :class:`~vcomp.design.TermDesign`
+    joins : the facets of `rest` whose levels identify the cells, with the sorted keys of each
+        join after the first, as in :class:`~vcomp.design.TermDesign`
     levels : for each facet of `rest` the (M,) level in each cell
     cell_n : (M,) rows that a cell has for each combination of axis levels
     """
@@ -153,7 +153,13 @@ def find_grid(
     terms : the facets of each random term
     """
     determined = _determined(codes, n_levels)
-    candidates = _candidates(codes, n_levels, determined)
+    bound = {f for pair in determined for f in pair}
+    n, free = codes[0].size, [f for f in range(len(codes)) if f not in bound]
+    candidates = tuple(
+        f
+        for f in free
+        if n % n_levels[f] == 0 and np.ptp(count_levels(codes[f], n_levels[f])) == 0
+    )
     grid = None
     if candidates:
         grid = _complete_grid(candidates, codes, n_levels, determined)
@@ -198,7 +204,7 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
 def are_nested(
     terms: Sequence[tuple[int, ...]], determined: Mapping[tuple[int, int], IntArray]
 ) -> bool:
-    """Whether of any two terms one holds all facets of the other, with those that they tell."""
+    """Return whether of any two terms one contains the closure of the other's facets."""
     known = [
         frozenset(term) | {outer for inner, outer in determined if inner in term} for term in terms
     ]
@@ -217,17 +223,6 @@ def _determined(
             if level.size:
                 found[inner, outer] = level
     return found
-
-
-def _candidates(
-    codes: Sequence[IntArray],
-    n_levels: Sequence[int],
-    determined: dict[tuple[int, int], IntArray],
-) -> tuple[int, ...]:
-    """Return the facets that neither determine nor are determined, with equal levels."""
-    bound = {f for pair in determined for f in pair}
-    free = [f for f in range(len(codes)) if f not in bound and codes[f].size % n_levels[f] == 0]
-    return tuple(f for f in free if np.ptp(count_levels(codes[f], n_levels[f])) == 0)
 
 
 def _complete_grid(
@@ -274,7 +269,7 @@ def _places(
 def is_redundant(
     facet: int, rest: Sequence[int], determined: Mapping[tuple[int, int], IntArray]
 ) -> bool:
-    """Whether another facet tells its level; of two that tell each other's the first is kept."""
+    """Return whether the facet is nested in another; of two with the same levels one is kept."""
     return any(
         (other, facet) in determined and not ((facet, other) in determined and facet < other)
         for other in rest

@@ -1,4 +1,8 @@
-"""The first pass over the data: levels, origin, structure, and what cannot be estimated."""
+"""The design of rows in memory: levels, origins, terms and structure.
+
+It makes the second value of the pipe formula → design → statistics → estimate → result, and
+refuses terms that cannot be estimated before anything is summed.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,8 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels
 from vcomp.design.design import Design, Facet, TermDesign, facet_codes
-from vcomp.design.grid import Grid, PartialGrid, find_grid, find_partial_grid, number_combinations
+from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
-from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, DesignError, EstimationError, warn
 from vcomp.formula import RESIDUAL, FixedPart, Formula, build_fixed
 from vcomp.numerics import available_bytes, gib
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Centre",
-    "assemble",
     "check_codings",
     "check_parameters",
     "check_range",
@@ -36,10 +38,10 @@ __all__ = [
 
 
 _MANY_TEXTS = 100_000
-"""Levels that are compared with each other, as they are looked at one by one."""
+"""Number of levels up to which they are compared with each other."""
 
 _MANY = 1_000_000
-"""Combinations of levels that are not numbered one by one if that can be helped."""
+"""Number of combinations of levels up to which they are numbered one by one."""
 
 
 def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
@@ -60,19 +62,33 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     codes = tuple(
         np.asarray(facet_codes(facet, rows.facets[facet.name]), dtype=np.int32) for facet in facets
     )
-    n_levels = tuple(facet.size for facet in facets)
-    terms, grid = code_terms(formula, codes, n_levels)
-    _check_codings(rows)
-    fixed = build_fixed(formula, lambda: [rows.fixed], environment)
-    check_parameters(len(rows), len(fixed.names), len(terms))
-    # Of a constant one row says all.
-    X = np.ones((1, 1)) if formula.intercept_only else fixed.matrix(rows.fixed, len(rows))
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-        centre = _centre(formula, fixed, rows.y, X)
     labels = [facet.levels for facet in facets]
-    structure = describe_structure(formula, n_levels, codes, len(rows), grid, labels)
-    partial = find_partial_grid(codes, n_levels) if grid is None else None
-    return assemble(formula, facets, terms, fixed, centre, structure, grid, partial)
+    n_levels, n = tuple(map(len, labels)), rows.y.size
+    terms, grid = code_terms(formula, codes, n_levels)
+    if rows.fixed:
+        _check_codings(rows)
+    if formula.intercept_only:
+        fixed = FixedPart(("Intercept",))
+    else:
+        fixed = build_fixed(formula, lambda: [rows.fixed], environment)
+    check_parameters(n, len(fixed.names), len(terms))
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+        if formula.intercept_only:
+            centre = _centre_of_response(formula, rows.y)
+        else:
+            centre = _centre(formula, fixed, rows.y, fixed.matrix(rows.fixed, n))
+    return Design(
+        formula=formula,
+        facets=facets,
+        terms=terms,
+        fixed=fixed,
+        origin=centre.origin,
+        x_origin=centre.x_origin,
+        constant=centre.constant,
+        structure=describe_structure(formula, n_levels, codes, n, grid, labels),
+        grid=grid,
+        partial_grid=find_partial_grid(codes, n_levels) if grid is None else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +98,6 @@ class Centre:
     origin: float
     x_origin: FloatArray
     constant: FloatArray
-
-
-def assemble(
-    formula: Formula,
-    facets: tuple[Facet, ...],
-    terms: tuple[TermDesign, ...],
-    fixed: FixedPart,
-    centre: Centre,
-    structure: Structure,
-    grid: Grid | None,
-    partial_grid: PartialGrid | None,
-) -> Design:
-    """Return the design of what was learned."""
-    return Design(
-        formula=formula,
-        facets=facets,
-        terms=terms,
-        fixed=fixed,
-        origin=centre.origin,
-        x_origin=centre.x_origin,
-        constant=centre.constant,
-        structure=structure,
-        grid=grid,
-        partial_grid=partial_grid,
-    )
 
 
 def learn_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
@@ -119,7 +110,15 @@ def learn_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
     """
     if RESIDUAL in levels:
         raise DesignError(f"{RESIDUAL!r} is the name of the last component; rename the facet")
-    return tuple(_learn_facet(name, found) for name, found in levels.items())
+    for name, found in levels.items():
+        if len(found) == 1:
+            raise DesignError(
+                f"facet {name!r} has one level only ({_plain(found[0])!r}); a variance needs at "
+                "least two"
+            )
+        if found.dtype.kind not in "iufbmM":
+            _warn_of_alike(name, found)
+    return tuple(Facet(name, found) for name, found in levels.items())
 
 
 def check_parameters(n_rows: int, n_fixed: int, n_terms: int) -> None:
@@ -137,13 +136,21 @@ def check_parameters(n_rows: int, n_fixed: int, n_terms: int) -> None:
         )
 
 
+def _centre_of_response(formula: Formula, y: FloatArray, *, centred: bool = True) -> Centre:
+    """Return the origin of the response, whose range is checked, beside that of an intercept."""
+    low, high = float(y.min()), float(y.max())
+    # Of a constant response the constant itself, so that nothing is left.
+    mean = low if low == high else float(y.mean())
+    origin = mean if centred else 0.0
+    check_range(f"the response {formula.response!r}", low, high, origin)
+    return Centre(origin, np.zeros(1), np.ones(1))
+
+
 def _centre(formula: Formula, fixed: FixedPart, y: FloatArray, X: FloatArray) -> Centre:
     """Return the origins of the response and the columns of X, whose range is checked."""
     constant = _constant_combination(fixed.names, X)
-    low, high = float(y.min()), float(y.max())
-    origin = _origin(y, low, high) if constant.any() else 0.0
+    origin = _centre_of_response(formula, y, centred=bool(constant.any())).origin
     x_origin = _x_origin(X, constant)
-    check_range(f"the response {formula.response!r}", low, high, origin)
     for j, name in enumerate(fixed.names):
         ends = float(X[:, j].min()), float(X[:, j].max())
         check_range(f"column {name!r} of the fixed part", *ends, float(x_origin[j]))
@@ -177,7 +184,7 @@ def learn_terms(
     grid: Grid | None,
     n_rows: int,
 ) -> tuple[TermDesign, ...]:
-    """Return the random terms; of a complete grid its cells say all, and no codes are needed.
+    """Return the random terms; of a complete grid the cells suffice, and no codes are needed.
 
     Raises
     ------
@@ -190,23 +197,20 @@ def learn_terms(
         )
         for term in formula.random
     )
-    _check_terms(terms, n_rows)
+    for term in terms:
+        if term.size == n_rows:
+            expanded = len(term.facets) > 1 and len(terms) > 1
+            hint = " (a*b is a + b + a:b, and a/b is a + a:b)" if expanded else ""
+            raise DesignError(
+                f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
+                f"residual, which every model has; leave (1|{term.name}) out of the formula{hint}"
+            )
     return terms
-
-
-def _learn_facet(name: str, levels: pd.Index) -> Facet:
-    if len(levels) == 1:
-        raise DesignError(
-            f"facet {name!r} has one level only ({_plain(levels[0])!r}); a variance needs at "
-            "least two"
-        )
-    _warn_of_alike(name, levels)
-    return Facet(name, levels)
 
 
 def _warn_of_alike(name: str, levels: pd.Index) -> None:
     """Warn of levels that differ in writing only, as if one were meant."""
-    if levels.dtype.kind in "iufbmM" or len(levels) > _MANY_TEXTS:
+    if len(levels) > _MANY_TEXTS:
         return
     alike = alike_levels(levels)
     if alike:
@@ -231,6 +235,8 @@ def _learn_term(
     grid: Grid | None,
 ) -> TermDesign:
     """Return a term with the combinations of its facets that occur."""
+    if len(facets) == 1:
+        return TermDesign(name, facets, (), n_levels[facets[0]])
     all_occur = frozenset[int]()
     if grid is None:
         codes = tuple(codes[f] for f in facets)
@@ -287,17 +293,6 @@ def _distinct(levels: Sequence[IntArray]) -> IntArray:
     return found
 
 
-def _check_terms(terms: tuple[TermDesign, ...], n_rows: int) -> None:
-    for term in terms:
-        if term.size == n_rows:
-            expanded = len(term.facets) > 1 and len(terms) > 1
-            hint = " (a*b is a + b + a:b, and a/b is a + a:b)" if expanded else ""
-            raise DesignError(
-                f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
-                f"residual, which every model has; leave (1|{term.name}) out of the formula{hint}"
-            )
-
-
 def check_range(what: str, low: float, high: float, origin: float) -> None:
     """Refuse numbers whose powers up to the eighth, in the information, overflow or vanish."""
     spread = max(high - origin, origin - low)
@@ -338,11 +333,6 @@ def check_codings(sizes: Mapping[str, int], n_rows: int) -> None:
                 f"{gib(needed)}, and {gib(free)} are free; as a random term, (1|{name}), it "
                 "needs no columns"
             )
-
-
-def _origin(y: FloatArray, low: float, high: float) -> float:
-    """Return the mean; of a constant response the constant itself, so that nothing is left."""
-    return low if low == high else float(y.mean())
 
 
 def _x_origin(X: FloatArray, constant: FloatArray) -> FloatArray:

@@ -1,4 +1,7 @@
-"""Finds out how facets are arranged: crossed, nested, balanced, connected, replicated."""
+"""The structure of the data: which facets are crossed, nested, balanced, connected, replicated.
+
+It is found from the coded rows or from the cells of a grid, as the last part of the design.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
-from vcomp.design.structure import Part, Structure, held_effects
-from vcomp.formula import REPLICATE, Formula, closure
+from vcomp.design.structure import Part, Structure
+from vcomp.formula import REPLICATE, Formula, closure, held_effects
 from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
 
 __all__ = [
@@ -60,11 +63,9 @@ class Incidence:
         counted: PairTable = pair_counts(codes_a, codes_b, n_a, n_b, ONCE)
         return counted
 
-    def n_pairs(self, a: str, b: str) -> int:
-        """Return how many pairs of units occur."""
-        if a in self.axes or b in self.axes:
-            return self.size(a) * self.size(b)
-        return int(self.table(a, b)[1].size)
+    def is_complete(self, a: str, b: str) -> bool:
+        """Return whether every unit of a facet occurs with every unit of another."""
+        return int(self.table(a, b)[1].size) == self.size(a) * self.size(b)
 
     def met(self, a: str, b: str) -> FloatArray:
         """Return how many units of b each unit of a occurs with."""
@@ -90,8 +91,8 @@ def describe_structure(
     ----------
     n_levels : number of levels of each facet
     codes : (n,) level of each row in each facet
-    grid : the complete grid of the rows, if they have one: its cells then say all, and no row is
-        looked at again
+    grid : the complete grid of the rows, if they have one: its cells then suffice, and no row is
+        read again
     labels : names of the levels of each facet; without them levels are numbers from 0 on
     counts : (n,) rows of each cell, where `codes` are those of cells
     """
@@ -102,7 +103,9 @@ def describe_structure(
         for a, b in combinations(columns, 2)
     }
     by_label = _nested_by_label(columns, pairs) | dict.fromkeys(axes, frozenset())
-    nested_in = _combined({f: by_label[f] for f in facets}, by_formula)
+    nested_in = {f: by_label[f] for f in facets}
+    if any(by_formula.values()) or any(by_label.values()):
+        nested_in = _combined(nested_in, by_formula)
     units = {f: _join(sorted({f, *nested_in[f]}), columns) for f in columns}
     # A facet that is not nested is its own unit, and its tables are there already.
     pairs = {pair: t for pair, t in pairs.items() if not any(nested_in[f] for f in pair)}
@@ -120,7 +123,9 @@ def describe_structure(
     sizes = _sizes(nested_in, incidence, children)
     names = labels if labels is not None else [range(n) for n in n_levels]
     top = {f: names[k] for k, f in enumerate(facets) if not nested_in[f]}
-    n_parts, parts = _parts(top, incidence)
+    n_parts, parts = 1, tuple[Part, ...]()
+    if len(top) > 1 and not any(f in axes for f in top):
+        n_parts, parts = _parts(top, incidence)
     if cell_n.max() > 1 and REPLICATE not in facets:
         sizes[REPLICATE] = _harmonic_mean(cell_n)
     return Structure(
@@ -193,8 +198,8 @@ def _nested_by_label(
 def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
     """Return for each facet those that stand in every term it is in, and in others besides.
 
-    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be told from
-    that of topic:doc, which is what being nested means for a D-study.
+    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be
+    distinguished from that of topic:doc, which is what being nested means for a D-study.
     """
     terms_of = {
         f: frozenset(k for k, term in enumerate(formula.random) if f in term.facets)
@@ -251,7 +256,7 @@ def _crossings(
     for a, b in combinations(nested_in, 2):
         if a in nested_in[b] or b in nested_in[a] or nested_in[a] & nested_in[b]:
             continue
-        complete = incidence.n_pairs(a, b) == incidence.size(a) * incidence.size(b)
+        complete = a in incidence.axes or b in incidence.axes or incidence.is_complete(a, b)
         (fully if complete else partly).append((a, b))
     return tuple(fully), tuple(partly)
 
@@ -301,10 +306,8 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Par
 
     Parameters
     ----------
-    top : these facets with the names of their levels
+    top : these facets with the names of their levels; none of them is an axis
     """
-    if len(top) < 2 or any(f in incidence.axes for f in top):
-        return 1, ()
     hub, *others = top
     offset = incidence.size(hub)
     above = np.arange(sum(incidence.size(f) for f in top), dtype=np.int32)

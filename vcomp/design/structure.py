@@ -1,12 +1,11 @@
-"""How the facets stand to each other: a value, and the words for it."""
+"""The structure of a design as a value (crossed, nested, balanced, connected) and in words."""
 
 from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 from vcomp import display
@@ -20,6 +19,7 @@ from vcomp.formula import (
     Factor,
     closure,
     design_effects,
+    held_effects,
     parse_design,
     written,
 )
@@ -31,7 +31,6 @@ __all__ = [
     "Structure",
     "draw",
     "drawn",
-    "held_effects",
 ]
 
 
@@ -205,8 +204,8 @@ class EffectPlace:
     ----------
     effect : of the design
     component : that holds its variance; None if the model has none, which takes it as zero
-    holds : crossed effects, and the error of single scores, that this component does not tell
-        apart
+    holds : crossed effects, and the error of single scores, that this component does not
+        separate
     """
 
     effect: Effect
@@ -237,7 +236,7 @@ class Structure:
     n_parts : number of groups of cells without any level in common; 1 is a connected design
     terms : for each random term and the residual the effects that it holds
     parts : the largest of these groups, if there are several
-    claim : the design that a G-study was asked for, in Brennan's notation; None of a formula
+    claim : the design that the user of a G-study stated, in Brennan's notation; None of a formula
     findings : sentences on what of this design these data confound
     """
 
@@ -443,7 +442,7 @@ class Structure:
         return "\n".join(lines)
 
     def _what_separates(self) -> str:
-        """Return what data, or which terms, would tell apart what is confounded."""
+        """Return what data, or which terms, would separate confounded effects."""
         places = self.effects
         needs = [self._of_nested(f) for f in self.facets if self.nested_in[f]]
         last = places[-1] if places else None
@@ -494,43 +493,6 @@ class Structure:
         if self.cell_min == self.cell_max:
             return f"{self.cell_max} a cell"
         return f"{self.cell_min} to {self.cell_max} a cell ({self.n_cells:,} cells)"
-
-
-def held_effects(
-    facets: Sequence[str],
-    terms: Iterable[tuple[str, ...]],
-    nested_in: Mapping[str, frozenset[str]],
-    *,
-    replicated: bool,
-) -> dict[str, tuple[str, ...]]:
-    """Return the crossed effects that each component holds under the nesting of a design.
-
-    An effect that the model has no term for is in the residual when all its facets are.
-
-    Parameters
-    ----------
-    facets : of the design
-    terms : the facets of each random term
-    nested_in : for each facet those that it is nested in
-    replicated : whether some cell holds several scores
-    """
-    last = "replication and error" if replicated else "error"
-    names = {":".join(term): term for term in terms}
-    if len(facets) > MOST_FACETS:
-        alone = {name: (name,) for name in names}
-        return {**alone, RESIDUAL: ("all that the model has no term for", last)}
-    subsets = [frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)]
-    by_closure: dict[frozenset[str], list[str]] = {}
-    for s in subsets:
-        label = ":".join(f for f in facets if f in s)
-        by_closure.setdefault(closure(s, nested_in), []).append(label)
-    held: dict[str, tuple[str, ...]] = {}
-    for name, term in names.items():
-        effects = by_closure.pop(closure(frozenset(term), nested_in), [])
-        held[name] = tuple(effects) or (name,)
-    left = by_closure.get(frozenset(facets), [])
-    held[RESIDUAL] = (*left, last)
-    return held
 
 
 def _and(names: Sequence[str]) -> str:

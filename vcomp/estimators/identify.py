@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import StrataLikelihood, residual_forms
+from vcomp.estimators.likelihood import quadratic_forms_of, residual_forms
 from vcomp.exceptions import DesignError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
@@ -41,8 +41,8 @@ def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArr
     DesignError
         If a column is a combination of others; the message names both.
     """
-    XX = stats.XX
-    origin = stats.n * x_origin**2
+    XX = stats.sums.XX
+    origin = stats.sums.n * x_origin**2
     scale = np.diagonal(XX) + origin
     kept: list[int] = []
     for j, name in enumerate(names):
@@ -78,11 +78,12 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
             "same way, so that the data contain only the sum of their variances; keep one of them"
         )
     if stats.strata is not None:
-        forms = StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+        forms = quadratic_forms_of(stats.strata)
     else:
         forms = residual_forms(stats.cross_products)
     for t, name in enumerate(names):
-        if forms[t, t] <= _DEPENDENT * _squares(stats, t):
+        most = _DEPENDENT * float(stats.sums.n) ** 2  # Σ n_g² is n² at most
+        if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * _squares(stats, t):
             raise DesignError(
                 f"nothing is left of term {name!r} after the fixed part, which distinguishes all "
                 f"its groups; leave out (1|{name}) or the fixed factor"
@@ -100,15 +101,14 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
 
 def _alike(stats: Statistics) -> Iterator[tuple[int, int]]:
     """Yield pairs of confounded terms: they group the rows in the same way."""
-    for t, u in combinations(range(stats.n_terms), 2):
-        if stats.sizes[t] == stats.sizes[u]:
-            by = stats.cross_products if stats.strata is None else stats.strata
-            if by.is_finer(t, u) and by.is_finer(u, t):
-                yield t, u
+    sums, sizes = stats.sums, stats.sums.sizes
+    for t, u in combinations(range(len(sizes)), 2):
+        if sizes[t] == sizes[u] and sums.is_finer(t, u) and sums.is_finer(u, t):
+            yield t, u
 
 
 def _squares(stats: Statistics, term: int) -> float:
     """Return Σ_g n_g² of a term."""
     if stats.strata is not None:
-        return float(stats.group_sums.squares[term])
+        return stats.strata.group_squares(term)
     return float(np.square(stats.cross_products.group_n[term]).sum())

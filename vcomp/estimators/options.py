@@ -78,7 +78,8 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
             f"engine={engine!r} has no random probes; leave n_probes= and rng= out, or use "
             "engine='iterative' or 'auto'"
         )
-    check_rng(rng)
+    if rng is not None:
+        check_rng(rng)
 
 
 def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
@@ -90,6 +91,8 @@ def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
         If a component is not in the model, or its value is invalid.
     """
     known = Known(np.zeros(len(names), dtype=bool), np.zeros(len(names)))
+    if hold is None:
+        return known
     for place, value in _by_place(hold, names, "hold").items():
         if place == len(names) - 1 and value == 0.0:
             raise EstimationError(
@@ -111,6 +114,8 @@ def start_of(
     EstimationError
         If the start names an unknown or held component, or has an invalid value.
     """
+    if start is None:
+        return np.where(known.held, known.values, default)
     given = _by_place(_as_mapping(start, names), names, "start")
     both = [names[place] for place in given if known.held[place]]
     if both and hasattr(start, "keys"):

@@ -11,13 +11,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import REPLICATE, RESIDUAL, Design, parse_design
+from vcomp.formula.brennan import MOST_FACETS, REPLICATE, RESIDUAL, Design, parse_design
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MOST_FACETS = 12
-"""Largest number of facets of a design whose effects are listed: crossed they have 4,095."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,12 +105,11 @@ def parse(text: str) -> Formula:
 
 def patsy_description(formula: Formula) -> Any:
     """Return patsy's ``ModelDesc`` of the fixed part alone (patsy objects cannot be pickled)."""
-    from patsy import ModelDesc
+    from patsy import INTERCEPT, ModelDesc
 
     _, right = _tree(formula.text).args
     fixed = _without_bars(right)
-    terms = _evaluate_fixed(fixed) if fixed is not None else _evaluate_fixed_text("1")
-    return ModelDesc([], terms)
+    return ModelDesc([], [INTERCEPT] if fixed is None else _evaluate_fixed(fixed))
 
 
 def _tree(text: str) -> Any:
@@ -162,7 +161,10 @@ def _check_expressions(tree: Any) -> None:
 
 def _check_response(left: Any, right: Any) -> None:
     """Refuse a response of several terms, and one that stands on the right as well."""
-    if left.type != "PYTHON_EXPR" or isinstance(_parsed(left), ast.Constant):
+    plain = left.type == "PYTHON_EXPR"
+    if not plain or isinstance(
+        ast.parse(left.token.extra.strip(), mode="eval").body, ast.Constant
+    ):
         raise _fault("the response must be one column or one expression, such as I(a + b)", left)
     response = _column_name(left.token.extra)
     for leaf in _leaves(right):
@@ -172,11 +174,6 @@ def _check_response(left: Any, right: Any) -> None:
             and _column_name(leaf.token.extra) == response
         ):
             raise _fault(f"the response {response!r} cannot be on the right of ~ as well", leaf)
-
-
-def _parsed(leaf: Any) -> ast.expr:
-    code: str = leaf.token.extra
-    return ast.parse(code.strip(), mode="eval").body
 
 
 def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
@@ -268,7 +265,7 @@ def _column_name(code: str) -> str | None:
 
 def _describe(left: Any, right: Any) -> Any:
     """Evaluate the response and the fixed part with patsy."""
-    from patsy import ModelDesc, PatsyError
+    from patsy import INTERCEPT, ModelDesc, PatsyError
     from patsy.desc import Evaluator
 
     try:
@@ -276,7 +273,7 @@ def _describe(left: Any, right: Any) -> Any:
     except PatsyError as error:
         raise _from_patsy(error, left.origin.code) from None
     fixed = _without_bars(right)
-    terms = _evaluate_fixed(fixed) if fixed is not None else _evaluate_fixed_text("1")
+    terms = [INTERCEPT] if fixed is None else _evaluate_fixed(fixed)
     return ModelDesc(list(response.terms), terms)
 
 
@@ -289,10 +286,6 @@ def _evaluate_fixed(tree: Any) -> list[Any]:
     except PatsyError as error:
         raise _from_patsy(error, tree.origin.code) from None
     return ([] if expression.intercept_removed else [INTERCEPT]) + list(expression.terms)
-
-
-def _evaluate_fixed_text(text: str) -> list[Any]:
-    return _evaluate_fixed(_tree(f"~ {text}").args[0])
 
 
 def _without_bars(node: Any) -> Any | None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data import select_rows
-from vcomp.design import encode, learn
+from vcomp.data import Reading, select_rows
 from vcomp.estimators import check_terms, get_estimator
 from vcomp.exceptions import warn
 from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
 from vcomp.inference import VarianceComponents
-from vcomp.statistics import Statistics
+from vcomp.statistics import sum_rows
 
 __all__ = [
     "crossed_components",
@@ -56,11 +55,10 @@ def crossed_components(
     array([0.0128, 0.0017, 0.0094])
     """
     terms = tuple(levels)
-    environment = caller_environment(0, 0)
+    reading = Reading(caller_environment(0, 0), "raise")
     parsed = parse("score ~ " + " + ".join(f"(1|{term})" for term in terms))
-    selected = select_rows(parsed, {"score": scores, **levels}, environment, "raise")
-    design = learn(parsed, selected, environment)
-    stats = Statistics(encode(design, selected), design.grid, design.partial_grid)
+    selected = select_rows(parsed, {"score": scores, **levels}, reading)
+    stats = sum_rows(parsed, selected, reading).statistics
     check_terms(stats, terms)
     estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
     if not estimate.converged:

@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
-from vcomp.data import Missing, source_of
+from vcomp.data import Missing, Reading, source_of
 from vcomp.design import Design
-from vcomp.display import check_progress
 from vcomp.estimators import MethodName
 from vcomp.formula import caller_environment, parse
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.statistics.batches import (
     CellSums,
+    finish,
     gather,
     gather_on_dask,
-    is_on_dask,
     read_sums,
     write_sums,
 )
@@ -47,17 +46,17 @@ class AccumulatedStatistics:
     @property
     def formula(self) -> str:
         """The formula as given."""
-        return self._sums.learned.formula.text
+        return self._sums.coding.formula.text
 
     @property
     def nobs(self) -> int:
         """Number of scores."""
-        return self._sums.learned.survey.n
+        return self._sums.coding.survey.n
 
     @property
     def n_levels(self) -> dict[str, int]:
         """Number of levels of each facet so far."""
-        return {facet.name: facet.size for facet in self._sums.learned.facets}
+        return {facet.name: facet.size for facet in self._sums.coding.facets}
 
     @property
     def n_cells(self) -> int:
@@ -77,7 +76,8 @@ class AccumulatedStatistics:
         DataError, DesignError
             If there are too few rows or levels for the terms of the formula.
         """
-        return VarianceComponentsModel.from_sums(self._sums)
+        reading = Reading(caller_environment(0, 0))
+        return VarianceComponentsModel(self.formula, finish(self._sums, reading))
 
     def fit(self, method: MethodName = "reml", **options: Any) -> VarianceComponentsResults:
         """Estimate the components, as :meth:`VarianceComponentsModel.fit` does.
@@ -183,13 +183,22 @@ def accumulate(
     >>> vcomp.accumulate("score ~ (1|sys) + (1|topic)", data)
     <statistics of 15 scores in 15 cells of 5 sys × 3 topic>
     """
-    environment = caller_environment(eval_env, 1)
-    check_progress(progress, on_dask=is_on_dask(data))
-    parsed = parse(formula)
-    if is_on_dask(data):
-        sums = gather_on_dask(parsed, data, environment, missing, seal=False)
-        return AccumulatedStatistics(sums)
-    source = source_of(parsed, data, environment)
+    reading = Reading(caller_environment(eval_env, 1), missing, progress=progress)
+    return AccumulatedStatistics(cell_sums_of(formula, data, reading))
+
+
+def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
+    """Return the sums of rows in cells, none of them collapsed, so that others can be added.
+
+    Parameters
+    ----------
+    formula, data : as for :func:`accumulate`
+    reading : how the rows are read
+    """
+    on_dask, parsed = reading.is_on_dask(data), parse(formula)
+    if on_dask:
+        return gather_on_dask(parsed, data, reading, collapse=False)
+    source = source_of(parsed, data, reading.environment)
     if not source.is_repeatable:
         raise source.one_pass_only()
-    return AccumulatedStatistics(gather(parsed, source, environment, missing, progress=progress))
+    return gather(parsed, source, reading)

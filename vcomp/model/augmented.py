@@ -12,15 +12,13 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.data import (
     CompleteRows,
-    fixed_names,
+    Reading,
+    fixed_columns,
     parquet_path,
-    plain_columns,
-    recoded,
     refuse_to_replace,
     write_parquet,
 )
 from vcomp.design import Design, centred_matrix, facet_codes, term_codes
-from vcomp.display import check_progress
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import DataError
 from vcomp.model.prediction import fitted_values
@@ -76,7 +74,7 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     -------
     the path
     """
-    check_progress(progress)
+    Reading(progress=progress)  # refuses other values before anything is read
     target = parquet_path(to, "to")
     kept = access.model.keeps_rows
     frames = _kept(access, target) if kept else _streamed(access, target, progress)
@@ -129,9 +127,7 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
 
 
 def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
-    names, known = fixed_names(model.design.formula), model.fixed_columns
-    plain = plain_columns(part.frame, names)
-    fixed = {name: recoded(name, column, known.get(name)) for name, column in plain.items()}
+    fixed = fixed_columns(model.design.formula, part.frame, model.fixed_columns)
     return centred_matrix(model.design, fixed, part.y.size)
 
 

@@ -50,7 +50,7 @@ def planned_components(record: FitRecord) -> VarianceComponents:
             f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
             "of the formula has that name; rename the column for a D-study"
         )
-    return record.components
+    return record.tables.components
 
 
 def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDifferences, Any]:
@@ -126,7 +126,7 @@ class Decisions(HasDStudies, Fitted):
         return planned_components(self._record)
 
     def _components(self) -> VarianceComponents:
-        return self._record.components
+        return self._record.tables.components
 
     def _source(self, interval: IntervalMethod, negative: Projected) -> IntervalSource:
         return source_of(self._record, self._rows, interval, negative)

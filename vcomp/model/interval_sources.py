@@ -96,7 +96,9 @@ def source_of(
         )
     check_local_interval(interval, _OTHERS)
     estimate = record.estimate
-    return FromComponents(record.components, interval, negative, estimate.beta, estimate.cov_beta)
+    return FromComponents(
+        record.tables.components, interval, negative, estimate.beta, estimate.cov_beta
+    )
 
 
 def _check_own(replicates: Replicates, names: tuple[str, ...]) -> None:

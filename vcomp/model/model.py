@@ -1,19 +1,22 @@
-"""The model: formula and data, learned and summed once, ready for any estimator."""
+"""The model: formula and data, read and summed once, for any estimator.
+
+In the pipe formula → design → statistics → estimate → result → D-study it joins the first three,
+and makes the result of an estimate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from vcomp._timing import timed
 from vcomp._typing import FloatArray
-from vcomp.data import Missing, Rows
+from vcomp.data import Missing, Reading, Rows
 from vcomp.design import Chunk, Design
-from vcomp.display import check_progress
 from vcomp.estimators import (
     Estimate,
     Estimator,
@@ -27,24 +30,15 @@ from vcomp.estimators import (
     residual_alone,
 )
 from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
-from vcomp.estimators.quadratic import AnovaTable, anova_table, henderson3_table, type1_table
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.formula import RESIDUAL, caller_environment, parse
 from vcomp.inference.hypotheses import fixed_errors_of
-from vcomp.model.record import CellMeans, FitRecord, label
+from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.model.row_access import RowAccess
 from vcomp.numerics import rows_in_words
-from vcomp.statistics import (
-    CrossProducts,
-    ReadAgain,
-    ReadData,
-    ScoreTable,
-    Statistics,
-    read_data,
-    tabulate,
-)
-from vcomp.statistics.batches import Batches, CellSums, finish, is_on_dask
+from vcomp.statistics import CrossProducts, Statistics, read_data
+from vcomp.statistics.batches import Batches, SummedData
 
 
 class LikelihoodOfData:
@@ -52,7 +46,6 @@ class LikelihoodOfData:
 
     design: Design
     statistics: Statistics
-    _engines: dict[bool, LikelihoodEngine]
 
     @property
     def component_names(self) -> tuple[str, ...]:
@@ -118,11 +111,17 @@ class LikelihoodOfData:
         return -self.information(params, information="observed", reml=reml)
 
     def _engine(self, *, reml: bool) -> LikelihoodEngine:
-        """Return the engine of these data; what it has factored stays for the next question."""
-        if reml not in self._engines:
-            names = self.component_names[:-1]
-            self._engines[reml] = choose_engine(self.statistics, reml=reml, names=names)
-        return self._engines[reml]
+        return self._restricted if reml else self._full
+
+    @cached_property
+    def _restricted(self) -> LikelihoodEngine:
+        """The engine of the restricted likelihood, with what it has factored last."""
+        return choose_engine(self.statistics, reml=True, names=self.component_names[:-1])
+
+    @cached_property
+    def _full(self) -> LikelihoodEngine:
+        """The engine of the full likelihood, with what it has factored last."""
+        return choose_engine(self.statistics, reml=False, names=self.component_names[:-1])
 
     def _components(self, params: Components) -> FloatArray:
         names = self.component_names
@@ -166,9 +165,6 @@ _NO_SOURCE = (
     "those of a Dask cluster); fit the data themselves, with stream=True if they are large"
 )
 
-_MAX_CELLS = 1_000_000
-"""Cell means travel with a result up to this many: a thousand systems by a thousand topics."""
-
 
 class VarianceComponentsModel(LikelihoodOfData):
     """A linear model with random intercepts, after statsmodels' model protocol.
@@ -180,7 +176,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     ----------
     formula : such as ``"score ~ x + (1|sys) + (1|topic/doc)"``
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
-        None takes the variables of the calling scope, as patsy does
+        None takes the variables of the calling scope, as patsy does; or rows that were summed
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream : True to read the rows in batches and keep none of them, False to keep them in memory;
         None streams what is not in memory yet and may not fit into it
@@ -222,53 +218,16 @@ class VarianceComponentsModel(LikelihoodOfData):
         progress: bool | None = None,
         eval_env: Any = 0,
     ) -> None:
-        environment = caller_environment(eval_env, 1)
-        check_progress(progress, on_dask=is_on_dask(data))
-        seconds: dict[str, float] = {}
-        read = read_data(
-            parse(formula),
-            data,
-            environment,
-            missing,
-            stream=stream,
-            progress=progress,
-            seconds=seconds,
-        )
-        self._take(read, environment, seconds)
-
-    @classmethod
-    def from_sums(
-        cls, sums: CellSums, environment: Any = None, again: ReadAgain = None
-    ) -> VarianceComponentsModel:
-        """Return the model of rows that were summed in cells; see :func:`vcomp.accumulate`.
-
-        Parameters
-        ----------
-        environment : patsy's ``EvalEnvironment`` of the caller, if it is known
-        again : the rows, to be read once more; None if they cannot be
-        sums : statistics of cells, as :func:`vcomp.accumulate` collects them
-
-        Raises
-        ------
-        DataError, DesignError
-            If there are too few rows or levels for the terms of the formula.
-        """
-        model = cls.__new__(cls)
-        read = ReadData(finish(sums), again)
-        model._take(read, environment or caller_environment(0, 1), {})
-        return model
-
-    def _take(self, read: ReadData, environment: Any, seconds: dict[str, float]) -> None:
-        """Take the data, and refuse columns and terms that they cannot tell apart."""
-        self.environment: Any = environment
-        self._found, self._again = read.found, read.again
-        self.design = self._found.design
-        self.statistics = self._found.statistics
-        self._engines = {}
-        with timed(seconds, "check"):
-            check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
-            check_terms(self.statistics, self.component_names[:-1])
-        self.seconds: Mapping[str, float] = seconds
+        if not isinstance(data, SummedData):
+            reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
+            data = read_data(parse(formula), data, reading)
+        self._found: SummedData = data
+        self.design = data.design
+        self.statistics = data.statistics
+        begun = perf_counter()
+        check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
+        check_terms(self.statistics, self.component_names[:-1])
+        self.seconds: Mapping[str, float] = {**data.seconds, "check": perf_counter() - begun}
 
     @property
     def rows(self) -> Rows:
@@ -289,6 +248,11 @@ class VarianceComponentsModel(LikelihoodOfData):
         """Whether the rows are in memory."""
         return self._found.rows is not None
 
+    @property
+    def reading(self) -> Reading:
+        """How the rows were read."""
+        return self._found.reading
+
     def batches(self, progress: bool | None = False) -> Batches:
         """Return the rows that were not kept, to be read once more.
 
@@ -301,9 +265,9 @@ class VarianceComponentsModel(LikelihoodOfData):
         DataError
             If they cannot be read again: the model is of saved statistics, or of Dask's.
         """
-        if self._again is None:
+        if self._found.again is None:
             raise DataError(_NO_SOURCE)
-        return self._again(progress)
+        return self._found.again(replace(self.reading, progress=progress))
 
     @property
     def chunk(self) -> Chunk:
@@ -352,7 +316,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def stats(self) -> CrossProducts:
-        """Cross-products of the rows, made when they are first asked for."""
+        """Cross-products of the rows, made when they are first used."""
         return self.statistics.cross_products
 
     @property
@@ -362,7 +326,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def endog(self) -> FloatArray:
-        """The response, shape (nobs,); not to be written to, as its sums are taken."""
+        """The response, shape (nobs,); read-only, as its sums are made already."""
         y = self.rows.y.view()
         y.flags.writeable = False
         return y
@@ -420,22 +384,22 @@ class VarianceComponentsModel(LikelihoodOfData):
             If the estimation did not converge, or the method is a poor one for these data.
         """
         estimator = get_estimator(method, **options)
-        check_negative(negative, estimator.name)
+        if negative != "keep":
+            check_negative(negative, estimator.name)
         if estimator.name == "anova":
             self._check_anova()
-        seconds: dict[str, float] = {}
-        with timed(seconds, "estimate"):
-            estimate = estimator.estimate(self.statistics, self.component_names)
-            if negative == "refit":
-                estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
-        # A likelihood's stages are its own.
-        stages = self.seconds if estimate.seconds else {**self.seconds, **seconds}
+        begun = perf_counter()
+        estimate = estimator.estimate(self.statistics, self.component_names)
+        if negative == "refit":
+            estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
+        stages = dict(self.seconds)
+        if not estimate.seconds:  # a likelihood's stages are its own
+            stages["estimate"] = perf_counter() - begun
         estimate = estimate.with_seconds(stages)
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(
-            self._record(self._uncentred(estimate)),
-            RowAccess(self, estimate, estimator, negative),
+            self._result(estimate), RowAccess(self, estimate, estimator, negative)
         )
 
     def __getstate__(self) -> Any:
@@ -470,45 +434,21 @@ class VarianceComponentsModel(LikelihoodOfData):
             stats = whole.of_terms(terms)
         else:
             chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
-            stats = Statistics(chunk, self.design.grid, self.design.partial_grid)
+            stats = Statistics.from_rows(chunk, self.design.grid, self.design.partial_grid)
         return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
 
-    def _uncentred(self, estimate: Estimate) -> Estimate:
-        beta, cov_beta = self.design.uncentre(estimate.beta, estimate.cov_beta)
-        transform = self.design.transform
-        errors = fixed_errors_of(self.statistics, estimate, transform, cov_beta)
-        return replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
-
-    def _record(self, estimate: Estimate) -> FitRecord:
-        design, table = self.design, self._score_table()
+    def _result(self, estimate: Estimate) -> FitRecord:
+        """Return the record of an estimate, with fixed effects of the columns as they are."""
+        found, design = self._found, self.design
+        beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
+        errors = fixed_errors_of(self.statistics, estimate, design.transform, cov_beta)
+        estimate = replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
         return FitRecord(
-            formula=self.formula,
-            response=self.endog_names,
+            formula=design.formula.text,
+            response=design.formula.response,
             exog_names=design.fixed.names,
             structure=design.structure,
             estimate=estimate,
-            components=label(design, self.statistics.group_sums, estimate, table),
-            table=self._anova_table(estimate.method),
-            cells=None if table is None else CellMeans.of(design, table),
-            response_sums=self._found.response_sums,
+            tables=TablesOfFit(found, estimate),
+            response_sums=found.response_sums,
         )
-
-    def _anova_table(self, method: str) -> AnovaTable | None:
-        """Return the analysis of variance that belongs to a method, Method I's where none does."""
-        if method == "type1":
-            return type1_table(self.statistics, self.component_names)
-        if method == "henderson3":
-            return henderson3_table(self.statistics, self.component_names)
-        if not self.design.formula.intercept_only:
-            return None
-        return anova_table(self.statistics.group_sums, self.component_names)
-
-    def _score_table(self) -> ScoreTable | None:
-        """Return the cell sums of two crossed facets, unless there are too many."""
-        sizes, structure = self.design.n_levels, self.design.structure
-        crossed = len(sizes) == 2 and not any(structure.nested_in.values())
-        if not (crossed and self.design.formula.intercept_only):
-            return None
-        if np.prod(sizes) > _MAX_CELLS:
-            return None
-        return tabulate(self._found.cells_as_rows(), 0, 1)

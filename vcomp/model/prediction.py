@@ -175,7 +175,7 @@ class Located:
             return cls(model.rows.labels, model.chunk.X, model.chunk.codes)
         design = model.design
         facets, fixed, labels = select_predictors(
-            design.formula, data, model.environment, model.fixed_columns
+            design.formula, data, model.reading.environment, model.fixed_columns
         )
         X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
         codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]

@@ -1,9 +1,10 @@
-"""All that a result is made of: small values, no rows."""
+"""The record of a fit: all that a result is made of, small values and no rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from vcomp._typing import FloatArray, Json, LongArray
 from vcomp.codec import Format, stored
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
-from vcomp.estimators.quadratic import AnovaTable
+from vcomp.estimators.quadratic import AnovaTable, anova_table, henderson3_table, type1_table
 from vcomp.formula import REPLICATE, closure, object_key
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.ir.rank import PairedDifferences
-from vcomp.statistics import GroupSums, ScoreTable
+from vcomp.statistics import GroupSums, ScoreTable, tabulate
+from vcomp.statistics.batches import SummedData
 
 
 def label(
@@ -150,6 +152,97 @@ class CellMeans:
         )
 
 
+class Tables(Protocol):
+    """What is derived from the data and the estimate of a fit, made when it is first used."""
+
+    @property
+    def components(self) -> VarianceComponents:
+        """The components with their facets."""
+
+    @property
+    def table(self) -> AnovaTable | None:
+        """The analysis of variance."""
+
+    @property
+    def cells(self) -> CellMeans | None:
+        """The cell means of two facets."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTables:
+    """The same tables as values: of a result that was loaded, or is pickled.
+
+    Attributes
+    ----------
+    components : the components with their facets, for D-studies
+    table : analysis of variance; None for a mean that is not one constant
+    cells : cell means of two facets; None for other designs, and where there are very many
+    """
+
+    components: VarianceComponents
+    table: AnovaTable | None
+    cells: CellMeans | None
+
+    @classmethod
+    def of(cls, tables: Tables) -> StoredTables:
+        """Return tables as values."""
+        return cls(tables.components, tables.table, tables.cells)
+
+
+_MAX_CELLS = 1_000_000
+"""Number of cell means up to which a result has them: a thousand systems by a thousand topics."""
+
+
+@dataclass(frozen=True, eq=False)
+class TablesOfFit:
+    """The tables of a fit whose data are in memory; a pickle holds them as :class:`StoredTables`.
+
+    Attributes
+    ----------
+    found : design and statistics of the data
+    estimate : of the components
+    """
+
+    found: SummedData
+    estimate: Estimate
+
+    @cached_property
+    def components(self) -> VarianceComponents:
+        """The components with their facets, for D-studies."""
+        found = self.found
+        return label(found.design, found.statistics.group_sums, self.estimate, self._scores())
+
+    @cached_property
+    def table(self) -> AnovaTable | None:
+        """The analysis of variance that belongs to the method, Method I's where none does."""
+        stats, names = self.found.statistics, self.estimate.names
+        if self.estimate.method == "type1":
+            return type1_table(stats, names)
+        if self.estimate.method == "henderson3":
+            return henderson3_table(stats, names)
+        if not self.found.design.formula.intercept_only:
+            return None
+        return anova_table(stats.group_sums, names)
+
+    @cached_property
+    def cells(self) -> CellMeans | None:
+        """The cell means of two crossed facets, unless there are too many."""
+        scores = self._scores()
+        return None if scores is None else CellMeans.of(self.found.design, scores)
+
+    def _scores(self) -> ScoreTable | None:
+        design = self.found.design
+        crossed = len(design.facets) == 2 and not any(design.structure.nested_in.values())
+        if not (crossed and design.formula.intercept_only):
+            return None
+        if np.prod(design.n_levels) > _MAX_CELLS:
+            return None
+        return tabulate(self.found.cells_as_rows(), 0, 1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredTables, (self.components, self.table, self.cells)
+
+
 @dataclass(frozen=True, slots=True)
 class FitRecord:
     """What a fit leaves behind; a few kilobytes that can be stored and loaded again.
@@ -161,9 +254,7 @@ class FitRecord:
     exog_names : columns of the fixed part
     structure : of the design
     estimate : components and fixed effects
-    components : the components with their facets, for D-studies
-    table : analysis of variance; None for a mean that is not one constant
-    cells : cell means of two facets, None for other designs and where there are very many
+    tables : components with their facets, analysis of variance and cell means
     response_sums : mean of the response and sum of squares about it, which show whether another
         fit is of the same rows; None in files of older versions
     """
@@ -173,10 +264,23 @@ class FitRecord:
     exog_names: tuple[str, ...]
     structure: Structure
     estimate: Estimate
-    components: VarianceComponents
-    table: AnovaTable | None
-    cells: CellMeans | None
+    tables: Tables = field(metadata=stored(flat=StoredTables, write=StoredTables.of))
     response_sums: tuple[float, float] | None = None
 
     # Format 1 had no held components, iterations and seconds.
     FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
+
+    @property
+    def components(self) -> VarianceComponents:
+        """The components with their facets, for D-studies."""
+        return self.tables.components
+
+    @property
+    def table(self) -> AnovaTable | None:
+        """The analysis of variance; None for a mean that is not one constant."""
+        return self.tables.table
+
+    @property
+    def cells(self) -> CellMeans | None:
+        """The cell means of two facets; None for other designs, and where there are very many."""
+        return self.tables.cells

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Rows
+from vcomp.data import Reading, Rows
 from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
@@ -32,7 +32,6 @@ class FittedModel(Protocol):
 
     design: Design
     statistics: Statistics
-    environment: Any
 
     @property
     def rows(self) -> Rows:
@@ -47,6 +46,11 @@ class FittedModel(Protocol):
     @property
     def fixed_columns(self) -> Mapping[str, Any]:
         """The columns of the fixed part."""
+        ...
+
+    @property
+    def reading(self) -> Reading:
+        """How the rows were read."""
         ...
 
     @property

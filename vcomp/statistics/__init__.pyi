@@ -3,9 +3,8 @@ from .cross_products import CrossProducts as CrossProducts
 from .cross_products import ScoreTable as ScoreTable
 from .cross_products import tabulate as tabulate
 from .groupings import GroupSums as GroupSums
-from .reading import ReadAgain as ReadAgain
-from .reading import ReadData as ReadData
-from .reading import read_data as read_data
+from .of_data import read_data as read_data
+from .of_data import sum_rows as sum_rows
 from .statistics import Statistics as Statistics
 from .strata import Cells as Cells
 from .strata import GroupedColumns as GroupedColumns

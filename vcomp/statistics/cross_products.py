@@ -64,7 +64,7 @@ class PairTable:
         return PairTable.from_matrix(self.matrix + other.matrix)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossProducts:
     """Sums over rows of everything that the likelihood and Henderson's Method I need.
 
@@ -89,17 +89,17 @@ class CrossProducts:
     Xy: FloatArray
     yy: float
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of levels of the terms."""
         return tuple(n.size for n in self.group_n)
 
-    @property
+    @cached_property
     def n_terms(self) -> int:
         """Number of random terms, the residual not counted."""
         return len(self.group_n)
 
-    @property
+    @cached_property
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])
@@ -255,7 +255,7 @@ class RollUp:
         return sorted(range(len(sizes)), key=lambda t: (-len(facets[t]), -sizes[t]))
 
     def _source(self, terms: Sequence[int]) -> int:
-        """Return the smallest term that tells the groups of all these, or that rows have to."""
+        """Return the smallest term that is finer than all these; None if only single rows are."""
         wanted = frozenset().union(*(self._facets[t] for t in terms))
         alone = len(terms) == 1
         finer = [
@@ -297,7 +297,7 @@ class RollUp:
 
 
 def _told_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
-    """Return for pairs of facets of which the first tells the second that level of each."""
+    """Return for pairs of facets of which the first is nested in the second that level of each."""
     sizes = chunk.facet_sizes
     found = {}
     for inner, outer in permutations(range(len(sizes)), 2):
@@ -305,7 +305,7 @@ def _told_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
             level = determined_levels(
                 chunk.level_codes(inner), chunk.level_codes(outer), sizes[inner]
             )
-            # A part of the rows may lack levels: what it does not show it does not tell.
+            # A part of the rows may lack levels: what they do not show does not count.
             if level.size and level.min() >= 0:
                 found[inner, outer] = level
     return found

@@ -34,7 +34,7 @@ class Groupings:
     order : (M,) the cells in an order in which nested groups are contiguous
     rank : (M,) place of each cell in it
     codes : for each grouping the (M,) group of the cells, in that order
-    of_term : for each term its grouping, or their number if it tells single observations apart
+    of_term : for each term its grouping, or their number if its groups are single observations
     term_axes : for each term the positions of the axes in it
     remainder : numbers of rows in groups and pairs of groups
     """
@@ -51,21 +51,11 @@ class Groupings:
         """Whether each grouping is nested in the one before it."""
         return self.remainder.parents is not None
 
-    @property
-    def inner(self) -> IntArray:
-        """The finest grouping."""
-        return self.codes[-1]
-
-    @property
-    def kept(self) -> tuple[IntArray, ...]:
-        """The groupings in which sums of columns are needed."""
-        return self.codes[-1:] if self.are_nested else self.codes
-
 
 def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
     """Return the groupings that the terms make of the cells of a grid, each once."""
     found: list[tuple[IntArray, int]] = [(np.zeros(grid.n_cells, np.int32), 1)]
-    places = [_place(_term_groups(term, grid), found, grid) for term in terms]
+    places = [_place(term, found, grid) for term in terms]
     by_size = sorted(range(len(found)), key=lambda g: found[g][1])
     position = {g: k for k, g in enumerate(by_size)} | {-1: len(found)}
     ordered = [found[g] for g in by_size]
@@ -77,7 +67,11 @@ def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
         for coarse, fine in pairwise(ordered)
     )
     codes = tuple(
-        _renumbered(c[order]) if nested else np.ascontiguousarray(c[order]) for c, _ in ordered
+        # Nested groups are contiguous, and numbered in their order.
+        np.cumsum(np.diff(c[order], prepend=c[order[:1]]) != 0, dtype=np.int32)
+        if nested
+        else np.ascontiguousarray(c[order])
+        for c, _ in ordered
     )
     n = grid.cell_n[order]
     return Groupings(
@@ -93,36 +87,23 @@ def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
     )
 
 
-def _term_groups(term: TermDesign, grid: Grid) -> tuple[IntArray, int]:
-    """Return the group that each cell belongs to by the facets of a term that are no axes."""
+def _place(term: TermDesign, found: list[tuple[IntArray, int]], grid: Grid) -> int:
+    """Return the place of a term's grouping of the cells, −1 if its groups are single rows.
+
+    Cells are grouped by the term's facets that are no axes. A new grouping joins those found.
+    """
     groups, size = np.zeros(grid.n_cells, np.int32), 1
     for facet, levels in zip(grid.rest, grid.levels, strict=True):
         if facet in term.facets:
-            n_levels = int(levels.max()) + 1
-            keys, groups = number_combinations(groups, size, levels, n_levels)
+            keys, groups = number_combinations(groups, size, levels, int(levels.max()) + 1)
             size = keys.size
-    return groups, size
-
-
-def _place(groups: tuple[IntArray, int], found: list[tuple[IntArray, int]], grid: Grid) -> int:
-    """Return the place of a grouping among those found, −1 if its groups are single observations.
-
-    A new one joins them.
-    """
-    codes, size = groups
     if size == grid.n_cells > 1 and (grid.cell_n == 1.0).all():
         return -1
     for place, (known, n_known) in enumerate(found):
-        if n_known == size and number_combinations(known, size, codes, size)[0].size == size:
+        if n_known == size and number_combinations(known, size, groups, size)[0].size == size:
             return place
-    found.append(groups)
+    found.append((groups, size))
     return len(found) - 1
-
-
-def _renumbered(codes: IntArray) -> IntArray:
-    """Return numbers of contiguous groups in their order."""
-    numbered: IntArray = np.cumsum(np.diff(codes, prepend=codes[:1]) != 0, dtype=np.int32)
-    return numbered
 
 
 def _nested_remainder(codes: tuple[IntArray, ...], n: FloatArray) -> Remainder:
@@ -259,11 +240,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
     pairs = {(a, b) for a in stats.term_groupings for b in stats.term_groupings}
     meetings = {(a, b): _shared(stats, a, b) for a, b in pairs}
     for t, axes in enumerate(stats.term_axes):
-        inside = prod(shape[f] for f in axes)
-        outside = prod(n for f, n in enumerate(shape) if f not in axes)
-        n = outside * _grouping_n(stats, stats.term_groupings[t])
-        # Groups of single observations are all alike, and stand for as many as they are.
-        times = inside * (stats.remainder.n if _is_single(stats, t) else 1)
+        n, times = stats.group_n(t), stats.times(t)
         for u, others in enumerate(stats.term_axes):
             factor = prod(n_f for f, n_f in enumerate(shape) if f in others - axes)
             factor *= prod(n_f for f, n_f in enumerate(shape) if f not in axes | others) ** 2
@@ -271,7 +248,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
             coefficients[t, u] = times * (shared / n).sum()
             inverse[t, u] = np.mean(shared / n**2)
         inverse[t, k] = np.mean(1.0 / n)
-        squares[t] = times * (n @ n)
+        squares[t] = stats.group_squares(t)
     parts, holds = _parts(stats)
     return GroupSums(
         n=stats.n,
@@ -296,17 +273,6 @@ def resum_strata(known: GroupSums, stats: StratumStatistics) -> GroupSums:
     stats : the strata
     """
     return replace(known, total=_total(stats), yy=stats.yy, parts=_parts(stats)[0])
-
-
-def _is_single(stats: StratumStatistics, term: int) -> bool:
-    return stats.term_groupings[term] == stats.remainder.n_groupings
-
-
-def _grouping_n(stats: StratumStatistics, grouping: int) -> FloatArray:
-    """Return the observations in each group; of single observations one stands for all."""
-    if grouping == stats.remainder.n_groupings:
-        return np.ones(1)
-    return stats.remainder.tables.group_n[grouping]
 
 
 def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:

@@ -1,8 +1,12 @@
-"""The sums of one set of rows, each kind made when it is first asked for."""
+"""The sufficient statistics of one set of rows: what all estimators work on.
+
+They stand between design and estimate, and hold strata, cross-products or both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from vcomp._typing import FloatArray
@@ -26,39 +30,54 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, eq=False)
 class Statistics:
     """Sufficient statistics of coded rows.
 
-    Where facets are fully crossed with everything, or all terms are nested, the strata say all.
-    Cross-products are made for data without them, and for what works on cross-products only.
-
-    Parameters
-    ----------
-    chunk : all rows
-    grid : the complete grid that they fill, if they do
-    partial_grid : the grid that they nearly fill, if they do
+    Where facets are fully crossed with everything, or all terms are nested, the strata are
+    sufficient. Cross-products are made for data without them, and for what works on cross-products
+    only. Each kind of sum is made when it is first used.
 
     Attributes
     ----------
     strata : the orthogonal strata, None where there are none
+    make_cells : makes the rows, or cells that stand for several of them; None where neither is
+        kept
+    make_products : makes the cross-products; None to make them from the cells
+    grid : the complete grid that the rows fill, if they do
+    partial_grid : the grid that the rows nearly fill, if they do
+    complete_grid : makes the completed grid from the cells
+    alike : statistics of the same groups with another response, whose groups are not counted again
     """
 
-    def __init__(
-        self, chunk: Chunk, grid: Grid | None, partial_grid: PartialGrid | None = None
-    ) -> None:
-        self._rows: Callable[[], Chunk] | None = lambda: chunk
-        self._grid, self._partial_grid = grid, partial_grid
-        self._like: Statistics | None = None
-        self._accumulate: Callable[[], CrossProducts] = partial(accumulate, chunk)
-        self._complete: Callable[[], CompletedGrid | None] = lambda: None
-        if partial_grid is not None:
-            self._complete = partial(complete, chunk, partial_grid)
-        self.strata: StratumStatistics | None = None if grid is None else stratify(chunk, grid)
+    strata: StratumStatistics | None = None
+    make_cells: Callable[[], Chunk] | None = None
+    make_products: Callable[[], CrossProducts] | None = None
+    grid: Grid | None = None
+    partial_grid: PartialGrid | None = None
+    complete_grid: Callable[[], CompletedGrid | None] | None = None
+    alike: Statistics | None = None
+
+    @classmethod
+    def from_rows(
+        cls, chunk: Chunk, grid: Grid | None, partial_grid: PartialGrid | None = None
+    ) -> Statistics:
+        """Return the statistics of all rows.
+
+        Parameters
+        ----------
+        chunk : the rows
+        grid, partial_grid : that they fill, or nearly fill
+        """
+        strata = None if grid is None else stratify(chunk, grid)
+        if partial_grid is None:
+            return cls(strata, lambda: chunk, grid=grid)
+        return cls.from_cells(lambda: chunk, strata, grid, partial_grid)
 
     @classmethod
     def from_cross_products(cls, cross_products: CrossProducts) -> Statistics:
         """Return the statistics of rows that were summed elsewhere, in parts that were added."""
-        return cls._made(lambda: cross_products)
+        return cls(make_products=lambda: cross_products)
 
     @classmethod
     def from_strata(cls, strata: StratumStatistics, like: Statistics | None = None) -> Statistics:
@@ -70,9 +89,7 @@ class Statistics:
         like : statistics of the same design with another response, whose groups are not counted
             again
         """
-        made = cls._made(_no_cross_products, strata)
-        made._like = like
-        return made
+        return cls(strata, make_products=_no_cross_products, alike=like)
 
     @classmethod
     def from_cells(
@@ -82,38 +99,23 @@ class Statistics:
         grid: Grid | None,
         partial_grid: PartialGrid | None,
     ) -> Statistics:
-        """Return the statistics of rows that were summed in cells, and not kept.
+        """Return the statistics of rows, or of cells of rows that are not kept.
 
         Parameters
         ----------
         cells : makes the cells, as rows that stand for one score or several each
         strata : of a complete grid
-        grid, partial_grid : as for :class:`Statistics`
+        grid, partial_grid : that the rows fill, or nearly fill
         """
-
-        def completed() -> CompletedGrid | None:
-            return None if partial_grid is None else complete(cells(), partial_grid)
-
-        made = cls._made(lambda: accumulate(cells()), strata, completed)
-        made._rows, made._grid, made._partial_grid = cells, grid, partial_grid
-        return made
-
-    @classmethod
-    def _made(
-        cls,
-        cross_products: Callable[[], CrossProducts],
-        strata: StratumStatistics | None = None,
-        completed: Callable[[], CompletedGrid | None] = lambda: None,
-    ) -> Statistics:
-        made = cls.__new__(cls)
-        made._rows = made._grid = made._partial_grid = made._like = None
-        made._accumulate, made._complete, made.strata = cross_products, completed, strata
-        return made
+        completed = None
+        if partial_grid is not None:
+            completed = partial(_completed, cells, partial_grid)
+        return cls(strata, cells, None, grid, partial_grid, completed)
 
     def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Statistics:
         """Return the statistics of the same rows, or cells, with another response.
 
-        Only what the response has a part in is computed anew; the rest is shared.
+        Only what depends on the response is computed anew; the rest is shared.
 
         Parameters
         ----------
@@ -127,30 +129,28 @@ class Statistics:
         """
         chunk = self.cells.with_response(y, within)
         strata = None
-        if self.strata is not None and self._grid is not None:
-            strata = stratify(chunk, self._grid, self._groupings)
-
-        def cross_products() -> CrossProducts:
-            return resum(self.cross_products, chunk, self._rolled)
+        if self.strata is not None and self.grid is not None:
+            strata = stratify(chunk, self.grid, self._groupings)
 
         def completed() -> CompletedGrid | None:
-            if self.completed is None or self._partial_grid is None:
+            if self.completed is None or self.partial_grid is None:
                 return None
-            return refill(self.completed, chunk, self._partial_grid)
+            return refill(self.completed, chunk, self.partial_grid)
 
-        made = self._made(cross_products, strata, completed)
-        made._rows, made._grid, made._partial_grid = (
-            lambda: chunk,
-            self._grid,
-            self._partial_grid,
+        return replace(
+            self,
+            strata=strata,
+            make_cells=lambda: chunk,
+            make_products=lambda: resum(self.cross_products, chunk, self._rolled),
+            complete_grid=completed,
+            alike=None,
         )
-        return made
 
     def of_terms(self, terms: Sequence[int]) -> Statistics:
         """Return the statistics of a model with some of the terms, by ascending positions."""
-        return self._made(
-            lambda: self.cross_products.of_terms(terms),
+        return Statistics(
             None if self.strata is None else self.strata.of_terms(terms),
+            make_products=lambda: self.cross_products.of_terms(terms),
         )
 
     @cached_property
@@ -162,12 +162,12 @@ class Statistics:
         DataError
             If they were summed elsewhere, or are not kept.
         """
-        if self._rows is None:
+        if self.make_cells is None:
             raise DataError(
                 "this needs rows, and these statistics have no rows: they were made from parts; "
                 "fit the data as a whole"
             )
-        return self._rows()
+        return self.make_cells()
 
     @property
     def rows(self) -> Chunk:
@@ -192,61 +192,66 @@ class Statistics:
 
     @cached_property
     def _groupings(self) -> Groupings:
-        assert self._grid is not None
-        return find_groupings(self.cells.terms, self._grid)
+        assert self.grid is not None
+        return find_groupings(self.cells.terms, self.grid)
 
     @cached_property
     def cross_products(self) -> CrossProducts:
         """Cross-products of [Z₁ … Z_k X y]."""
-        return self._accumulate()
+        return accumulate(self.cells) if self.make_products is None else self.make_products()
 
     @cached_property
     def completed(self) -> CompletedGrid | None:
         """The grid that the rows nearly fill, None where there is none or its rest is crossed."""
-        return self._complete()
+        return None if self.complete_grid is None else self.complete_grid()
 
     @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
-        if self.strata is not None and self._like is not None:
-            return resum_strata(self._like.group_sums, self.strata)
+        if self.strata is not None and self.alike is not None:
+            return resum_strata(self.alike.group_sums, self.strata)
         if self.strata is not None:
             return stratum_group_sums(self.strata)
         return group_sums(self.cross_products)
 
-    @property
-    def _either(self) -> StratumStatistics | CrossProducts:
+    @cached_property
+    def sums(self) -> StratumStatistics | CrossProducts:
+        """The strata, or the cross-products of data without strata."""
         return self.cross_products if self.strata is None else self.strata
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of rows."""
-        return self._either.n
+        return self.sums.n
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of groups of the terms."""
-        return self._either.sizes
+        return self.sums.sizes
 
-    @property
+    @cached_property
     def n_terms(self) -> int:
         """Number of random terms, the residual not counted."""
-        return self._either.n_terms
+        return len(self.sizes)
 
-    @property
+    @cached_property
     def XX(self) -> FloatArray:
         """Cross-products of the columns of X."""
-        return self._either.XX
+        return self.sums.XX
 
-    @property
+    @cached_property
     def Xy(self) -> FloatArray:
         """Cross-products of the columns of X with y."""
-        return self._either.Xy
+        return self.sums.Xy
 
-    @property
+    @cached_property
     def yy(self) -> float:
         """Sum of squares of y."""
-        return self._either.yy
+        return self.sums.yy
+
+
+def _completed(cells: Callable[[], Chunk], partial_grid: PartialGrid) -> CompletedGrid | None:
+    return complete(cells(), partial_grid)
 
 
 def _no_cross_products() -> CrossProducts:

@@ -54,14 +54,14 @@ class Remainder:
     @property
     def n_groupings(self) -> int:
         """Number of groupings; the position after the last stands for single observations."""
-        return self.tables.n_terms
+        return len(self.tables.group_n)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedColumns:
     """Columns B of a stratum, b of them with r replicates, by groups of cells.
 
-    Where the groupings are nested the means of the innermost say all; otherwise those of each are
+    Where the groupings are nested the means of the innermost suffice; otherwise those of each are
     needed.
 
     Attributes
@@ -129,7 +129,7 @@ class Layout:
     grid : axes and cells
     rank : (M,) place of each cell of the grid in the tables
     codes : for each grouping the (M,) group of the cells, in the tables' order
-    of_term : for each term its grouping, or their number where it tells single cells apart
+    of_term : for each term its grouping, or their number where its groups are single cells
     """
 
     terms: tuple[TermDesign, ...]
@@ -185,13 +185,13 @@ class StratumStatistics:
     sizes : numbers of groups of the terms
     shape : numbers of levels of the axes
     term_axes : for each term the positions of the axes in it
-    term_groupings : for each term its grouping of the cells, ``n_groupings`` where single
-        observations are told apart
+    term_groupings : for each term its grouping of the cells, ``n_groupings`` where its
+        groups are single observations
     remainder : the groupings
     strata : the strata, by their contrasts
     XX, Xy, yy : cross-products over all rows
     layout : where the groups of the terms are
-    cells : makes y and X in the cells anew; None where no term tells single cells apart
+    cells : makes y and X in the cells anew; None where no term has single cells as groups
     """
 
     n: int
@@ -278,6 +278,28 @@ class StratumStatistics:
                 of_term=tuple(self.layout.of_term[t] for t in terms),
             ),
         )
+
+    def group_n(self, term: int) -> FloatArray:
+        """Return the rows in the groups of a term for one combination of its axes' levels.
+
+        Groups of single observations are all alike, and one stands for all.
+        """
+        outside = prod(n for f, n in enumerate(self.shape) if f not in self.term_axes[term])
+        grouping = self.term_groupings[term]
+        if grouping == self.remainder.n_groupings:
+            return outside * np.ones(1)
+        return outside * self.remainder.tables.group_n[grouping]
+
+    def times(self, term: int) -> int:
+        """Return how many groups of a term each of :meth:`group_n` stands for."""
+        inside = prod(self.shape[f] for f in self.term_axes[term])
+        is_single = self.term_groupings[term] == self.remainder.n_groupings
+        return inside * (self.remainder.n if is_single else 1)
+
+    def group_squares(self, term: int) -> float:
+        """Return Σ_g n_g² over the groups of a term."""
+        n = self.group_n(term)
+        return float(self.times(term) * (n @ n))
 
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""

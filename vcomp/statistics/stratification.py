@@ -1,4 +1,7 @@
-"""Rows of a complete grid → orthogonal strata, in two passes over its cells."""
+"""Rows of a complete grid → orthogonal strata, in two passes over its cells.
+
+Of the statistics these are the first choice: where a design has strata, every estimator is fast.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,6 @@ __all__ = [
     "layout_of",
     "place_in_grid",
     "split_axes",
-    "split_cells",
     "split_columns",
     "split_means",
     "squares_within",
@@ -85,14 +87,15 @@ def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...
 
 def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
     """Return the columns of every stratum: means in groups, squares and products within them."""
-    wanted = groupings.kept
+    nested = groupings.are_nested
+    wanted = groupings.codes[-1:] if nested else groupings.codes
     raw = [[group_means(t, cells.n, g) for t in cells.tables] for g in wanted]
     means: dict[tuple[int, ...], list[FloatArray]] = {}
     for grouping in raw:
         for contrasts, part in split_means(grouping, cells.shape).items():
             means.setdefault(contrasts, []).append(part)
-    centres = raw[0] if groupings.are_nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
-    inner = groupings.inner if groupings.are_nested else np.zeros(cells.n.size, np.int32)
+    centres = raw[0] if nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
+    inner = groupings.codes[-1] if nested else np.zeros(cells.n.size, np.int32)
     within = squares_within(cells, centres, inner, list(means))
     within[0] += cells.within
     return {
@@ -265,26 +268,12 @@ def stratify(
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
     single = groupings.remainder.n_groupings
-    tabulate = partial(_tabulate, chunk, grid, groupings)
+    vary = _vary(chunk)
+    tabulate = partial(_tabulate, chunk, grid, groupings, vary)
     layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
-    intercept = not all(_vary(chunk))
-    strata = split_cells(tabulate(), layout, groupings, intercept=intercept)
+    split = split_columns(tabulate(), groupings)
+    strata = strata_of(split, layout, groupings, intercept=not all(vary))
     return replace(strata, cells=tabulate if single in groupings.of_term else None)
-
-
-def split_cells(
-    cells: Cells, layout: Layout, groupings: Groupings, *, intercept: bool
-) -> StratumStatistics:
-    """Return the strata of the cells of a complete grid, which are not kept.
-
-    Parameters
-    ----------
-    cells : y and X in the cells, in the order of the groupings
-    layout : where the groups of the terms are
-    groupings : of the cells by the terms
-    intercept : whether a column of X is constant, so that the others and y are centred
-    """
-    return strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
 
 
 def strata_of(
@@ -299,14 +288,20 @@ def strata_of(
     Parameters
     ----------
     split : y and X in each stratum
-    layout, groupings, intercept : as for :func:`split_cells`
+    layout : where the groups of the terms are
+    groupings : of the cells by the terms
+    intercept : whether a column of X is constant, so that the others and y are centred
     """
-    grid = layout.grid
+    grid, nested = layout.grid, groupings.are_nested
+    n = groupings.remainder.tables.group_n[-1]
     inside = _columns_inside(split, groupings, intercept=intercept)
-    products = _all_products(split, groupings)
     single = groupings.remainder.n_groupings
+    products: Any = 0.0
     strata = []
     for (subset, columns), fixed in zip(split.items(), inside, strict=True):
+        products = products + columns.within
+        kept = [0, *(j + 1 for j in fixed)]
+        means = tuple(np.ascontiguousarray(table[:, kept]) for table in columns.means)
         strata.append(
             Stratum(
                 contrasts=subset,
@@ -315,9 +310,12 @@ def strata_of(
                     grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(subset)
                 ),
                 fixed=fixed,
-                columns=_kept(columns, [0, *(j + 1 for j in fixed)]),
+                columns=GroupedColumns(means, columns.within[np.ix_(kept, kept)]),
             )
         )
+    for columns in split.values() if nested else ():
+        weighted = n[:, None, None] * columns.means[0]
+        products = products + np.einsum("qbr,qdr->bd", weighted, columns.means[0])
     return StratumStatistics(
         n=grid.n_combinations * round(float(grid.cell_n.sum())),
         sizes=tuple(term.size for term in layout.terms),
@@ -337,12 +335,18 @@ def strata_of(
 # Rows → cells -----------------------------------------------------------------------------------
 
 
-def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
-    _check_memory(chunk, grid)
+def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings, vary: Sequence[bool]) -> Cells:
+    size = grid.n_combinations * grid.n_cells
+    # A table a column, the places of the rows, and what is worked on at a time.
+    needed = 8.0 * (1 + sum(vary)) * (size + 2.0 * BLOCK) + 8.0 * chunk.n
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise EstimationError(
+            f"{1 + sum(vary)} columns in {size:,} cells need {gib(needed)}, and {gib(free)} are "
+            "free; leave out covariates, or rows"
+        )
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
-    size = grid.n_combinations * grid.n_cells
-    vary = _vary(chunk)
     columns = [
         np.ascontiguousarray(x) for x, varies in zip(chunk.X.T, vary, strict=True) if varies
     ]
@@ -367,25 +371,11 @@ def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings) -> Cells:
     return _with_constants(chunk.X, vary, grid.shape, n, tables, within)
 
 
-def _check_memory(chunk: Chunk, grid: Grid) -> None:
-    """Refuse tables that would not fit, before they are made."""
-    columns = 1 + sum(_vary(chunk))
-    n_cells = grid.n_combinations * grid.n_cells
-    # A table a column, the places of the rows, and what is worked on at a time.
-    needed = 8.0 * columns * (n_cells + 2.0 * BLOCK) + 8.0 * chunk.n
-    free = available_bytes()
-    if needed > 0.8 * free:
-        raise EstimationError(
-            f"{columns} columns in {n_cells:,} cells need {gib(needed)}, and {gib(free)} are "
-            "free; leave out covariates, or rows"
-        )
-
-
 def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
     """Return the table of cells that have one row each, less the origin."""
     table, n = np.empty(size), places.size
     if n < MANY_ROWS:
-        fill_cells(places, values, origin, 0, n, table)
+        table[places] = values - origin
         return table
     with ThreadPoolExecutor(THREADS) as pool:
         ends = [n * k // THREADS for k in range(THREADS + 1)]
@@ -422,16 +412,15 @@ def layout_of(
     )
 
 
-def _is_constant(column: FloatArray) -> bool:
-    return column.strides == (0,) or bool(np.ptp(column) == 0.0)
-
-
 def _vary(chunk: Chunk) -> list[bool]:
     """Return which columns of X are not the same in all rows; of cells also not within them."""
     inside = np.zeros(1 + chunk.X.shape[1])
     if chunk.within is not None:
         inside = np.diagonal(chunk.within)
-    return [not _is_constant(x) or w > 0.0 for x, w in zip(chunk.X.T, inside[1:], strict=True)]
+    return [
+        (x.strides != (0,) and bool(np.ptp(x) != 0.0)) or w > 0.0
+        for x, w in zip(chunk.X.T, inside[1:], strict=True)
+    ]
 
 
 def _with_constants(
@@ -474,47 +463,20 @@ def _columns_inside(
     split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings, *, intercept: bool
 ) -> list[tuple[int, ...]]:
     """Return the columns of X that have a part in each stratum."""
-    squares = np.array([_squares(columns, groupings) for columns in split.values()])[:, 1:]
+    rows = []
+    for columns in split.values():
+        row = np.diagonal(columns.within).copy()
+        if groupings.are_nested:
+            n = groupings.remainder.tables.group_n[-1]
+            row += np.einsum("q,qbr,qbr->b", n, columns.means[0], columns.means[0])
+        rows.append(row)
+    squares = np.array(rows)[:, 1:]
     total = squares.sum(axis=0)
     if intercept:
         # Columns were centred then: a mean that is left moves the intercept by rounding only.
         of_means = list(split).index(())
-        means = _mean_squares(split[()], groupings)[1:]
+        n = groupings.remainder.tables.group_n[-1 if groupings.are_nested else 0]
+        means = (np.square(n @ split[()].means[0][:, :, 0]) / n.sum())[1:]
         squares[of_means] -= np.where(means < _ROUNDED_MEAN * total, means, 0.0)
     inside = squares > _NOTHING * total
     return [tuple(int(j) for j in np.flatnonzero(row)) for row in inside]
-
-
-def _all_products(
-    split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings
-) -> FloatArray:
-    """Return the squares and products of y and X over all rows, which strata share out."""
-    total = sum(columns.within for columns in split.values())
-    if groupings.are_nested:
-        n = groupings.remainder.tables.group_n[-1]
-        for columns in split.values():
-            weighted = n[:, None, None] * columns.means[0]
-            total = total + np.einsum("qbr,qdr->bd", weighted, columns.means[0])
-    return np.asarray(total)
-
-
-def _mean_squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
-    """Return what the mean of every column adds to its sum of squares, in the stratum of means."""
-    n = groupings.remainder.tables.group_n[-1 if groupings.are_nested else 0]
-    squares: FloatArray = np.square(n @ columns.means[0][:, :, 0]) / n.sum()
-    return squares
-
-
-def _squares(columns: GroupedColumns, groupings: Groupings) -> FloatArray:
-    """Return the sum of squares of every column in one stratum."""
-    squares: FloatArray = np.diagonal(columns.within).copy()
-    if groupings.are_nested:
-        n = groupings.remainder.tables.group_n[-1]
-        squares += np.einsum("q,qbr,qbr->b", n, columns.means[0], columns.means[0])
-    return squares
-
-
-def _kept(columns: GroupedColumns, positions: list[int]) -> GroupedColumns:
-    """Return some of the columns."""
-    means = tuple(np.ascontiguousarray(table[:, positions]) for table in columns.means)
-    return GroupedColumns(means, columns.within[np.ix_(positions, positions)])

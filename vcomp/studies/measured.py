@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data import Missing, Source, open_source
+from vcomp.data import Missing, Reading, Source, open_source
 from vcomp.estimators import MethodName
 from vcomp.exceptions import (
     DataError,
@@ -481,7 +481,7 @@ def _model(measure: Measure, settings: _Options) -> VarianceComponentsModel:
     rows, missing, environment = measure.data, settings.missing, settings.environment
     if measure.response is not None:
         design, response = measure.formula, measure.response
-        return claimed_model(design, response, rows, None, missing, environment)
+        return claimed_model(design, response, rows, None, Reading(environment, missing))
     return VarianceComponentsModel(measure.formula, rows, missing=missing, eval_env=environment)
 
 

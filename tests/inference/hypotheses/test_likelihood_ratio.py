@@ -214,5 +214,8 @@ def test_score_needs_the_expected_information(monkeypatch):
 
     monkeypatch.setattr(score_test, "choose_engine", average_only)
     res = vcomp.fit(*unbalanced("crossed", seed=1))
-    with pytest.raises(vcomp.EstimationError, match="and the blocked engine of these data has the average one only"):
+    with pytest.raises(
+        vcomp.EstimationError,
+        match="and the blocked engine of these data has the average one only",
+    ):
         res.test("a", "score")

@@ -44,7 +44,7 @@ def test_statistics_with_a_response_are_those_made_from_scratch(case, fixed):
     model = model_of(case, fixed)
     y = np.random.default_rng(8).normal(size=model.nobs)
     design = model.design
-    anew = Statistics(model.chunk.with_response(y), design.grid, design.partial_grid)
+    anew = Statistics.from_rows(model.chunk.with_response(y), design.grid, design.partial_grid)
     shared = model.statistics.with_response(y)
     a, b = anew.cross_products, shared.cross_products
     for left, right in ((a.Zy, b.Zy), (a.ZX, b.ZX), (a.group_n, b.group_n)):
@@ -74,7 +74,7 @@ def test_any_design_is_summed_again_as_at_first(case):
     except DesignError:  # what was left out left nothing of a term
         assume(False)
     y = np.random.default_rng(case[1]).normal(size=model.nobs)
-    anew = Statistics(model.chunk.with_response(y), model.design.grid).cross_products
+    anew = Statistics.from_rows(model.chunk.with_response(y), model.design.grid).cross_products
     shared = model.statistics.with_response(y).cross_products
     for x, z in zip(anew.Zy, shared.Zy, strict=True):
         np.testing.assert_allclose(x, z, rtol=0, atol=1e-12 * np.sqrt(model.nobs))

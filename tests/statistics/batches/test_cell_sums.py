@@ -43,16 +43,16 @@ def test_any_partition_of_the_rows_adds_up_to_the_whole(design, n_parts, has_cov
     part_of = rng.integers(0, n_parts, len(frame))
     parts = [accumulate(formula, frame[part_of == k]) for k in rng.permutation(np.unique(part_of))]
     whole, found = accumulate(formula, frame)._sums, sum(parts)._sums
-    assert found.learned.survey.n == len(frame)
-    for one, other in zip(found.learned.survey.facets, whole.learned.survey.facets, strict=True):
+    assert found.coding.survey.n == len(frame)
+    for one, other in zip(found.coding.survey.facets, whole.coding.survey.facets, strict=True):
         assert one.levels.equals(other.levels)
         np.testing.assert_array_equal(one.counts, other.counts)
-    assert found.learned.survey.told.keys() == whole.learned.survey.told.keys()
+    assert found.coding.survey.determined.keys() == whole.coding.survey.determined.keys()
     (places, one), (expected, other) = found.table.filled(), whole.table.filled()
     np.testing.assert_array_equal(places, expected)
     np.testing.assert_array_equal(one.counts, other.counts)
     scale = np.abs(frame["y"]).max()
-    for at, centre in ((one, found.learned.centre), (other, whole.learned.centre)):
+    for at, centre in ((one, found.coding.centre), (other, whole.coding.centre)):
         at.means[0] += centre.origin
     np.testing.assert_allclose(one.means, other.means, rtol=0, atol=1e-12 * scale)
     np.testing.assert_allclose(one.within, other.within, rtol=1e-12, atol=1e-12 * scale**2)

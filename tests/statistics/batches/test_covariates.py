@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.statistics.batches.addable import add_up
-from vcomp.statistics.batches.covariates import XSums, kinds_of
+from vcomp.statistics.batches.cell_table import add_up
+from vcomp.statistics.batches.survey import XSums, kinds_of
 
 COLUMNS = st.integers(1, 40).flatmap(
     lambda n: st.tuples(

@@ -8,18 +8,20 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
+from tests.helpers.readings import model_of
+from vcomp.data.reading import Reading
 from vcomp.statistics.batches import passes as module
 
 FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)"]
 
 
-def both(formula, data, rows, monkeypatch, **options):
+def both(formula, data, rows, **options):
     """Return the model of rows in memory, and that of the same rows in batches."""
-    monkeypatch.setattr(module, "BATCH", rows)
     # Odd batches are read again in the second pass, even ones are kept.
-    monkeypatch.setattr(module, "KEPT_BYTES", 0.0 if rows % 2 else 2.0**28)
-    kept = vcomp.VarianceComponentsModel(formula, data, **options)
-    return kept, vcomp.VarianceComponentsModel(formula, data, stream=True, **options)
+    n_bytes = 0.0 if rows % 2 else 2.0**28
+    kept = vcomp.VarianceComponentsModel(formula, data)
+    streamed = model_of(formula, data, stream=True, batch_rows=rows, kept_bytes=n_bytes, **options)
+    return kept, streamed
 
 
 def with_covariates(data, seed=1):
@@ -49,10 +51,10 @@ def same(kept, streamed, tolerance=1e-12):
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
 @pytest.mark.parametrize("rows", [7, 10_000])
 @pytest.mark.parametrize("name", GRIDS)
-def test_complete_grids(name, rows, monkeypatch):
+def test_complete_grids(name, rows):
     formula, data = gridded(name, seed=4)
     shuffled = data.sample(frac=1.0, random_state=3)
-    kept, streamed = both(formula, shuffled, rows, monkeypatch)
+    kept, streamed = both(formula, shuffled, rows)
     same(kept, streamed)
     assert str(kept.fit("anova").summary()) == str(streamed.fit("anova").summary())
 
@@ -60,60 +62,54 @@ def test_complete_grids(name, rows, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
 @pytest.mark.parametrize("rows", [7, 10_000])
 @pytest.mark.parametrize("name", DESIGNS)
-def test_other_designs(name, rows, monkeypatch):
+def test_other_designs(name, rows):
     formula, data = unbalanced(name)
-    kept, streamed = both(formula, data, rows, monkeypatch)
+    kept, streamed = both(formula, data, rows)
     same(kept, streamed, 1e-11)
     assert str(kept.fit("anova").summary()) == str(streamed.fit("anova").summary())
 
 
 @pytest.mark.parametrize("fixed", FIXED)
 @pytest.mark.parametrize("name", ["crossed", "per document", "replicated", "single cells"])
-def test_fixed_parts(name, fixed, monkeypatch):
+def test_fixed_parts(name, fixed):
     formula, data = gridded(name, seed=4)
-    kept, streamed = both(
-        formula.replace("~", f"~ {fixed} +"), with_covariates(data), 17, monkeypatch
-    )
+    kept, streamed = both(formula.replace("~", f"~ {fixed} +"), with_covariates(data), 17)
     same(kept, streamed, 1e-10)
 
 
 @pytest.mark.parametrize("fixed", ["1", "0 + x"])
 @pytest.mark.parametrize("put_away", [False, True])
 @pytest.mark.parametrize("name", ["crossed", "per document", "not nested", "replicated"])
-def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed, monkeypatch):
+def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed):
     """Also where nothing was subtracted from a response far from zero."""
     formula, data = gridded(name, seed=4)
     response = formula.split(" ~")[0]
     y = data[response] + 1e6
-    if put_away:
-        monkeypatch.setattr(module, "_LARGE", 0.0)
+    options = {"large_share": 0.0} if put_away else {}
     changed = with_covariates(data).assign(**{response: y})
-    for model in both(formula.replace("~", f"~ {fixed} +"), changed, 17, monkeypatch):
+    for model in both(formula.replace("~", f"~ {fixed} +"), changed, 17, **options):
         mean, squares = model._found.response_sums
         np.testing.assert_allclose(mean, y.mean(), rtol=1e-14)
         # Numbers of 1e6 have ten digits behind the point, of which differences lose one or two.
         np.testing.assert_allclose(squares, np.square(y - y.mean()).sum(), rtol=1e-8)
 
 
-def test_more_places_than_rows_fill_are_sorted(monkeypatch):
+def test_more_places_than_rows_fill_are_sorted():
     """A sparse design, with a table of the cells that occur."""
-    from vcomp.statistics.batches import cell_sums
-
-    monkeypatch.setattr(cell_sums, "_FEW_PLACES", 0)
     formula, data = unbalanced("three facets")
     sparse = data.iloc[::2]
-    same(*both(formula, sparse, 13, monkeypatch), 1e-11)
+    same(*both(formula, sparse, 13, dense_cells=0), 1e-11)
 
 
-def test_a_cell_with_more_scores_than_a_byte_counts(monkeypatch):
+def test_a_cell_with_more_scores_than_a_byte_counts():
     rng = np.random.default_rng(0)
     data = pd.DataFrame(
         {"a": np.arange(1200) % 3, "y": rng.normal(size=1200) + np.arange(1200) % 3}
     )
-    same(*both("y ~ (1|a)", data, 500, monkeypatch))
+    same(*both("y ~ (1|a)", data, 500))
 
 
-def test_files_in_a_folder(tmp_path, monkeypatch):
+def test_files_in_a_folder(tmp_path):
     formula, data = gridded("per document", seed=4)
     for k, part in enumerate(np.array_split(np.arange(len(data)), 3)):
         data.iloc[part].to_parquet(tmp_path / f"part{k}.parquet")
@@ -122,9 +118,9 @@ def test_files_in_a_folder(tmp_path, monkeypatch):
     same(kept, vcomp.VarianceComponentsModel(formula, str(tmp_path / "*.parquet"), stream=True))
 
 
-def test_all_that_follows_needs_no_rows(monkeypatch):
+def test_all_that_follows_needs_no_rows():
     formula, data = gridded("crossed", seed=4)
-    kept, streamed = (m.fit() for m in both(formula, data, 11, monkeypatch))
+    kept, streamed = (m.fit() for m in both(formula, data, 11))
     pd.testing.assert_frame_equal(kept.gstudy(), streamed.gstudy(), rtol=1e-11)
     first, second = kept.design.facets
     sizes = {second: [5, 50]}
@@ -150,28 +146,28 @@ def test_all_that_follows_needs_no_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["per document", "three facets", "labels start anew"])
-def test_universe_scores_come_from_cells_of_one_score(name, monkeypatch):
+def test_universe_scores_come_from_cells_of_one_score(name):
     formula, data = gridded(name, seed=4)
-    kept, streamed = both(formula, data.sample(frac=1.0, random_state=3), 7, monkeypatch)
+    kept, streamed = both(formula, data.sample(frac=1.0, random_state=3), 7)
     a, b = (model.fit().universe_scores() for model in (kept, streamed))
     pd.testing.assert_frame_equal(a, b, rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.parametrize("what", ["fittedvalues", "resid"])
-def test_rows_are_not_kept(what, monkeypatch):
-    _, streamed = both(*gridded("crossed", seed=4), 11, monkeypatch)
+def test_rows_are_not_kept(what):
+    _, streamed = both(*gridded("crossed", seed=4), 11)
     with pytest.raises(vcomp.DataError, match="read in batches and are not kept"):
         getattr(streamed.fit(), what)
 
 
-def test_rows_of_cells_with_several_scores_are_not_there(monkeypatch):
+def test_rows_of_cells_with_several_scores_are_not_there():
     formula, data = gridded("replicated", seed=4)
-    _, streamed = both(formula, data, 11, monkeypatch)
+    _, streamed = both(formula, data, 11)
     with pytest.raises(vcomp.DataError, match="only the mean of its scores"):
         streamed.fit().jackknife(streamed.design.structure.facets[0])
 
 
-def test_missing_values_are_counted_over_all_batches(monkeypatch):
+def test_missing_values_are_counted_over_all_batches():
     formula, data = gridded("crossed", seed=4)
     data = data.copy()
     facet = vcomp.VarianceComponentsModel(formula, data).design.structure.facets[0]
@@ -181,12 +177,11 @@ def test_missing_values_are_counted_over_all_batches(monkeypatch):
     said = f"4 of {len(data)} rows have a missing value"
     with pytest.warns(vcomp.VcompWarning, match=said):
         kept = vcomp.VarianceComponentsModel(formula, data)
-    monkeypatch.setattr(module, "BATCH", 10)
     with pytest.warns(vcomp.VcompWarning, match=said):
-        streamed = vcomp.VarianceComponentsModel(formula, data, stream=True)
+        streamed = model_of(formula, data, stream=True, batch_rows=10)
     same(kept, streamed, 1e-11)
     with pytest.raises(vcomp.DataError, match=f"{said}.*missing='drop' leaves them out"):
-        vcomp.VarianceComponentsModel(formula, data, stream=True, missing="raise")
+        model_of(formula, data, stream=True, batch_rows=10, missing="raise")
 
 
 def test_what_cannot_be_used_is_refused():
@@ -218,75 +213,72 @@ class Changing:
         yield from open_source(self.parts[self.passes]).batches(names, rows)
 
 
-def test_data_that_change_between_the_passes_are_noticed(monkeypatch):
+def test_data_that_change_between_the_passes_are_noticed():
     from vcomp.formula import parse
 
-    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
+    reading = Reading(kept_bytes=0.0)
     data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
     other = Changing(data, data.assign(a=list("uuvvwx")))
     with pytest.raises(vcomp.DataError, match="'a' has a level that was not there"):
-        module.gather(parse("y ~ (1|a)"), other, None, "drop")
+        module.gather(parse("y ~ (1|a)"), other, reading)
     fewer = Changing(data, data.iloc[:5])
     with pytest.raises(vcomp.DataError, match="6 rows were read first, and 5"):
-        module.gather(parse("y ~ (1|a)"), fewer, None, "drop")
+        module.gather(parse("y ~ (1|a)"), fewer, reading)
 
 
 @pytest.mark.parametrize("put_away", [False, True])
-def test_as_many_rows_with_other_scores_are_noticed(put_away, monkeypatch):
+def test_as_many_rows_with_other_scores_are_noticed(put_away):
     """Also where cells are put together as soon as they are complete."""
     from vcomp.formula import parse
 
     formula, data = gridded("per document", seed=4)
     name = formula.split(" ~")[0]
     later = data.assign(**{name: data[name] + np.where(np.arange(len(data)) == 7, 1e-3, 0.0)})
-    monkeypatch.setattr(module, "BATCH", 31)
-    if put_away:
-        monkeypatch.setattr(module, "_LARGE", 0.0)
+    share = {"large_share": 0.0} if put_away else {}
     for n_bytes in (1e9, 0.0):
-        monkeypatch.setattr(module, "KEPT_BYTES", n_bytes)
+        reading = Reading(batch_rows=31, kept_bytes=n_bytes, **share)
         same, other = Changing(data, data), Changing(data, later)
         same.columns = other.columns = tuple(data.columns)
-        made = module.gather(parse(formula), same, None, "drop", seal=True)
-        assert (made.sealed is not None) == put_away
+        made = module.gather(parse(formula), same, reading, collapse=True)
+        assert (made.collapsed is not None) == put_away
         if n_bytes:
-            module.gather(parse(formula), other, None, "drop", seal=True)
+            module.gather(parse(formula), other, reading, collapse=True)
             assert other.passes == 1
         else:
             with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
-                module.gather(parse(formula), other, None, "drop", seal=True)
+                module.gather(parse(formula), other, reading, collapse=True)
 
 
 @pytest.mark.parametrize("response", ["constant", "far from zero", "large"])
-def test_rounding_is_not_taken_for_other_scores(response, monkeypatch):
+def test_rounding_is_not_taken_for_other_scores(response):
     """Sums of numbers far from zero have few digits beside what these differ by."""
     from vcomp.formula import parse
 
-    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
-    monkeypatch.setattr(module, "BATCH", 40_000)
+    reading = Reading(kept_bytes=0.0, batch_rows=40_000)
     noise = np.random.default_rng(1).normal(size=200_000)
     y = {"constant": noise * 0 + 0.1, "far from zero": noise + 1e12, "large": noise * 1e30}
     data = pd.DataFrame({"a": np.arange(noise.size) % 50, "y": y[response]})
     source = Changing(data, data)
-    module.gather(parse("y ~ (1|a)"), source, None, "drop")
+    module.gather(parse("y ~ (1|a)"), source, reading)
     assert source.passes == 2
 
 
 @pytest.mark.parametrize("facet", "abc")
-def test_new_levels_are_noticed_in_all_facets(facet, monkeypatch):
+def test_new_levels_are_noticed_in_all_facets(facet):
     """Of numbers and text, in the first place and the last, also where another one tells it."""
     from vcomp.formula import parse
 
-    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
+    reading = Reading(kept_bytes=0.0)
     a = np.arange(12) % 6
     data = pd.DataFrame({"y": np.arange(12.0), "a": a, "b": a // 2, "c": list("uvwwvu" * 2)})
     for place, value in ((0, 99), (11, -99), (5, 2**62)):
         new = str(value) if facet == "c" else value
         later = data.assign(**{facet: [*data[facet][:place], new, *data[facet][place + 1 :]]})
         with pytest.raises(vcomp.DataError, match=f"'{facet}' has a level that was not there"):
-            module.gather(parse("y ~ (1|a) + (1|b) + (1|c)"), Changing(data, later), None, "drop")
+            module.gather(parse("y ~ (1|a) + (1|b) + (1|c)"), Changing(data, later), reading)
 
 
-def test_few_rows_are_read_once_and_many_in_every_pass(monkeypatch):
+def test_few_rows_are_read_once_and_many_in_every_pass():
     """What is kept is forgotten when it takes too much, in whatever batch that shows."""
     from vcomp.formula import parse
 
@@ -294,16 +286,14 @@ def test_few_rows_are_read_once_and_many_in_every_pass(monkeypatch):
     first, second = (
         data.assign(score=data["score"] + shift) if "score" in data else data for shift in (0, 1)
     )
-    monkeypatch.setattr(module, "BATCH", 5)
-    monkeypatch.setattr(module, "_FEWEST", 5)
     one_batch = data.iloc[:5].memory_usage(index=False, deep=True).sum() + 5 * 8
     for n_bytes, passes in ((1e9, 1), (one_batch * 1.5, 2), (0.0, 2)):
-        monkeypatch.setattr(module, "KEPT_BYTES", n_bytes)
+        reading = Reading(batch_rows=5, least_batch_rows=5, kept_bytes=n_bytes)
         source = Changing(first, second)
         source.columns = tuple(data.columns)
-        made = module.gather(parse(formula), source, None, "drop")
+        made = module.gather(parse(formula), source, reading)
         assert source.passes == passes
-        assert made.learned.survey.n == len(data)
+        assert made.coding.survey.n == len(data)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
@@ -312,7 +302,6 @@ def test_few_rows_are_read_once_and_many_in_every_pass(monkeypatch):
 def test_any_batches_give_the_same(seed, rows, name):
     formula, data = gridded(name, seed=seed % 7)
     shuffled = data.sample(frac=1.0, random_state=seed)
-    with pytest.MonkeyPatch.context() as patch:
-        kept, streamed = both(formula, shuffled, rows, patch)
-        a, b = kept.fit("anova").vcomp, streamed.fit("anova").vcomp
+    kept, streamed = both(formula, shuffled, rows)
+    a, b = kept.fit("anova").vcomp, streamed.fit("anova").vcomp
     np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-12 * np.abs(a).max())

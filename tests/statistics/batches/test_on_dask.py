@@ -14,10 +14,11 @@ from patsy import EvalEnvironment
 
 import vcomp
 from tests.helpers.designs import GRIDS, gridded, unbalanced
+from tests.helpers.readings import model_of
+from vcomp.data.reading import Reading
 from vcomp.formula import parse
-from vcomp.statistics.batches import collapsed as sealed
+from vcomp.statistics.batches import collapsed
 from vcomp.statistics.batches import on_dask as module
-from vcomp.statistics.batches import passes as gather
 
 dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (extra vcomp[dask])")
@@ -90,7 +91,7 @@ def test_other_designs(name):
 
 @pytest.mark.parametrize("spread", [0, 10**9])
 def test_rows_are_put_away_in_either_way(spread, monkeypatch):
-    monkeypatch.setattr(sealed, "_SPREAD", spread)
+    monkeypatch.setattr(collapsed, "_SPREAD", spread)
     formula, data = gridded("deep, replicated", seed=4)
     shuffled = data.sample(frac=1.0, random_state=2)
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(shuffled)))
@@ -160,12 +161,12 @@ def test_such_fixed_parts_on_workers(fixed, on_cluster):
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data, "i")), 1e-10)
 
 
-def test_splines_that_few_rows_do_not_tell(monkeypatch):
+def test_splines_that_few_rows_do_not_tell():
     """In batches, too, where coding is learned of few rows first."""
     formula, data = gridded("per document", seed=1)
     formula = formula.replace("~", "~ 0 + cr(x, df=3) +").replace("(1|i) + ", "")
-    monkeypatch.setattr(gather, "BATCH", 7)
-    same(vcomp.fit(formula, data), vcomp.fit(formula, data, stream=True), 1e-10)
+    streamed = model_of(formula, data, stream=True, batch_rows=7).fit()
+    same(vcomp.fit(formula, data), streamed, 1e-10)
 
 
 @pytest.mark.parametrize("fixed", ["cr(one, df=3)", "center(g)", "float(x)"])
@@ -208,7 +209,9 @@ def test_columns_of_one_partition_after_another_are_fetched(monkeypatch):
 
     monkeypatch.setattr(module, "_of_fixed_part", counted)
     parts = module._Partitions(
-        parse(formula.replace("~", "~ center(x) +")), partitioned(data, "i"), EvalEnvironment([{}])
+        parse(formula.replace("~", "~ center(x) +")),
+        partitioned(data, "i"),
+        Reading(EvalEnvironment([{}])),
     )
     for part in parts.each():
         used.append(part.y.size)
@@ -247,9 +250,8 @@ def test_text_of_any_kind_is_levels():
     reason="older versions of Dask may read in a task of its own",
 )
 @pytest.mark.parametrize("fixed", ["1", "center(x) + C(g)"])
-def test_rows_are_read_and_summed_in_one_task(fixed, monkeypatch):
+def test_rows_are_read_and_summed_in_one_task(fixed):
     """No task hands rows on, but for columns of the fixed part that are fetched."""
-    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
     formula, data = gridded("per document", seed=1)
     formula = formula.replace("~", f"~ {fixed} +").replace("(1|i) + ", "")
     handed_on = []
@@ -260,14 +262,14 @@ def test_rows_are_read_and_summed_in_one_task(fixed, monkeypatch):
 
     parts = partitioned(with_numbers(data), "i")
     with dask.callbacks.Callback(posttask=note):
-        vcomp.VarianceComponentsModel(formula, parts)
+        model_of(formula, parts, kept_bytes=0.0)
     assert [sorted(rows.columns) for rows in handed_on] == [["g", "x"]] * len(handed_on)
     assert (len(handed_on) > 0) == (fixed != "1")
 
 
 @pytest.mark.parametrize("fixed", ["1", "x", "center(x)"])
 @pytest.mark.parametrize("large", ["none", "one", "all"])
-def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed, monkeypatch):
+def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed):
     """They stay where they are, unless a partition has more than its share of what is kept."""
     formula, data = gridded("per document", seed=1)
     data = with_numbers(data)
@@ -278,7 +280,7 @@ def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed, monkeypatch
     share = {"none": max(sizes), "one": max(sizes), "all": 0.0}[large]
     if large == "one":
         parts[0] = pd.concat([parts[0], parts[0]])
-    monkeypatch.setattr(module, "KEPT_BYTES", float(share * len(parts)))
+    n_bytes = float(share * len(parts))
     calls, case = [], (large, fixed)
 
     def read(k, case=case):  # Dask takes functions that are alike for the same
@@ -287,7 +289,7 @@ def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed, monkeypatch
 
     made = dd.from_map(read, range(len(parts)), meta=data.iloc[:0])
     with dask.config.set(scheduler="synchronous"):
-        found = vcomp.fit(formula, made)
+        found = model_of(formula, made, kept_bytes=n_bytes).fit()
     same(vcomp.fit(formula, pd.concat(parts)), found, 1e-10)
     times = [calls.count(k) for k in range(len(parts))]
     assert max(times) == 1 if large == "none" else min(times) > 1
@@ -296,15 +298,9 @@ def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed, monkeypatch
 # What is wrong is said as for any other data -----------------------------------------------------
 
 
-@pytest.fixture
-def nothing_kept(monkeypatch):
-    """Have partitions read in every pass, as large ones are."""
-    monkeypatch.setattr(module, "KEPT_BYTES", 0.0)
-
-
 def refused(data, text, formula="y ~ x + (1|p) + (1|q)", **options):
     with pytest.raises(vcomp.DataError, match=text) as caught:
-        vcomp.fit(formula, data, **options)
+        model_of(formula, data, **options)
     return caught.value
 
 
@@ -337,7 +333,7 @@ def test_errors_of_workers_are_sentences(on_cluster):
     refused(texts, "response 'y' is not numeric")
 
 
-def test_partitions_that_change_between_the_passes(nothing_kept):
+def test_partitions_that_change_between_the_passes():
     formula, data = gridded("crossed")
     calls = []
 
@@ -346,11 +342,11 @@ def test_partitions_that_change_between_the_passes(nothing_kept):
         return data.iloc[: 10 + len(calls)]
 
     changing = dd.from_map(part, [0], meta=data.iloc[:0])
-    refused(changing, "rows were read first, and", formula)
+    refused(changing, "rows were read first, and", formula, kept_bytes=0.0)
 
 
 @pytest.mark.parametrize("name", ["crossed", "per document"])
-def test_scores_that_change_between_the_passes(name, nothing_kept):
+def test_scores_that_change_between_the_passes(name):
     """Also where documents are put away on the workers."""
     formula, data = gridded(name)
     calls = []
@@ -360,7 +356,7 @@ def test_scores_that_change_between_the_passes(name, nothing_kept):
         return data.assign(y=data["y"] + 1e-3 * len(calls))
 
     changing = dd.from_map(part, [0], meta=data.iloc[:0])
-    refused(changing, "the rows have other scores now", formula)
+    refused(changing, "the rows have other scores now", formula, kept_bytes=0.0)
 
 
 def test_other_collections_and_no_rows():
@@ -417,7 +413,6 @@ def test_a_worker_that_dies_in_mid_pass(fatal, on_cluster, tmp_path):
 @pytest.mark.parametrize("kept", [2.0**28, 0.0])
 def test_all_workers_lost_between_the_passes(kept, on_cluster, monkeypatch):
     """What the first pass left on the workers, rows included, is made again."""
-    monkeypatch.setattr(module, "KEPT_BYTES", kept)
     formula, data = gridded("per document", seed=3)
     learn = module.learn_in_passes
 
@@ -428,7 +423,8 @@ def test_all_workers_lost_between_the_passes(kept, on_cluster, monkeypatch):
         return made
 
     monkeypatch.setattr(module, "learn_in_passes", learned)
-    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data, "i")))
+    found = model_of(formula, partitioned(data, "i"), kept_bytes=kept).fit()
+    same(vcomp.fit(formula, data), found)
 
 
 def test_levels_are_sent_once_and_to_workers_alone(on_cluster, monkeypatch):

@@ -70,14 +70,14 @@ def test_every_place_has_levels_that_lead_back_to_it(frame):
 @given(rows())
 def test_facets_that_others_tell_take_no_part(frame):
     places, _ = places_of(frame)
-    for outer, (inner, level) in places.told.items():
+    for outer, (inner, level) in places.determined.items():
         assert outer not in places.free
         assert inner in places.free
         pairs = frame.groupby(NAMES[inner])[NAMES[outer]].agg(["nunique", "first"])
         assert (pairs["nunique"] == 1).all()
         levels = np.sort(frame[NAMES[outer]].unique())
         np.testing.assert_array_equal(levels[level], pairs["first"].sort_index())
-    assert sorted([*places.free, *places.told]) == list(range(4))
+    assert sorted([*places.free, *places.determined]) == list(range(4))
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,28 +7,29 @@ from patsy import EvalEnvironment
 
 import vcomp
 from tests.helpers.designs import GRIDS, gridded
+from tests.helpers.readings import model_of
+from vcomp.data.reading import Reading
 from vcomp.data.rows import complete_rows
 from vcomp.formula import parse
 from vcomp.io import open_source
 from vcomp.statistics.batches import passes as module
 from vcomp.statistics.batches.cell_table import sum_cells
-from vcomp.statistics.batches.collapsed import PartSums, sealing_of
+from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
 from vcomp.statistics.batches.first_pass import learn_in_passes
 
 SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, replicated"]
 
 
-@pytest.fixture(autouse=True)
-def _always(monkeypatch):
-    monkeypatch.setattr(module, "_LARGE", 0.0)
+ALWAYS = {"stream": True, "large_share": 0.0}
 
 
-def sealed(formula, data, rows, monkeypatch):
-    """Return the model of rows in batches, and whether its cells were sealed."""
-    monkeypatch.setattr(module, "BATCH", rows)
+def collapsed(formula, data, rows, monkeypatch):
+    """Return the model of rows in batches, and whether its cells were collapsed."""
     found = []
-    monkeypatch.setattr(module, "sealing_of", lambda x: found.append(sealing_of(x)) or found[-1])
-    model = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    monkeypatch.setattr(
+        module, "collapse_plan", lambda x: found.append(collapse_plan(x)) or found[-1]
+    )
+    model = model_of(formula, data, **ALWAYS, batch_rows=rows)
     return model, found[0]
 
 
@@ -42,8 +43,8 @@ def test_strata_are_those_of_rows_in_memory(name, rows, fixed, monkeypatch):
         x=rng.normal(size=len(data)), g=np.array(list("uvw"))[rng.integers(0, 3, len(data))]
     ).sample(frac=1.0, random_state=1)
     formula = formula.replace("~", f"~ {fixed} +")
-    model, sealing = sealed(formula, data, rows, monkeypatch)
-    assert sealing is not None
+    model, plan = collapsed(formula, data, rows, monkeypatch)
+    assert plan is not None
     kept, streamed = vcomp.fit(formula, data), model.fit()
     scale = kept.vcomp.abs().max()
     np.testing.assert_allclose(streamed.vcomp, kept.vcomp, rtol=1e-11, atol=1e-12 * scale)
@@ -55,8 +56,8 @@ def test_strata_are_those_of_rows_in_memory(name, rows, fixed, monkeypatch):
 @pytest.mark.parametrize("name", sorted(set(GRIDS) - set(SEALED)))
 def test_other_designs_are_not_sealed(name, monkeypatch):
     formula, data = gridded(name, seed=4)
-    model, sealing = sealed(formula, data, 11, monkeypatch)
-    assert sealing is None
+    model, plan = collapsed(formula, data, 11, monkeypatch)
+    assert plan is None
     np.testing.assert_allclose(model.fit().vcomp, vcomp.fit(formula, data).vcomp, rtol=1e-9)
 
 
@@ -74,14 +75,14 @@ def test_a_cell_filled_twice_while_another_is_empty(monkeypatch):
     data.loc[(data["p"] == 0) & (data["d"] == 0), "d"] = 1
     data.loc[(data["p"] == 1) & (data["d"] == 1), "d"] = 0
     formula = "y ~ (1|p) + (1|i) + (1|d)"
-    model, sealing = sealed(formula, data, 7, monkeypatch)
-    assert sealing is not None
+    model, plan = collapsed(formula, data, 7, monkeypatch)
+    assert plan is not None
     assert model.statistics.strata is None
     np.testing.assert_allclose(model.fit().vcomp, vcomp.fit(formula, data).vcomp, rtol=1e-9)
 
 
 def test_what_needs_cells_says_that_they_are_gone(monkeypatch):
-    model, _ = sealed("y ~ (1|p) + (1|i) + (1|d)", grid(), 7, monkeypatch)
+    model, _ = collapsed("y ~ (1|p) + (1|i) + (1|d)", grid(), 7, monkeypatch)
     with pytest.raises(vcomp.DataError, match="as soon as they were complete"):
         model.fit().jackknife("p")
     with pytest.raises(vcomp.DataError, match="as soon as they were complete"):
@@ -91,7 +92,7 @@ def test_what_needs_cells_says_that_they_are_gone(monkeypatch):
 def test_bootstrap_and_d_studies_need_no_cells(monkeypatch):
     data = grid()
     formula = "y ~ (1|p) + (1|i) + (1|d)"
-    kept, streamed = vcomp.fit(formula, data), sealed(formula, data, 7, monkeypatch)[0].fit()
+    kept, streamed = vcomp.fit(formula, data), collapsed(formula, data, 7, monkeypatch)[0].fit()
     pd.testing.assert_frame_equal(
         kept.dstudy(i=[3, 9], d=5).table, streamed.dstudy(i=[3, 9], d=5).table, rtol=1e-9
     )
@@ -107,41 +108,40 @@ def test_rows_are_put_away_as_their_cells_are(name, share):
     formula, data = gridded(name, seed=4)
     model = parse(formula)
     source = open_source(data)
-    batches = module.Batches(model, source, EvalEnvironment([{}]))
-    learned = learn_in_passes(model, batches, EvalEnvironment([{}]), "drop")
-    sealing = sealing_of(learned)
+    batches = module.Batches(model, source, Reading(EvalEnvironment([{}])))
+    learned = learn_in_passes(model, batches, Reading(EvalEnvironment([{}])))
+    plan = collapse_plan(learned)
     rows = data.sort_values([f for f in ("d", "i", "h") if f in data])
     some = rows.iloc[: round(share * len(rows))].sample(frac=1.0, random_state=1)
     part = complete_rows(model, some.reset_index(drop=True), EvalEnvironment([{}]))
     places, values = module.Coder(learned)(part)
-    by_cells = PartSums.of(sealing, sum_cells(sealing.by_cell(places), values))
-    found = PartSums.of_rows(sealing, places.copy(), values)
+    by_cells = PartSums.of(plan, sum_cells(plan.by_cell(places), values))
+    found = PartSums.of_rows(plan, places.copy(), values)
     assert found.n == by_cells.n == len(some)
     assert found.is_complete == by_cells.is_complete
     np.testing.assert_array_equal(found.open.places, by_cells.open.places)
     np.testing.assert_array_equal(found.open.counts, by_cells.open.counts)
     np.testing.assert_allclose(found.open.means, by_cells.open.means, rtol=1e-14)
     np.testing.assert_allclose(found.open.within, by_cells.open.within, rtol=1e-12)
-    assert (found.sealed is None) == (by_cells.sealed is None)
-    if found.sealed is not None:
-        np.testing.assert_array_equal(found.sealed.groups, by_cells.sealed.groups)
-        np.testing.assert_array_equal(found.sealed.n, by_cells.sealed.n)
-        np.testing.assert_allclose(found.sealed.means, by_cells.sealed.means, rtol=1e-13)
-        np.testing.assert_allclose(found.sealed.within, by_cells.sealed.within, rtol=1e-11)
+    assert (found.collapsed is None) == (by_cells.collapsed is None)
+    if found.collapsed is not None:
+        np.testing.assert_array_equal(found.collapsed.groups, by_cells.collapsed.groups)
+        np.testing.assert_array_equal(found.collapsed.n, by_cells.collapsed.n)
+        np.testing.assert_allclose(found.collapsed.means, by_cells.collapsed.means, rtol=1e-13)
+        np.testing.assert_allclose(found.collapsed.within, by_cells.collapsed.within, rtol=1e-11)
 
 
-def test_what_needs_the_rows_says_how_much_memory_they_take(monkeypatch):
+def test_what_needs_the_rows_says_how_much_memory_they_take():
     formula, data = gridded("per document", seed=4)
-    kept = vcomp.fit(formula, data, stream=True)
+    kept = model_of(formula, data, **ALWAYS).fit()
     with pytest.raises(
         vcomp.DataError, match=r"stream=False keeps them in memory, about 0\.1 MiB"
     ):
         kept.resid  # noqa: B018
-    monkeypatch.setattr(module, "_LARGE", 0.0)
-    res = vcomp.fit(formula, data, stream=True)
+    res = model_of(formula, data, **ALWAYS).fit()
     size = r"this needs the rows in memory, about 0\.1 MiB; fit with stream=False"
     with pytest.raises(vcomp.DataError, match=size):
         res.jackknife(kept.design.facets[0])
-    model = vcomp.VarianceComponentsModel(formula, data, stream=True)
+    model = model_of(formula, data, **ALWAYS)
     with pytest.raises(vcomp.DataError, match=size):
         model.fit("minque")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.statistics.batches.addable import add_up
+from vcomp.statistics.batches.cell_table import add_up
 from vcomp.statistics.batches.survey import FacetSurvey, survey_rows, united_facets
 
 KINDS = {
@@ -30,7 +30,7 @@ def split_rows(draw):
     other = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
     parts = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
     kind = KINDS[draw(st.sampled_from(sorted(KINDS)))]
-    outer = [kind(k // 3) for k in inner]  # told by the first facet
+    outer = [kind(k // 3) for k in inner]  # determined by the first facet
     frame = pd.DataFrame({"d": [kind(k) for k in inner], "t": outer, "s": other})
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     return frame.assign(y=rng.normal(loc=1e3, size=n)), np.array(parts)
@@ -64,8 +64,8 @@ def test_parts_in_any_order_give_the_survey_of_the_rows(case, order):
         assert facet.levels.tolist() == expected.index.tolist()
         assert facet.counts.tolist() == expected.tolist()
     expected = told_by(frame)
-    assert found.told.keys() == expected.keys()
-    for (inner, outer), level in found.told.items():
+    assert found.determined.keys() == expected.keys()
+    for (inner, outer), level in found.determined.items():
         assert found.facets[outer].levels[level].tolist() == expected[inner, outer].tolist()
 
 
@@ -84,10 +84,10 @@ def test_a_part_may_contradict_what_another_tells():
         return survey_rows(np.arange(len(d)), {"d": pd.Series(d), "t": pd.Series(t)})
 
     first = part([1, 2], ["x", "y"])
-    assert (0, 1) in first.told
-    assert (0, 1) in (first + part([3], ["x"])).told
-    assert (0, 1) not in (first + part([2], ["x"])).told
-    assert (0, 1) not in (first + part([2], ["x"]) + first).told
+    assert (0, 1) in first.determined
+    assert (0, 1) in (first + part([3], ["x"])).determined
+    assert (0, 1) not in (first + part([2], ["x"])).determined
+    assert (0, 1) not in (first + part([2], ["x"]) + first).determined
 
 
 def test_no_rows_change_nothing():

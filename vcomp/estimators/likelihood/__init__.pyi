@@ -6,10 +6,11 @@ from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
-from .fixed_forms import errors_of_fixed as errors_of_fixed
+from .engine import errors_of_fixed as errors_of_fixed
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
 from .maximisation import maximise as maximise
 from .prediction_errors import prediction_variances as prediction_variances
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
+from .strata_likelihood import quadratic_forms_of as quadratic_forms_of

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.estimate import FixedErrors
 from vcomp.numerics import Positive
 from vcomp.statistics import CrossProducts, StratumStatistics
 
@@ -30,6 +31,7 @@ __all__ = [
     "Solution",
     "SummedEngine",
     "Totals",
+    "errors_of_fixed",
 ]
 
 
@@ -336,6 +338,14 @@ class Totals:
         """The combination of the columns that is y − Xβ̂."""
         return np.concatenate([[1.0], -self.beta])
 
+    def fixed_forms(self, *, second: bool) -> FixedForms:
+        """Return the forms of X, the second ones if they are needed."""
+        return FixedForms(
+            cov_beta=self.XVX.inverse(),
+            first=self.first[:, 1:, 1:].copy(),
+            second=self.second[:, :, 1:, 1:].copy() if second else None,
+        )
+
     # Value, score, information ------------------------------------------------------------------
 
     def deviance(self, n: int, *, reml: bool) -> float:
@@ -382,3 +392,18 @@ class Totals:
         twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)
         expected: FloatArray = self.squares - 2.0 * twice + both
         return expected
+
+
+_MOST_SLOPES = 10_000_000
+"""Elements that the derivatives may have; with more they are not computed."""
+
+
+def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
+    """Return the derivatives of the covariance of the fixed effects at components `v`, without df.
+
+    None if there are no fixed effects, or too many.
+    """
+    p = engine.n_fixed
+    if not p or v.size * p**2 > _MOST_SLOPES:
+        return None
+    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))

@@ -16,26 +16,14 @@ from dataclasses import replace
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import FixedErrors
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.engine import FixedForms, LikelihoodEngine, Totals
+from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.equations import Point
 
 __all__ = [
-    "errors_of_fixed",
     "forms_of_point",
-    "forms_of_totals",
     "forms_with_residual",
 ]
-
-
-def forms_of_totals(totals: Totals, *, second: bool) -> FixedForms:
-    """Return the forms from totals over strata; the columns are y and X."""
-    return FixedForms(
-        cov_beta=totals.XVX.inverse(),
-        first=totals.first[:, 1:, 1:].copy(),
-        second=totals.second[:, :, 1:, 1:].copy() if second else None,
-    )
 
 
 def forms_with_residual(
@@ -77,18 +65,3 @@ def forms_of_point(point: Point, *, second: bool) -> FixedForms:
 def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
     """Return Z_t'V⁻¹b of every term, from Z_t'b of all."""
     return point.projected(sums, point.solve(point.stacked(sums)))
-
-
-_MOST_SLOPES = 10_000_000
-"""Elements that the derivatives may have; with more they are not computed."""
-
-
-def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return the derivatives of the covariance of the fixed effects at components `v`, without df.
-
-    None if there are no fixed effects, or too many.
-    """
-    p = engine.n_fixed
-    if not p or v.size * p**2 > _MOST_SLOPES:
-        return None
-    return FixedErrors(engine.fixed_forms(v).slopes, np.zeros(0))

@@ -26,7 +26,6 @@ from vcomp.estimators.likelihood.engine import (
     Solution,
     Totals,
 )
-from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.exceptions import EstimationError
@@ -84,7 +83,7 @@ class HoleMatrix:
         self._covariances = covariances
         self._c = {s: M @ v for s, M in grid.coefficients.items()}
         self._places = {s: grid.holes.place(s, grid.shape) for s in grid.coefficients}
-        self._group = grid.groupings.inner[grid.holes.cell]
+        self._group = grid.groupings.codes[-1][grid.holes.cell]
         self._n = grid.groupings.remainder.tables.group_n[-1]
         every = tuple(range(len(grid.shape)))
         self._group_place = self._places[every] * self._n.size + self._group
@@ -294,7 +293,7 @@ class CompletedLikelihood(CrossProductsEngine):
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return the first forms of X in V⁻¹ at `v`; second forms are not available."""
-        return forms_of_totals(self._at(v).total, second=False)
+        return self._at(v).total.fixed_forms(second=False)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.

@@ -7,18 +7,17 @@ and 6.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp import display
-from vcomp._timing import timed
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.certification import Certified, certify
 from vcomp.estimators.likelihood.choose import choose_engine, engine_for_decades
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
-from vcomp.estimators.likelihood.fixed_forms import errors_of_fixed
+from vcomp.estimators.likelihood.engine import LikelihoodEngine, errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, Maximum, maximise
 from vcomp.estimators.options import (
     Hold,
@@ -101,7 +100,7 @@ class LikelihoodMethod:
             reml=self.is_restricted,
             names=names[:-1],
             n_probes=self.n_probes,
-            seed=seed_of(self.rng),
+            seed=0 if self.rng is None else seed_of(self.rng),
         )
         if self.engine != "auto":
             return estimate_by_likelihood(likelihood, names, self)
@@ -163,19 +162,24 @@ def estimate_by_likelihood(
     """
     known = known_components(options.hold, names)
     tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
-    seconds: dict[str, float] = {}
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
         return _no_variance(likelihood, names, known)
-    with timed(seconds, "start"):
-        start = start_of(options.start, names, known, _default_start(likelihood))
-    with timed(seconds, "maximise"):
-        found = _maximise(likelihood, start, known, options, float(tol))
-    with timed(seconds, "information"):
-        certified = certify(likelihood, found, names, float(tol))
-        beta, cov_beta = likelihood.fixed_effects(found.v)
-        noise = likelihood.monte_carlo(found.v)
-        llf_error = likelihood.loglike_error(found.v)
-        llf = found.loglike if likelihood.exact_value else likelihood.loglike(found.v)
+    begun = perf_counter()
+    start = start_of(options.start, names, known, _default_start(likelihood))
+    started = perf_counter()
+    found = _maximise(likelihood, start, known, options, float(tol))
+    maximised = perf_counter()
+    certified = certify(likelihood, found, names, float(tol))
+    beta, cov_beta = likelihood.fixed_effects(found.v)
+    noise, llf_error, llf = None, 0.0, found.loglike
+    if not likelihood.exact_value:
+        noise, llf_error = likelihood.monte_carlo(found.v), likelihood.loglike_error(found.v)
+        llf = likelihood.loglike(found.v)
+    seconds = {
+        "start": started - begun,
+        "maximise": maximised - started,
+        "information": perf_counter() - maximised,
+    }
     certificate = certified.certificate
     estimate = Estimate(
         method="reml" if likelihood.reml else "ml",
@@ -191,7 +195,7 @@ def estimate_by_likelihood(
         certificate=certificate,
         held=certificate.held,
         log=found.log,
-        monte_carlo=_monte_carlo(noise, certified, names, known),
+        monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
         fixed_errors=errors_of_fixed(likelihood, found.v),
         without_bounds=certified.without_bounds,
@@ -248,11 +252,9 @@ def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
 
 
 def _monte_carlo(
-    noise: FloatArray | None, certified: Certified, names: tuple[str, ...], known: Known
+    noise: FloatArray, certified: Certified, names: tuple[str, ...], known: Known
 ) -> dict[str, float]:
     """Return the Monte Carlo errors of the estimates, the remaining decrement included."""
-    if noise is None:
-        return {}
     variances = np.nan_to_num(np.diagonal(next(iter(certified.covariances.values()))))
     left = certified.certificate.newton_decrement**2 * variances
     errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0) + left)

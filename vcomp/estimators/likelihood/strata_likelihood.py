@@ -29,7 +29,6 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
     Totals,
 )
-from vcomp.estimators.likelihood.fixed_forms import forms_of_totals
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve
@@ -39,6 +38,7 @@ __all__ = [
     "StrataLikelihood",
     "fixed_of_terms",
     "over_axes",
+    "quadratic_forms_of",
     "single_cells",
     "strata_solution",
     "stratum_covariance",
@@ -342,7 +342,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
-        return forms_of_totals(self._at(v), second=second)
+        return self._at(v).fixed_forms(second=second)
 
     @property
     def gives_effects(self) -> bool:
@@ -371,25 +371,34 @@ class StrataLikelihood(SummedEngine, ExactEngine):
     @cached_property
     def _ordinary(self) -> Totals:
         """The forms at V = I."""
-        v = np.zeros(self.stats.n_terms + 1)
-        v[-1] = 1.0
-        return self._evaluate(v)
+        v = np.eye(self.stats.n_terms + 1)[-1]
+        return _evaluated(self.stats, self.covariances, v)
 
     def _at(self, v: FloatArray) -> Totals:
         v = np.asarray(v, dtype=float)
         if self._last is None or self._last[0] != v.tobytes():
-            self._last = v.tobytes(), self._evaluate(v)
+            self._last = v.tobytes(), _evaluated(self.stats, self.covariances, v)
         return self._last[1]
-
-    def _evaluate(self, v: FloatArray) -> Totals:
-        totals = Totals(v.size, 1 + self.n_fixed)
-        for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
-            M = stratum.coefficients
-            totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
-        return totals
 
     def _loglike(self, totals: Totals) -> float:
         return -0.5 * totals.deviance(self.n, reml=self.reml)
+
+
+def quadratic_forms_of(stats: StratumStatistics) -> FloatArray:
+    """Return tr(Q V_t Q V_u) of all components, whose rank says which can be distinguished."""
+    covariances = [stratum_covariance(stats, s) for s in stats.strata]
+    return _evaluated(stats, covariances, np.eye(stats.n_terms + 1)[-1]).expected(reml=True)
+
+
+def _evaluated(
+    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray
+) -> Totals:
+    """Return the forms of all strata at components `v`."""
+    totals = Totals(v.size, 1 + stats.n_fixed)
+    for stratum, covariance in zip(stats.strata, covariances, strict=True):
+        M = stratum.coefficients
+        totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
+    return totals
 
 
 def _places(stratum: Stratum) -> list[int]:

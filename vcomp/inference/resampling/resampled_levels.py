@@ -152,7 +152,7 @@ def statistics_of(design: Design, chunk: Chunk, sample: Sample) -> Statistics:
         terms=terms,
     )
     partial = find_partial_grid(sample.codes, sample.n_levels) if grid is None else None
-    return Statistics(made, grid, partial)
+    return Statistics.from_rows(made, grid, partial)
 
 
 def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]:

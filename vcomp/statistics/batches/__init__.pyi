@@ -1,16 +1,12 @@
 from .cell_sums import CellSums as CellSums
-from .cell_sums import occurring as occurring
 from .cell_sums import restated as restated
 from .on_dask import gather_on_dask as gather_on_dask
-from .on_dask import is_on_dask as is_on_dask
 from .on_dask import source_on_dask as source_on_dask
 from .passes import Batches as Batches
-from .passes import check_streams as check_streams
 from .passes import gather as gather
-from .passes import should_stream as should_stream
 from .stored import read_sums as read_sums
 from .stored import replacing as replacing
 from .stored import target_of as target_of
 from .stored import write_sums as write_sums
-from .summed import Gathered as Gathered
+from .summed import SummedData as SummedData
 from .summed import finish as finish

@@ -1,4 +1,7 @@
-"""A number for every cell that a row can be in, from the levels that tell it."""
+"""Flat indices of cells: combinations of levels → places in a table of all combinations.
+
+Rows that are read in batches are summed at these places.
+"""
 
 from __future__ import annotations
 
@@ -45,20 +48,21 @@ _BLOCK = 2**15
 class CellPlaces:
     """Where each combination of levels is.
 
-    Facets that others tell take no part: a document tells its topic.
+    Facets in which others are nested take no part: a document determines its topic.
 
     Attributes
     ----------
     n_levels : of all facets
-    free : the facets that tell the cells; first those that neither tell nor are told by another
-    n_bound : how many of `free`, the last ones, tell others
-    told : for each other facet one of `free` that tells it, and the level of each level of that
+    free : the non-redundant facets; first those that are crossed with all others
+    n_bound : how many of `free`, the last ones, are nested in others
+    determined : for each other facet one of `free` that is nested in it, and the level that each
+        level of that one lies in
     """
 
     n_levels: tuple[int, ...]
     free: tuple[int, ...]
     n_bound: int
-    told: Mapping[int, tuple[int, IntArray]]
+    determined: Mapping[int, tuple[int, IntArray]]
 
     @classmethod
     def of(cls, survey: Survey, names: Sequence[str]) -> CellPlaces:
@@ -71,22 +75,22 @@ class CellPlaces:
         """
         n_levels = tuple(len(facet.levels) for facet in survey.facets)
         every = range(len(n_levels))
-        rest = [f for f in every if not is_redundant(f, every, survey.told)]
-        told = {}
+        rest = [f for f in every if not is_redundant(f, every, survey.determined)]
+        determined = {}
         for outer in every:
             if outer not in rest:
-                inner = next(f for f in rest if (f, outer) in survey.told)
-                told[outer] = inner, survey.told[inner, outer]
-        binding = {inner for inner, _ in told.values()}
+                inner = next(f for f in rest if (f, outer) in survey.determined)
+                determined[outer] = inner, survey.determined[inner, outer]
+        binding = {inner for inner, _ in determined.values()}
         free = (*(f for f in rest if f not in binding), *(f for f in rest if f in binding))
         if prod(n_levels[f] for f in free) > _MOST_PLACES:
             shown = " × ".join(f"{n_levels[f]:,} {names[f]}" for f in free)
             raise EstimationError(f"{shown} are too many cells to be numbered; leave a facet out")
-        return cls(n_levels, free, len(binding), told)
+        return cls(n_levels, free, len(binding), determined)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Numbers of levels of the facets that tell the cells."""
+        """Numbers of levels of the non-redundant facets."""
         return tuple(self.n_levels[f] for f in self.free)
 
     @property
@@ -96,7 +100,7 @@ class CellPlaces:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """From the place of a level of each facet to the next; zero where another tells it."""
+        """From the place of a level of each facet to the next; zero for redundant facets."""
         step = {f: prod(self.shape[k + 1 :]) for k, f in enumerate(self.free)}
         return tuple(step.get(f, 0) for f in range(len(self.n_levels)))
 
@@ -115,7 +119,7 @@ class CellPlaces:
     def codes(self, places: LongArray) -> tuple[IntArray, ...]:
         """Return the level in each facet of the cells at some places."""
         levels = dict(zip(self.free, self._unravelled(places), strict=True))
-        for facet, (inner, outer_level) in self.told.items():
+        for facet, (inner, outer_level) in self.determined.items():
             levels[facet] = outer_level[levels[inner]]
         return tuple(levels[f] for f in range(len(self.n_levels)))
 
@@ -149,7 +153,7 @@ class CellPlaces:
         finest = [self.free[k] for k in rest]
         found = np.unravel_index(filled, inside.shape) if rest else ()
         codes = {f: level.astype(np.int32) for f, level in zip(finest, found, strict=True)}
-        for facet, (inner, outer_level) in self.told.items():
+        for facet, (inner, outer_level) in self.determined.items():
             codes[facet] = outer_level[codes[inner]]
         return Grid(
             axes=tuple(axes),

@@ -1,4 +1,4 @@
-"""Cells of rows with what was learned of them: sums that can be stored, and added to others."""
+"""Cell tables with levels, origins and coding: sums that can be stored, and added to others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from vcomp._typing import BoolArray, IntArray
 from vcomp.data import kind_of
-from vcomp.design import Centre, Facet, Grid, Occurring
+from vcomp.design import Centre, Facet, Grid
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import Formula
 from vcomp.numerics import available_bytes, gib
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell
-from vcomp.statistics.batches.collapsed import PartSums, sealing_of
-from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
+from vcomp.statistics.batches.first_pass import RowCoding
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = [
     "CellSums",
     "check_table",
     "dense_places",
-    "occurring",
     "restated",
     "table_bytes",
 ]
@@ -40,9 +39,15 @@ _MOST_EMPTY = 2
 """And one of more if at least one place in so many has a row."""
 
 
-def dense_places(size: int, n_rows: int) -> bool:
-    """Whether a table of all places is smaller than one of those that have rows."""
-    return size <= max(_FEW_PLACES, _MOST_EMPTY * n_rows)
+def dense_places(size: int, n_rows: int, few: int = _FEW_PLACES) -> bool:
+    """Whether a table of all possible cells is made, and not one of those that have rows.
+
+    Parameters
+    ----------
+    size : number of possible cells
+    few : so many are few enough, however many rows there are
+    """
+    return size <= max(few, _MOST_EMPTY * n_rows)
 
 
 def table_bytes(size: int, n_columns: int) -> float:
@@ -71,35 +76,43 @@ class CellSums:
 
     Attributes
     ----------
-    learned : levels, origins and coding
+    coding : levels, origins and columns of the rows
     table : the cells
-    sealed : sums of cells that are complete, and not in the table; None if all are there
+    collapsed : sums of cells that are complete, and not in the table; None if all are there
     again : sums the rows once more, into a table of all cells; None where they are not to be had
     """
 
-    learned: Learned
+    coding: RowCoding
     table: CellTable
-    sealed: PartSums | None = None
+    collapsed: PartSums | None = None
     again: Callable[[], CellTable] | None = None
 
+    def grid(self) -> Grid | None:
+        """Return the facets that are crossed with all others, and the cells of these."""
+        if self.collapsed is not None:
+            return self.collapsed.plan.grid
+        if self.table.places is not None:
+            return None
+        return self.coding.places.grid(self.table.counts, terms_are_nested=True)
+
     def __add__(self, other: CellSums) -> CellSums:
-        if self.sealed is not None or other.sealed is not None:
+        if self.collapsed is not None or other.collapsed is not None:
             raise DataError("sums of complete cells cannot be added to those of other rows")
-        order = _check_same(self.learned, other.learned)
-        learned, maps = _united(self.learned, other.learned, order)
-        places = learned.places
+        order = _check_same(self.coding, other.coding)
+        coding, maps = _united(self.coding, other.coding, order)
+        places = coding.places
         parts = [
-            _moved(self, learned, places, maps[0], range(len(order))),
-            _moved(other, learned, places, maps[1], order),
+            _moved(self, coding, places, maps[0], range(len(order))),
+            _moved(other, coding, places, maps[1], order),
         ]
-        if not dense_places(places.size, learned.survey.n):
-            return CellSums(learned, parts[0] + parts[1])
-        check_table(places.size, learned.n_columns)
-        every = EveryCell(places.size, learned.n_columns).made()
-        return CellSums(learned, every + parts[0] + parts[1])
+        if not dense_places(places.size, coding.survey.n):
+            return CellSums(coding, parts[0] + parts[1])
+        check_table(places.size, coding.n_columns)
+        every = EveryCell(places.size, coding.n_columns).made()
+        return CellSums(coding, every + parts[0] + parts[1])
 
 
-def _check_same(a: Learned, b: Learned) -> list[int]:
+def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
     """Refuse to add sums that do not belong together, with the reason.
 
     Returns
@@ -184,8 +197,8 @@ def _in_words(levels: pd.Index) -> str:
 
 
 def _united(
-    a: Learned, b: Learned, order: Sequence[int]
-) -> tuple[Learned, tuple[list[IntArray], list[IntArray]]]:
+    a: RowCoding, b: RowCoding, order: Sequence[int]
+) -> tuple[RowCoding, tuple[list[IntArray], list[IntArray]]]:
     """Return what both say together, and where the levels of each are in it."""
     theirs = _in_order(b.survey, order)
     found = []
@@ -199,7 +212,7 @@ def _united(
     x_origin = weights[0] * a.centre.x_origin + weights[1] * b.centre.x_origin
     values = [part.constants + part.centre.x_origin for part in (a, b)]
     varying = a.varying | b.varying | (values[0] != values[1])
-    learned = replace(
+    coding = replace(
         a,
         survey=survey,
         centre=Centre(origin, np.where(constant != 0.0, 0.0, x_origin), constant),
@@ -207,7 +220,7 @@ def _united(
         varying=varying,
         constants=np.where(varying, 0.0, values[0] - x_origin),
     )
-    return learned, ([m for _, m, _ in found], [m for _, _, m in found])
+    return coding, ([m for _, m, _ in found], [m for _, _, m in found])
 
 
 def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
@@ -216,35 +229,35 @@ def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
     return replace(
         survey,
         facets=tuple(survey.facets[k] for k in order),
-        told={(at[i], at[j]): level for (i, j), level in survey.told.items()},
+        determined={(at[i], at[j]): level for (i, j), level in survey.determined.items()},
     )
 
 
 def _moved(
     part: CellSums,
-    learned: Learned,
+    coding: RowCoding,
     places: CellPlaces,
     levels: Sequence[IntArray],
     of_facets: Sequence[int],
 ) -> CellTable:
     """Return the table of a part at other places, about another origin."""
-    old = part.learned
+    old = part.coding
     at, table = part.table.filled()
     found = list(old.places.codes(at))
     codes = [m[found[k]] for m, k in zip(levels, of_facets, strict=True)]
     moved = places.of_rows(codes)
     order = np.argsort(moved, kind="stable")
-    means = np.empty((learned.n_columns, at.size))
-    means[0] = table.means[0] + (old.centre.origin - learned.centre.origin)
-    shift = old.centre.x_origin - learned.centre.x_origin
+    means = np.empty((coding.n_columns, at.size))
+    means[0] = table.means[0] + (old.centre.origin - coding.centre.origin)
+    shift = old.centre.x_origin - coding.centre.x_origin
     rows = _rows_of(old.varying)
-    for row, j in enumerate(np.flatnonzero(learned.varying), start=1):
+    for row, j in enumerate(np.flatnonzero(coding.varying), start=1):
         known = table.means[rows[j]] if old.varying[j] else old.constants[j]
         means[row] = known + shift[j]
-    within = np.zeros((learned.n_columns,) * 2)
+    within = np.zeros((coding.n_columns,) * 2)
     kept = [
         0,
-        *(row for row, j in enumerate(np.flatnonzero(learned.varying), 1) if old.varying[j]),
+        *(row for row, j in enumerate(np.flatnonzero(coding.varying), 1) if old.varying[j]),
     ]
     within[np.ix_(kept, kept)] = table.within
     counts = table.counts.astype(np.int64)
@@ -255,34 +268,6 @@ def _rows_of(varying: BoolArray) -> IntArray:
     """Return the row of each varying column of X in a table."""
     rows: IntArray = np.cumsum(varying, dtype=np.int32)
     return rows
-
-
-def occurring(sums: CellSums, columns: Mapping[str, str]) -> Occurring:
-    """Return which levels occur together in the cells.
-
-    Parameters
-    ----------
-    columns : facets of the sums by the names that they are to have
-    """
-    learned = sums.learned
-    positions = {f: learned.formula.facets.index(column) for f, column in columns.items()}
-    sizes = learned.places.n_levels
-    n_levels = {f: sizes[k] for f, k in positions.items()}
-    grid = _grid(sums)
-    if grid is not None:
-        return Occurring.on_grid(grid, positions, n_levels, learned.survey.n)
-    every = learned.places.codes(sums.table.filled()[0])
-    codes = {f: every[k] for f, k in positions.items()}
-    return Occurring(n_levels, codes, learned.survey.n)
-
-
-def _grid(sums: CellSums) -> Grid | None:
-    """Return the facets that are crossed with all others, and the cells of these."""
-    if sums.sealed is not None:
-        return sums.sealed.sealing.grid
-    if sums.table.places is not None:
-        return None
-    return sums.learned.places.grid(sums.table.counts, terms_are_nested=True)
 
 
 def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> CellSums | None:
@@ -298,42 +283,42 @@ def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> Ce
     sums with cells of the formula's facets; None if cells were put together in groups, and those
     that the formula needs are others
     """
-    kept = [sums.learned.formula.facets.index(columns[f]) for f in formula.facets]
-    survey = _survey_of(sums.learned.survey, kept)
-    learned = replace(sums.learned, formula=formula, survey=survey)
-    same = kept == list(range(len(sums.learned.formula.facets)))
-    if sums.sealed is None:
-        table = sums.table if same else _joined(sums, learned, kept)
-        return CellSums(learned, table)
-    sealing, before = sealing_of(learned) if same else None, sums.sealed.sealing.groupings
-    if sealing is None:
+    kept = [sums.coding.formula.facets.index(columns[f]) for f in formula.facets]
+    survey = _survey_of(sums.coding.survey, kept)
+    coding = replace(sums.coding, formula=formula, survey=survey)
+    same = kept == list(range(len(sums.coding.formula.facets)))
+    if sums.collapsed is None:
+        table = sums.table if same else _joined(sums, coding, kept)
+        return CellSums(coding, table)
+    plan, before = collapse_plan(coding) if same else None, sums.collapsed.plan.groupings
+    if plan is None:
         return None
-    now = sealing.groupings
+    now = plan.groupings
     alike = len(now.codes) == len(before.codes) and np.array_equal(now.order, before.order)
     if not (alike and all(map(np.array_equal, now.codes, before.codes))):
         return None
-    return replace(sums, learned=learned, sealed=replace(sums.sealed, sealing=sealing))
+    return replace(sums, coding=coding, collapsed=replace(sums.collapsed, plan=plan))
 
 
 def _survey_of(survey: Survey, kept: list[int]) -> Survey:
     """Return the survey of some of the facets, in another order."""
     now = {facet: k for k, facet in enumerate(kept)}
-    told = {
+    determined = {
         (now[inner], now[outer]): level
-        for (inner, outer), level in survey.told.items()
+        for (inner, outer), level in survey.determined.items()
         if inner in now and outer in now
     }
-    return replace(survey, facets=tuple(survey.facets[k] for k in kept), told=told)
+    return replace(survey, facets=tuple(survey.facets[k] for k in kept), determined=determined)
 
 
-def _joined(sums: CellSums, learned: Learned, kept: list[int]) -> CellTable:
+def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
     """Return the cells of some of the facets, each of several of those there are."""
     at, table = sums.table.filled()
-    every, places = sums.learned.places.codes(at), learned.places
+    every, places = sums.coding.places.codes(at), coding.places
     moved = places.of_rows([every[k] for k in kept])
-    if dense_places(places.size, learned.survey.n):
-        check_table(places.size, learned.n_columns)
-        return EveryCell(places.size, learned.n_columns).made() + replace(table, places=moved)
+    if dense_places(places.size, coding.survey.n):
+        check_table(places.size, coding.n_columns)
+        return EveryCell(places.size, coding.n_columns).made() + replace(table, places=moved)
     found, at = np.unique(moved, return_inverse=True)
-    nothing = EveryCell(found.size, learned.n_columns).made()
+    nothing = EveryCell(found.size, coding.n_columns).made()
     return replace(nothing + replace(table, places=at), places=found)

@@ -6,8 +6,9 @@ files, several machines, and yesterday's data with today's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.statistics.kernels import add_to_cells, merge_cells
 
 __all__ = [
+    "Addable",
     "CellTable",
     "EveryCell",
+    "add_up",
     "sum_cells",
     "united",
 ]
@@ -158,3 +161,37 @@ class EveryCell:
 def symmetric(lower: FloatArray) -> FloatArray:
     """Return the matrix of which a lower triangle is given."""
     return np.tril(lower) + np.tril(lower, -1).T
+
+
+class Addable(Protocol):
+    """What has a ``+``."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+
+Part = TypeVar("Part", bound=Addable)
+
+
+def add_up(parts: Iterable[Part]) -> Part | None:
+    """Return the sum of the parts, None of none; neighbours of like size are added first.
+
+    So what many parts share is copied a few times, not once for each part.
+
+    Examples
+    --------
+    >>> add_up(["a", "b", "c"])
+    'abc'
+    """
+    waiting: list[tuple[int, Part]] = []
+    for part in parts:
+        level, made = 0, part
+        while waiting and waiting[-1][0] == level:
+            made = waiting.pop()[1] + made
+            level += 1
+        waiting.append((level, made))
+    if not waiting:
+        return None
+    (_, whole), *rest = reversed(waiting)
+    for _, part in rest:
+        whole = part + whole
+    return whole

@@ -1,4 +1,4 @@
-"""Cells that all axes have met are put together in their group, and forgotten.
+"""Collapsed cells: complete cells are replaced by the sums of their innermost groups.
 
 In p × a × (d:i) a document is complete once every person and assessor has a score on it. No later
 row concerns it: all that the strata need of it are means within its topic, and squares about them.
@@ -18,7 +18,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Grid, TermDesign, join_facets, learn_terms
 from vcomp.exceptions import DesignError
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
-from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.first_pass import RowCoding
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.kernels import cells_that_occur, renumber_cells
 from vcomp.statistics.strata import Cells, GroupedColumns
@@ -31,20 +31,20 @@ from vcomp.statistics.stratification import (
 )
 
 __all__ = [
+    "CollapsePlan",
+    "CollapsedGroups",
     "PartSums",
-    "SealedGroups",
-    "Sealing",
-    "sealing_of",
+    "collapse_plan",
 ]
 
 
 _SPREAD = 2
-"""Places for a row up to which a table has all combinations of the cells that are there."""
+"""Use a dense table up to this many places per row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sealing:
-    """When a cell is complete, and which group it then belongs to.
+class CollapsePlan:
+    """The grid in which cells are complete or not, and the group that it is collapsed into.
 
     Attributes
     ----------
@@ -75,13 +75,13 @@ class Sealing:
         return by_cell
 
 
-def sealing_of(learned: Learned) -> Sealing | None:
-    """Return how cells are sealed; None for data that are no complete grid of nested groups.
+def collapse_plan(coding: RowCoding) -> CollapsePlan | None:
+    """Return how cells are collapsed; None for data that are no complete grid of nested groups.
 
     The numbers of rows of every level are known by now: they have to be those of such a grid. That
     no cell is filled twice while another is empty is seen only when the rows are summed.
     """
-    places, survey = learned.places, learned.survey
+    places, survey = coding.places, coding.survey
     if places.n_bound != 1 or not 0 < len(places.free) - 1 <= MOST_AXES:
         return None
     *axes, finest = places.free
@@ -90,7 +90,7 @@ def sealing_of(learned: Learned) -> Sealing | None:
     if uneven.any() or any(np.ptp(survey.facets[f].counts) for f in axes):
         return None
     levels = {finest: np.arange(places.n_levels[finest], dtype=np.int32)}
-    levels |= {f: of_inner for f, (_, of_inner) in places.told.items()}
+    levels |= {f: of_inner for f, (_, of_inner) in places.determined.items()}
     grid = Grid(
         axes=tuple(axes),
         shape=shape,
@@ -100,15 +100,15 @@ def sealing_of(learned: Learned) -> Sealing | None:
         cell_n=per_cell.astype(float),
     )
     try:
-        terms = learn_terms(learned.formula, (), places.n_levels, grid, survey.n)
+        terms = learn_terms(coding.formula, (), places.n_levels, grid, survey.n)
     except DesignError:
         return None  # said when the design is described
     groupings = find_groupings(terms, grid)
-    return Sealing(grid, terms, groupings) if groupings.are_nested else None
+    return CollapsePlan(grid, terms, groupings) if groupings.are_nested else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SealedGroups:
+class CollapsedGroups:
     """Complete cells by their innermost groups.
 
     Attributes
@@ -127,7 +127,7 @@ class SealedGroups:
     within: FloatArray
 
     @classmethod
-    def of(cls, cells: Cells, groups: IntArray) -> SealedGroups:
+    def of(cls, cells: Cells, groups: IntArray) -> CollapsedGroups:
         """Return the groups of complete cells, which are in the order of their groups."""
         found, inner = np.unique(groups, return_inverse=True)
         codes = inner.astype(np.int32)
@@ -141,7 +141,7 @@ class SealedGroups:
         """Sum of the first column over all rows."""
         return float(self.n @ self.means[0].sum(axis=0))
 
-    def __add__(self, other: SealedGroups) -> SealedGroups:
+    def __add__(self, other: CollapsedGroups) -> CollapsedGroups:
         groups = united(self.groups, other.groups)
         at = [np.searchsorted(groups, part.groups) for part in (self, other)]
         n = np.zeros((2, groups.size))
@@ -162,7 +162,7 @@ class SealedGroups:
             for s, contrasts in enumerate(_strata(self.shape)):
                 flat = np.stack([part[contrasts].ravel() for part in parts])
                 within[s] += flat @ flat.T
-        return SealedGroups(self.shape, groups, total, tuple(means), within)
+        return CollapsedGroups(self.shape, groups, total, tuple(means), within)
 
     def columns(
         self, constants: Sequence[float | None], within_cells: FloatArray
@@ -199,27 +199,27 @@ class PartSums:
 
     Attributes
     ----------
-    sealing : when cells are complete
+    plan : when cells are complete
     open : the others, by cell
-    sealed : the complete ones; None if there are none
+    collapsed : the complete ones; None if there are none
     """
 
-    sealing: Sealing
+    plan: CollapsePlan
     open: CellTable
-    sealed: SealedGroups | None
+    collapsed: CollapsedGroups | None
 
     @classmethod
-    def of(cls, sealing: Sealing, table: CellTable) -> PartSums:
-        """Return the sums of rows of which no cell has been put away yet.
+    def of(cls, plan: CollapsePlan, table: CellTable) -> PartSums:
+        """Return the sums of rows of which no cell has been collapsed yet.
 
         Parameters
         ----------
         table : at places by cell
         """
-        return cls(sealing, table, None)._sealed()
+        return cls(plan, table, None)._collapsed()
 
     @classmethod
-    def of_rows(cls, sealing: Sealing, places: LongArray, values: FloatArray) -> PartSums:
+    def of_rows(cls, plan: CollapsePlan, places: LongArray, values: FloatArray) -> PartSums:
         """Return the sums of some rows.
 
         Parameters
@@ -227,24 +227,24 @@ class PartSums:
         places : (n,) of the rows, ``combination * M + cell``; they are overwritten
         values : (b, n) columns
         """
-        R, n_cells = sealing.n_axes, sealing.grid.n_cells
+        R, n_cells = plan.n_axes, plan.grid.n_cells
         occurs = cells_that_occur(places, n_cells)
         cells = np.flatnonzero(occurs)
         if not places.size or R * cells.size > _SPREAD * places.size:
-            return cls.of(sealing, sum_cells(sealing.by_cell(places), values))
+            return cls.of(plan, sum_cells(plan.by_cell(places), values))
         # A table of all combinations of the cells that are there needs no sorting.
         numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
         renumber_cells(places, n_cells, numbers, cells.size)
         every = EveryCell(R * cells.size, len(values))
         every.add(places, values)
-        return _parted(sealing, cells, every.made())
+        return _parted(plan, cells, every.made())
 
     @property
     def n(self) -> int:
         """Number of rows."""
-        if self.sealed is None:
+        if self.collapsed is None:
             return self.open.n
-        return self.open.n + self.sealing.n_axes * round(float(self.sealed.n.sum()))
+        return self.open.n + self.plan.n_axes * round(float(self.collapsed.n.sum()))
 
     @property
     def is_complete(self) -> bool:
@@ -252,17 +252,17 @@ class PartSums:
         return self.open.n == 0
 
     def __add__(self, other: PartSums) -> PartSums:
-        parts = [part.sealed for part in (self, other) if part.sealed is not None]
-        sealed = parts[0] + parts[1] if len(parts) == 2 else next(iter(parts), None)
-        return replace(self, open=self.open + other.open, sealed=sealed)._sealed()
+        parts = [part.collapsed for part in (self, other) if part.collapsed is not None]
+        collapsed = parts[0] + parts[1] if len(parts) == 2 else next(iter(parts), None)
+        return replace(self, open=self.open + other.open, collapsed=collapsed)._collapsed()
 
-    def _sealed(self) -> PartSums:
+    def _collapsed(self) -> PartSums:
         """Put the cells away that are complete."""
-        table, sealing = self.open, self.sealing
+        table, plan = self.open, self.plan
         assert table.places is not None
         if not table.places.size:
             return self
-        R, n = sealing.n_axes, sealing.grid.cell_n
+        R, n = plan.n_axes, plan.grid.cell_n
         cell = table.places // R
         starts = np.flatnonzero(np.diff(cell, prepend=-1))
         cells = cell[starts]
@@ -274,23 +274,25 @@ class PartSums:
             return self
         away = np.repeat(full, sizes)
         tables = [np.ascontiguousarray(row[away].reshape(-1, R).T) for row in table.means]
-        sealed = _put_away(sealing, cells[full], tables)
+        collapsed = _put_away(plan, cells[full], tables)
         rest = CellTable(
             table.places[~away], table.counts[~away], table.means[:, ~away], table.within
         )
         return replace(
-            self, open=rest, sealed=sealed if self.sealed is None else self.sealed + sealed
+            self,
+            open=rest,
+            collapsed=collapsed if self.collapsed is None else self.collapsed + collapsed,
         )
 
 
-def _parted(sealing: Sealing, cells: LongArray, table: CellTable) -> PartSums:
+def _parted(plan: CollapsePlan, cells: LongArray, table: CellTable) -> PartSums:
     """Return the sums of rows in some cells: of those that are complete, and of the others.
 
     Parameters
     ----------
     table : at places ``combination * m + k`` for the k-th of these m cells
     """
-    R, n = sealing.n_axes, sealing.grid.cell_n[cells]
+    R, n = plan.n_axes, plan.grid.cell_n[cells]
     counts = table.counts.reshape(R, -1)
     full = (counts.min(axis=0) == n) & (counts.max(axis=0) == n)
     means = [row.reshape(R, -1) for row in table.means]
@@ -299,30 +301,28 @@ def _parted(sealing: Sealing, cells: LongArray, table: CellTable) -> PartSums:
         nothing = CellTable(
             np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((b, 0)), table.within
         )
-        return PartSums(sealing, nothing, _put_away(sealing, cells, means))
+        return PartSums(plan, nothing, _put_away(plan, cells, means))
     open_counts = counts[:, ~full].T.ravel().astype(np.int64)
     filled = np.flatnonzero(open_counts)
     places = (cells[~full, None] * R + np.arange(R)).ravel()[filled]
     open_means = np.stack([row[:, ~full].T.ravel()[filled] for row in means])
     rest = CellTable(places, open_counts[filled], open_means, table.within)
     if not full.any():
-        return PartSums(sealing, rest, None)
-    return PartSums(
-        sealing, rest, _put_away(sealing, cells[full], [row[:, full] for row in means])
-    )
+        return PartSums(plan, rest, None)
+    return PartSums(plan, rest, _put_away(plan, cells[full], [row[:, full] for row in means]))
 
 
-def _put_away(sealing: Sealing, cells: LongArray, tables: list[FloatArray]) -> SealedGroups:
+def _put_away(plan: CollapsePlan, cells: LongArray, tables: list[FloatArray]) -> CollapsedGroups:
     """Return the groups of complete cells.
 
     Parameters
     ----------
     tables : for each column the (R, m) means of the cells
     """
-    groups = sealing.groupings.inner[sealing.groupings.rank[cells]]
-    n = sealing.grid.cell_n[cells]
+    groups = plan.groupings.codes[-1][plan.groupings.rank[cells]]
+    n = plan.grid.cell_n[cells]
     if (np.diff(groups) < 0).any():
         order = np.argsort(groups, kind="stable")
         groups, n, tables = groups[order], n[order], [row[:, order] for row in tables]
     nothing = np.zeros((len(tables), len(tables)))
-    return SealedGroups.of(Cells(sealing.grid.shape, n, tuple(tables), nothing), groups)
+    return CollapsedGroups.of(Cells(plan.grid.shape, n, tuple(tables), nothing), groups)

@@ -1,4 +1,4 @@
-"""What has to be agreed on before rows are summed, learned in passes over parts of them."""
+"""The first passes over rows in batches: levels, origins and coding, before cells are summed."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data import CompleteRows, Missing, Tally, fixed_names, plain_columns
+from vcomp.data import CompleteRows, Reading, Tally, fixed_columns
 from vcomp.design import Centre, Facet, check_codings, check_range
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, build_fixed, fixed_of_few_rows
-from vcomp.statistics.batches.addable import Addable
 from vcomp.statistics.batches.cell_index import CellPlaces
-from vcomp.statistics.batches.covariates import ColumnKinds, XSums, kinds_of
-from vcomp.statistics.batches.survey import Survey, survey_rows
+from vcomp.statistics.batches.cell_table import Addable
+from vcomp.statistics.batches.survey import ColumnKinds, Survey, XSums, kinds_of, survey_rows
 
 __all__ = [
     "FirstPass",
-    "Learned",
     "Passes",
+    "RowCoding",
     "learn_in_passes",
     "matrix_of",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
-    """What has to be agreed on before rows are summed in cells.
+class RowCoding:
+    """The coding of rows, determined before they are summed in cells.
 
     Attributes
     ----------
@@ -50,11 +49,11 @@ class Learned:
     varying: BoolArray
     constants: FloatArray
 
-    def with_fixed(self, fixed: FixedPart) -> Learned:
+    def with_fixed(self, fixed: FixedPart) -> RowCoding:
         """Return the same with the coding of the fixed part."""
         return replace(self, fixed=fixed)
 
-    def with_columns(self, centre: Centre, varying: BoolArray, constants: FloatArray) -> Learned:
+    def with_columns(self, centre: Centre, varying: BoolArray, constants: FloatArray) -> RowCoding:
         """Return the same with origins, and with which columns of X vary."""
         return replace(self, centre=centre, varying=varying, constants=constants)
 
@@ -112,7 +111,7 @@ class Passes(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstPass:
-    """What is learned of some rows; it adds up."""
+    """What the first pass finds in some rows: survey, kinds of columns, missing values."""
 
     survey: Survey
     kinds: ColumnKinds
@@ -147,25 +146,22 @@ def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[st
 
 
 def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:
-    return plain_columns(part.frame, fixed_names(formula))
+    return fixed_columns(formula, part.frame)
 
 
-def matrix_of(learned: Learned, part: CompleteRows) -> FloatArray:
+def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
     """Return X of some rows, as it is."""
-    columns = learned.kinds.recoded(_fixed_columns(learned.formula, part))
-    return learned.fixed.matrix(columns, part.y.size)
+    columns = coding.kinds.recoded(_fixed_columns(coding.formula, part))
+    return coding.fixed.matrix(columns, part.y.size)
 
 
-def learn_in_passes(
-    formula: Formula, passes: Passes, environment: Any, missing: Missing
-) -> Learned:
+def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCoding:
     """Learn levels and origin in one pass, and with a fixed part its columns in one or two more.
 
     Parameters
     ----------
     passes : over the rows
-    environment : patsy's ``EvalEnvironment`` of the caller
-    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+    reading : the calling scope, and what is done with incomplete rows
 
     Raises
     ------
@@ -175,10 +171,10 @@ def learn_in_passes(
     whole = passes.total(_first, formula)
     if whole is None:
         raise DataError("the data have no rows")
-    whole.tally.check(formula, missing)
+    whole.tally.check(formula, reading.missing)
     survey = whole.survey.of_used_levels()
     check_range(f"the response {formula.response!r}", survey.low, survey.high, survey.mean)
-    learned = Learned(
+    coding = RowCoding(
         formula=formula,
         survey=survey,
         centre=Centre(survey.mean, np.zeros(1), np.ones(1)),
@@ -188,10 +184,10 @@ def learn_in_passes(
         constants=np.ones(1),
     )
     if formula.intercept_only:
-        return learned
+        return coding
     check_codings(whole.kinds.n_levels, _ROWS)
-    fixed = _coding(formula, whole.kinds, passes, environment)
-    return _with_columns(learned.with_fixed(fixed), passes)
+    fixed = _coding(formula, whole.kinds, passes, reading.environment)
+    return _with_columns(coding.with_fixed(fixed), passes)
 
 
 def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: Any) -> FixedPart:
@@ -209,12 +205,12 @@ def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: A
     return build_fixed(formula, columns, environment)
 
 
-def _x_sums(learned: Learned, part: CompleteRows) -> XSums:
-    return XSums.of(matrix_of(learned, part))
+def _x_sums(coding: RowCoding, part: CompleteRows) -> XSums:
+    return XSums.of(matrix_of(coding, part))
 
 
-def _away(learned: Learned, constant: FloatArray, part: CompleteRows) -> _Largest:
-    return _Largest(float(np.abs(matrix_of(learned, part) @ constant - 1.0).max(initial=0.0)))
+def _away(coding: RowCoding, constant: FloatArray, part: CompleteRows) -> _Largest:
+    return _Largest(float(np.abs(matrix_of(coding, part) @ constant - 1.0).max(initial=0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,23 +221,23 @@ class _Largest:
         return _Largest(max(self.value, other.value))
 
 
-def _with_columns(learned: Learned, passes: Passes) -> Learned:
-    """Return what was learned with the origins of the columns of X."""
-    names, survey = learned.fixed.names, learned.survey
-    sums = passes.total(_x_sums, learned)
+def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
+    """Return the coding with the origins of the columns of X."""
+    names, survey = coding.fixed.names, coding.survey
+    sums = passes.total(_x_sums, coding)
     assert sums is not None
     constant = sums.constant(names)
     if constant.any() and "Intercept" not in names:
         # Sums of squares are too rough to be sure.
-        away = passes.total(_away, learned, constant)
+        away = passes.total(_away, coding, constant)
         if away is None or away.value > 1e-6:
             constant = np.zeros(constant.size)
     origin = survey.mean if constant.any() else 0.0
     x_origin = sums.origin(constant)
-    check_range(f"the response {learned.formula.response!r}", survey.low, survey.high, origin)
+    check_range(f"the response {coding.formula.response!r}", survey.low, survey.high, origin)
     for j, name in enumerate(names):
         what = f"column {name!r} of the fixed part"
         check_range(what, float(sums.low[j]), float(sums.high[j]), float(x_origin[j]))
-    return learned.with_columns(
+    return coding.with_columns(
         Centre(origin, x_origin, constant), sums.low < sums.high, sums.low - x_origin
     )

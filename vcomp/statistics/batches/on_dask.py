@@ -3,9 +3,9 @@
 Nothing is shuffled. Rows stay where they are; what moves are surveys of levels, and cells. Where
 partitions hold whole cells of a complete grid (documents that all systems were scored on) these
 come to a few numbers for each of their groups before they move; see
-:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest of what every task needs, stays
-on the workers between the passes: it is the result of a task like any other, and is made again if
-the worker that has it is lost.
+:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest of what every task
+needs, stays on the workers between the passes: it is the result of a task like any other, and is
+made again if the worker that has it is lost.
 
 Where a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
 that, those of one partition after another.
@@ -26,7 +26,7 @@ import numpy as np
 
 from vcomp.data import (
     CompleteRows,
-    Missing,
+    Reading,
     Source,
     Tally,
     complete_rows,
@@ -36,12 +36,16 @@ from vcomp.data import (
 )
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
-from vcomp.statistics.batches.addable import Addable, add_up
 from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.cell_table import CellTable, sum_cells
-from vcomp.statistics.batches.collapsed import PartSums, SealedGroups, Sealing, sealing_of
-from vcomp.statistics.batches.first_pass import FirstPass, Learned, learn_in_passes
-from vcomp.statistics.batches.passes import KEPT_BYTES, Coder, check_rows, check_scores, total_of
+from vcomp.statistics.batches.cell_table import Addable, CellTable, add_up, sum_cells
+from vcomp.statistics.batches.collapsed import (
+    CollapsedGroups,
+    CollapsePlan,
+    PartSums,
+    collapse_plan,
+)
+from vcomp.statistics.batches.first_pass import FirstPass, RowCoding, learn_in_passes
+from vcomp.statistics.batches.passes import Coder, check_rows, check_scores, total_of
 from vcomp.statistics.batches.survey import Survey
 
 if TYPE_CHECKING:
@@ -49,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "gather_on_dask",
-    "is_on_dask",
     "source_on_dask",
 ]
 
@@ -64,11 +67,6 @@ _NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
 """In the place of the survey of all rows, which the workers have."""
 
 Sum = TypeVar("Sum", bound=Addable)
-
-
-def is_on_dask(data: Any) -> bool:
-    """Whether data are a Dask collection."""
-    return hasattr(data, "__dask_graph__")
 
 
 def source_on_dask(data: Any) -> Source:
@@ -89,17 +87,15 @@ def source_on_dask(data: Any) -> Source:
     return Source(tuple(map(str, data.columns)), tuple)
 
 
-def gather_on_dask(
-    formula: Formula, data: Any, environment: Any, missing: Missing, *, seal: bool
-) -> CellSums:
+def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: bool) -> CellSums:
     """Learn the design of the rows of a Dask DataFrame, and sum them where they are.
 
     Parameters
     ----------
     formula : what is wanted of them
     data : a ``dask.dataframe.DataFrame``; the scheduler is that of the caller, as for ``compute``
-    environment, missing, seal : as for :func:`vcomp.statistics.batches.passes.gather`; where cells may be
-        forgotten once they are complete, they are
+    reading, collapse : as for :func:`vcomp.statistics.batches.gather`; where complete cells may be
+        collapsed, they are
 
     Raises
     ------
@@ -107,25 +103,25 @@ def gather_on_dask(
         If it is another collection of Dask; if the rows cannot be used, or change between the
         passes.
     """
-    partitions = _Partitions(formula, data, environment)
-    learned = learn_in_passes(formula, partitions, environment, missing)
-    sealing = sealing_of(learned) if seal else None
-    if sealing is not None:
-        found = partitions.sealed(learned, sealing)
-        check_rows(learned, found.n)
-        if found.is_complete and found.sealed is not None:
-            check_scores(learned, found.sealed.total)
-            return CellSums(learned, found.open, found)
-    table = partitions.total(_cells, learned)
+    partitions = _Partitions(formula, data, reading)
+    coding = learn_in_passes(formula, partitions, reading)
+    plan = collapse_plan(coding) if collapse else None
+    if plan is not None:
+        found = partitions.collapsed(coding, plan)
+        check_rows(coding, found.n)
+        if found.is_complete and found.collapsed is not None:
+            check_scores(coding, found.collapsed.total)
+            return CellSums(coding, found.open, found)
+    table = partitions.total(_cells, coding)
     assert table is not None
-    check_rows(learned, table.n)
-    check_scores(learned, total_of(table))
-    return CellSums(learned, table)
+    check_rows(coding, table.n)
+    check_scores(coding, total_of(table))
+    return CellSums(coding, table)
 
 
-def _cells(learned: Learned, part: CompleteRows) -> CellTable:
+def _cells(coding: RowCoding, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
-    return sum_cells(*Coder(learned)(part))
+    return sum_cells(*Coder(coding)(part))
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
@@ -134,9 +130,9 @@ def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
     return part.frame[[name for name in part.frame.columns if name in names]]
 
 
-def _sealed_part(learned: Learned, sealing: Sealing, part: CompleteRows) -> _Moving:
-    """Sum rows, and seal the cells that they complete."""
-    return _Moving.of(PartSums.of_rows(sealing, *Coder(learned)(part)))
+def _collapsed_part(coding: RowCoding, plan: CollapsePlan, part: CompleteRows) -> _Moving:
+    """Sum rows, and collapse the cells that they complete."""
+    return _Moving.of(PartSums.of_rows(plan, *Coder(coding)(part)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,21 +140,21 @@ class _Moving:
     """Sums on their way: without what says when cells are complete, which is where they arrive."""
 
     open: CellTable
-    sealed: SealedGroups | None
+    collapsed: CollapsedGroups | None
 
     @classmethod
     def of(cls, sums: PartSums) -> _Moving:
-        return cls(sums.open.packed(), sums.sealed)
+        return cls(sums.open.packed(), sums.collapsed)
 
-    def arrived(self, sealing: Sealing) -> PartSums:
-        return PartSums(sealing, self.open, self.sealed)
+    def arrived(self, plan: CollapsePlan) -> PartSums:
+        return PartSums(plan, self.open, self.collapsed)
 
 
 class _Partitions:
     """The rows of a Dask DataFrame that have all that a formula needs, by partition."""
 
-    def __init__(self, formula: Formula, data: Any, environment: Any) -> None:
-        self._formula, source = formula, source_on_dask(data)
+    def __init__(self, formula: Formula, data: Any, reading: Reading) -> None:
+        self._formula, source, environment = formula, source_on_dask(data), reading.environment
         names = used_columns(formula, source, environment)
         for name in names:
             if name not in source.columns:
@@ -169,6 +165,7 @@ class _Partitions:
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }
         self._rows = data[list(dict.fromkeys(names))]
+        self._most_bytes = reading.kept_bytes
         self._first: Any = None
         self._kept: list[Any] | None = None
 
@@ -186,10 +183,12 @@ class _Partitions:
         found: Sum | None = self._summed(self._work(of, known))
         return found
 
-    def sealed(self, learned: Learned, sealing: Sealing) -> PartSums:
-        """Return the sums of all rows, with the cells sealed that are complete."""
-        moved: _Moving = self._summed(replace(self._work(_sealed_part, (learned,)), seals=True))
-        return moved.arrived(sealing)
+    def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:
+        """Return the sums of all rows, with the cells collapsed that are complete."""
+        moved: _Moving = self._summed(
+            replace(self._work(_collapsed_part, (coding,)), collapses=True)
+        )
+        return moved.arrived(plan)
 
     def _work(self, of: Callable[..., Any], known: tuple[Any, ...]) -> _Work:
         return _Work(of, known, self._formula, self._scope)
@@ -206,7 +205,7 @@ class _Partitions:
     def _of_first_pass(self, work: _Work) -> Any:
         """Return what all rows come to, and keep them where they are if they are few."""
         dask: Any = import_module("dask")
-        most = KEPT_BYTES / max(self._rows.npartitions, 1)
+        most = self._most_bytes / max(self._rows.npartitions, 1)
         sent = dask.delayed(replace(work, keeps=most), traverse=False)
         read, known = self._each_by(_read_partition, sent)
         if not read:
@@ -304,7 +303,7 @@ class _Work:
     known : what is known
     formula : what makes rows complete
     scope : names that it uses
-    seals : whether cells are sealed, so that `known` ends with when they are complete
+    collapses : whether cells are collapsed, so that `known` ends with when they are complete
     keeps : bytes of a partition up to which it is kept
     """
 
@@ -312,7 +311,7 @@ class _Work:
     known: tuple[Any, ...]
     formula: Formula
     scope: Mapping[str, Any]
-    seals: bool = False
+    collapses: bool = False
     keeps: float = 0.0
 
     def without_survey(self) -> _Work:
@@ -320,15 +319,15 @@ class _Work:
         return self._with_survey(_NOT_HERE)
 
     def _with_survey(self, survey: Survey) -> _Work:
-        known = (replace(k, survey=survey) if isinstance(k, Learned) else k for k in self.known)
+        known = (replace(k, survey=survey) if isinstance(k, RowCoding) else k for k in self.known)
         return replace(self, known=tuple(known))
 
     def completed(self, first: FirstPass) -> _Work:
         """Return the work as it is done, with what the first pass found on the workers."""
         work = self._with_survey(first.survey.of_used_levels())
-        if not work.seals:
+        if not work.collapses:
             return work
-        return replace(work, known=(*work.known, sealing_of(work.known[0])))
+        return replace(work, known=(*work.known, collapse_plan(work.known[0])))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -376,9 +375,9 @@ def _of_partition(frame: Any, work: _Work) -> Any:
 
 
 def _added(work: _Work, parts: list[Any]) -> Any:
-    if not work.seals:
+    if not work.collapses:
         return add_up(parts)
-    sealing = work.known[-1]
-    found = add_up(part.arrived(sealing) for part in parts)
+    plan = work.known[-1]
+    found = add_up(part.arrived(plan) for part in parts)
     assert found is not None
     return _Moving.of(found)

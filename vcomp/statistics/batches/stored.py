@@ -20,9 +20,8 @@ from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, parse
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable
-from vcomp.statistics.batches.covariates import ColumnKinds
-from vcomp.statistics.batches.first_pass import Learned
-from vcomp.statistics.batches.survey import FacetSurvey, Survey
+from vcomp.statistics.batches.first_pass import RowCoding
+from vcomp.statistics.batches.survey import ColumnKinds, FacetSurvey, Survey
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,13 +99,13 @@ def _file(path: str | Path) -> Path:
 
 def _checked(sums: CellSums) -> CellSums:
     """Refuse numbers that are not of one table."""
-    learned, survey, table = sums.learned, sums.learned.survey, sums.table
-    size = learned.places.size if table.places is None else table.places.size
+    coding, survey, table = sums.coding, sums.coding.survey, sums.table
+    size = coding.places.size if table.places is None else table.places.size
     agree = [
         table.n == survey.n,
         table.counts.shape == (size,),
-        table.means.shape == (learned.n_columns, size),
-        table.within.shape == (learned.n_columns,) * 2,
+        table.means.shape == (coding.n_columns, size),
+        table.within.shape == (coding.n_columns,) * 2,
         *(facet.counts.sum() == survey.n for facet in survey.facets),
         *(facet.counts.size == len(facet.levels) for facet in survey.facets),
     ]
@@ -161,44 +160,44 @@ def _array(stored: bytes) -> Any:
 
 
 def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
-    learned, survey, table = sums.learned, sums.learned.survey, sums.table
+    coding, survey, table = sums.coding, sums.coding.survey, sums.table
     named = {f"facet{k}": facet for k, facet in enumerate(survey.facets)}
-    factors = {f"factor{k}": kind for k, kind in enumerate(learned.kinds.levels.values())}
+    factors = {f"factor{k}": kind for k, kind in enumerate(coding.kinds.levels.values())}
     named |= {name: kind for name, kind in factors.items() if kind is not None}
     arrays: dict[str, Any] = {}
     kinds = {}
     for name, facet in named.items():
-        column = learned.formula.facets[int(name[5:])] if name.startswith("facet") else name
+        column = coding.formula.facets[int(name[5:])] if name.startswith("facet") else name
         kinds[name], packed = _packed_levels(facet.levels, column)
         arrays |= {f"{name}.{part}": array for part, array in packed.items()}
         arrays[f"{name}.counts"] = facet.counts
-    for (inner, outer), level in survey.told.items():
+    for (inner, outer), level in survey.determined.items():
         arrays[f"told.{inner}.{outer}"] = level
     places, filled = table.filled()
     if places.size < table.counts.size or table.places is not None:
         arrays["places"] = places
     arrays |= {"counts": filled.counts, "means": filled.means, "within": filled.within}
-    centre = learned.centre
+    centre = coding.centre
     arrays |= {
         "x_origin": centre.x_origin,
         "constant": centre.constant,
-        "varying": learned.varying,
-        "constants": learned.constants,
+        "varying": coding.varying,
+        "constants": coding.constants,
     }
     total = survey.total
     rounded = float(total)
     header = {
         "version": _VERSION,
-        "formula": learned.formula.text,
+        "formula": coding.formula.text,
         "n": survey.n,
         "total": [rounded, float(total - np.longdouble(rounded))],
         "low": survey.low,
         "high": survey.high,
         "origin": centre.origin,
-        "columns": learned.fixed.names,
-        "is_stateful": learned.fixed.is_stateful,
-        "factors": list(learned.kinds.levels),
-        "booleans": sorted(learned.kinds.booleans),
+        "columns": coding.fixed.names,
+        "is_stateful": coding.fixed.is_stateful,
+        "factors": list(coding.kinds.levels),
+        "booleans": sorted(coding.kinds.booleans),
         "levels": kinds,
     }
     return header, arrays
@@ -247,7 +246,7 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
     formula = parse(header["formula"])
     survey = Survey(
         facets=tuple(_facet(f"facet{k}", header, arrays) for k in range(len(formula.facets))),
-        told={
+        determined={
             (int(name.split(".")[1]), int(name.split(".")[2])): array
             for name, array in arrays.items()
             if name.startswith("told.")
@@ -258,7 +257,7 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
         high=header["high"],
     )
     names = tuple(header["columns"])
-    learned = Learned(
+    coding = RowCoding(
         formula=formula,
         survey=survey,
         centre=Centre(header["origin"], arrays["x_origin"], arrays["constant"]),
@@ -277,7 +276,7 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
     )
     means: FloatArray = arrays["means"]
     table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"])
-    return CellSums(learned, table)
+    return CellSums(coding, table)
 
 
 def _facet(name: str, header: dict[str, Any], arrays: Mapping[str, Any]) -> FacetSurvey:

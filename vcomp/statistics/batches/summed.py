@@ -1,24 +1,25 @@
-"""Cells of all rows → design and sufficient statistics."""
+"""Cells of all rows → design and sufficient statistics, what every estimator works on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Rows
+from vcomp.data import Reading, Rows
 from vcomp.design import (
     Chunk,
     Design,
     Grid,
+    PartialGrid,
+    Structure,
     TermDesign,
     are_nested,
-    assemble,
     check_parameters,
     describe_structure,
     find_partial_grid,
@@ -26,18 +27,20 @@ from vcomp.design import (
     learn_terms,
 )
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.numerics import available_bytes, gib, rows_in_words, slices
+from vcomp.numerics import gib, rows_in_words, slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable
-from vcomp.statistics.batches.collapsed import PartSums, Sealing
-from vcomp.statistics.batches.first_pass import Learned
+from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
+from vcomp.statistics.batches.first_pass import RowCoding
+from vcomp.statistics.batches.passes import Batches
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
-from vcomp.statistics.stratification import MOST_AXES, layout_of, split_cells, strata_of
+from vcomp.statistics.stratification import MOST_AXES, layout_of, split_columns, strata_of
 
 __all__ = [
-    "Gathered",
+    "ReadAgain",
+    "SummedData",
     "finish",
 ]
 
@@ -49,9 +52,13 @@ _COPIES = 5.0
 """Of the table of cells that are there while effects are solved for."""
 
 
+ReadAgain: TypeAlias = Callable[[Reading], Batches]
+"""How to read the rows → the rows, to be read once more."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
-    """What passes over the rows come to.
+class SummedData:
+    """Design and statistics of the rows of one analysis.
 
     Attributes
     ----------
@@ -62,7 +69,10 @@ class Gathered:
     cells_as_rows : makes the rows, coded; of rows that are not kept the cells, each of which
         stands for several
     response_sums : mean of the response, and sum of squares about it
+    reading : how the rows were read
     rows : None if they are not kept
+    again : reads the rows once more; None where they are kept, or cannot be read again
+    seconds : that each stage took
     """
 
     design: Design
@@ -70,11 +80,19 @@ class Gathered:
     fixed_columns: Mapping[str, Any]
     cells_as_rows: Callable[[], Chunk]
     response_sums: tuple[float, float]
+    reading: Reading
     rows: Rows | None = None
+    again: ReadAgain | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def finish(sums: CellSums) -> Gathered:
+def finish(sums: CellSums, reading: Reading) -> SummedData:
     """Return the design of rows that were summed in cells, and their statistics.
+
+    Parameters
+    ----------
+    sums : the cells
+    reading : how the rows were read
 
     Raises
     ------
@@ -83,58 +101,65 @@ def finish(sums: CellSums) -> Gathered:
     DesignError
         If a facet has one level only, or a term has one row in every group.
     """
-    learned, table = sums.learned, sums.table
-    learn_facets({facet.name: facet.levels for facet in learned.facets})
-    check_parameters(learned.survey.n, len(learned.fixed.names), len(learned.formula.random))
-    if sums.sealed is not None:
-        return _of_sealed(learned, sums.sealed, sums.again)
-    grid = _grid(learned, table)
+    coding, table = sums.coding, sums.table
+    learn_facets({facet.name: facet.levels for facet in coding.facets})
+    check_parameters(coding.survey.n, len(coding.fixed.names), len(coding.formula.random))
+    if sums.collapsed is not None:
+        return _of_collapsed(coding, sums.collapsed, sums.again, reading)
+    grid = _grid(coding, table)
     if grid is not None and len(grid.axes) <= MOST_AXES:
-        return _of_grid(learned, table, grid)
-    return _of_cells(learned, table)
+        return _of_grid(coding, table, grid, reading)
+    return _of_cells(coding, table, reading)
 
 
-def _grid(learned: Learned, table: CellTable) -> Grid | None:
-    terms = [tuple(map(learned.formula.facets.index, t.facets)) for t in learned.formula.random]
-    nested = are_nested(terms, learned.survey.told)
+def _grid(coding: RowCoding, table: CellTable) -> Grid | None:
+    terms = [tuple(map(coding.formula.facets.index, t.facets)) for t in coding.formula.random]
+    nested = are_nested(terms, coding.survey.determined)
     if table.places is None:
-        return learned.places.grid(table.counts, terms_are_nested=nested)
+        return coding.places.grid(table.counts, terms_are_nested=nested)
     return None
 
 
-def _of_sealed(
-    learned: Learned, sums: PartSums, again: Callable[[], CellTable] | None
-) -> Gathered:
+def _of_collapsed(
+    coding: RowCoding,
+    sums: PartSums,
+    again: Callable[[], CellTable] | None,
+    reading: Reading,
+) -> SummedData:
     """Return the statistics of a complete grid whose cells were put together in groups."""
-    sealing, sealed = sums.sealing, sums.sealed
-    assert sealed is not None
-    grid, groupings = sealing.grid, sealing.groupings
-    layout = layout_of(sealing.terms, learned.places.n_levels, grid, groupings)
-    intercept = not learned.varying.all()
-    split = sealed.columns(learned.columns, sums.open.within)
+    plan, collapsed = sums.plan, sums.collapsed
+    assert collapsed is not None
+    grid, groupings = plan.grid, plan.groupings
+    layout = layout_of(plan.terms, coding.places.n_levels, grid, groupings)
+    intercept = not coding.varying.all()
+    split = collapsed.columns(coding.columns, sums.open.within)
     strata = strata_of(split, layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
-        strata = replace(strata, cells=partial(_cells_again, learned, sealing, again))
+        strata = replace(strata, cells=partial(_cells_again, coding, plan, again, reading))
 
     def rows() -> Chunk:
-        size = rows_in_words(learned.survey.n, len(learned.facets) + learned.n_columns)
+        size = rows_in_words(coding.survey.n, len(coding.facets) + coding.n_columns)
         raise DataError(
             "of these rows, read in batches, cells were put together as soon as they were "
             f"complete, and this needs the rows in memory, about {size}; fit with "
             "stream=False (a Dask DataFrame after .compute())"
         )
 
-    return Gathered(
-        _design_of_grid(learned, grid, sealing.terms),
+    return SummedData(
+        _design_of_grid(coding, grid, plan.terms),
         Statistics.from_cells(rows, strata, grid, None),
-        learned.kinds.of_no_rows(),
+        coding.kinds.of_no_rows(),
         rows,
-        _response_sums(learned, sums.open, strata),
+        _response_sums(coding, sums.open, strata),
+        reading,
     )
 
 
 def _cells_again(
-    learned: Learned, sealing: Sealing, again: Callable[[], CellTable] | None
+    coding: RowCoding,
+    plan: CollapsePlan,
+    again: Callable[[], CellTable] | None,
+    reading: Reading,
 ) -> Cells:
     """Return the cells that were put together, from one more pass over the rows.
 
@@ -150,45 +175,65 @@ def _cells_again(
             "effects of single cells need the cells, which were put together as soon as they were "
             "complete, and the rows cannot be read again; read them with stream=True"
         )
-    needed = _COPIES * table_bytes(learned.places.size, learned.n_columns)
-    free = available_bytes()
+    needed = _COPIES * table_bytes(coding.places.size, coding.n_columns)
+    free = reading.free_bytes()
     if needed > 0.8 * free:
         raise EstimationError(
-            f"effects of {sealing.grid.n_cells:,} single cells, each with "
-            f"{sealing.n_axes:,} combinations of other levels, need {gib(needed)}, and "
+            f"effects of {plan.grid.n_cells:,} single cells, each with "
+            f"{plan.n_axes:,} combinations of other levels, need {gib(needed)}, and "
             f"{gib(free)} are free; take a part of the rows, such as some of the files"
         )
-    return _cells(learned, again(), sealing.grid, sealing.groupings)
+    return _cells(coding, again(), plan.grid, plan.groupings)
 
 
-def _design_of_grid(learned: Learned, grid: Grid, terms: tuple[TermDesign, ...]) -> Design:
-    formula, n, n_levels = learned.formula, learned.survey.n, learned.places.n_levels
-    labels = [facet.levels for facet in learned.facets]
+def _design_of_grid(coding: RowCoding, grid: Grid, terms: tuple[TermDesign, ...]) -> Design:
+    formula, n, n_levels = coding.formula, coding.survey.n, coding.places.n_levels
+    labels = [facet.levels for facet in coding.facets]
     structure = describe_structure(formula, n_levels, (), n, grid, labels)
-    return assemble(
-        formula, learned.facets, terms, learned.fixed, learned.centre, structure, grid, None
+    return _design(coding, terms, structure, grid, None)
+
+
+def _design(
+    coding: RowCoding,
+    terms: tuple[TermDesign, ...],
+    structure: Structure,
+    grid: Grid | None,
+    partial_grid: PartialGrid | None,
+) -> Design:
+    return Design(
+        formula=coding.formula,
+        facets=coding.facets,
+        terms=terms,
+        fixed=coding.fixed,
+        origin=coding.centre.origin,
+        x_origin=coding.centre.x_origin,
+        constant=coding.centre.constant,
+        structure=structure,
+        grid=grid,
+        partial_grid=partial_grid,
     )
 
 
-def _of_grid(learned: Learned, table: CellTable, grid: Grid) -> Gathered:
-    n_levels = learned.places.n_levels
-    terms = learn_terms(learned.formula, (), n_levels, grid, learned.survey.n)
-    design = _design_of_grid(learned, grid, terms)
+def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) -> SummedData:
+    n_levels = coding.places.n_levels
+    terms = learn_terms(coding.formula, (), n_levels, grid, coding.survey.n)
+    design = _design_of_grid(coding, grid, terms)
     groupings = find_groupings(terms, grid)
-    cells = _cells(learned, table, grid, groupings)
+    cells = _cells(coding, table, grid, groupings)
     layout = layout_of(terms, n_levels, grid, groupings)
-    strata = split_cells(cells, layout, groupings, intercept=not learned.varying.all())
+    intercept = not coding.varying.all()
+    strata = strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
-        strata = replace(strata, cells=partial(_cells, learned, table, grid, groupings))
-    rows = partial(_cells_as_rows, learned, table, terms)
+        strata = replace(strata, cells=partial(_cells, coding, table, grid, groupings))
+    rows = partial(_cells_as_rows, coding, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
-    columns = learned.kinds.of_no_rows()
-    return Gathered(design, statistics, columns, rows, _response_sums(learned, table, strata))
+    columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table, strata)
+    return SummedData(design, statistics, columns, rows, sums, reading)
 
 
-def _cells(learned: Learned, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
+def _cells(coding: RowCoding, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
     """Return the cells of a complete grid, in the order of the groupings."""
-    places = learned.places
+    places = coding.places
     axes = [places.free.index(f) for f in grid.axes]
     rest = [k for k in range(len(places.free)) if k not in axes]
     inside = table.counts.reshape(places.shape)[
@@ -204,72 +249,63 @@ def _cells(learned: Learned, table: CellTable, grid: Grid, groupings: Groupings)
     every = iter(varying)
     X = [
         next(every) if varies else np.full((grid.n_combinations, 1), value)
-        for varies, value in zip(learned.varying, learned.constants, strict=True)
+        for varies, value in zip(coding.varying, coding.constants, strict=True)
     ]
     n = grid.cell_n[groupings.order]
-    return Cells(grid.shape, n, (y, *X), learned.products(table.within))
+    return Cells(grid.shape, n, (y, *X), coding.products(table.within))
 
 
 def _is_arange(order: Any, size: int) -> bool:
     return order.size == size and bool((order == np.arange(size)).all())
 
 
-def _of_cells(learned: Learned, table: CellTable) -> Gathered:
+def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
     """Return the statistics of data that are no complete grid, from their cells as rows."""
-    formula, survey, n_levels = learned.formula, learned.survey, learned.places.n_levels
-    cells = _cells_as_rows(learned, table, ())
+    formula, survey, n_levels = coding.formula, coding.survey, coding.places.n_levels
+    cells = _cells_as_rows(coding, table, ())
     codes = cells.compact_codes
     terms = learn_terms(formula, codes, n_levels, None, survey.n)
-    labels = [facet.levels for facet in learned.facets]
+    labels = [facet.levels for facet in coding.facets]
     structure = describe_structure(formula, n_levels, codes, survey.n, None, labels, cells.counts)
     partial_grid = find_partial_grid(codes, n_levels) if cells.counts is None else None
-    design = assemble(
-        formula,
-        learned.facets,
-        terms,
-        learned.fixed,
-        learned.centre,
-        structure,
-        None,
-        partial_grid,
-    )
+    design = _design(coding, terms, structure, None, partial_grid)
     chunk = replace(cells, terms=terms)
 
     def rows() -> Chunk:
         return chunk
 
     statistics = Statistics.from_cells(rows, None, None, partial_grid)
-    columns = learned.kinds.of_no_rows()
-    return Gathered(design, statistics, columns, rows, _response_sums(learned, table))
+    columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
+    return SummedData(design, statistics, columns, rows, sums, reading)
 
 
-def _cells_as_rows(learned: Learned, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
+def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
     """Return the cells that have rows, each as a row that stands for several."""
     places, filled = table.filled()
     is_single = bool((filled.counts == 1).all())
     return Chunk(
         response=filled.means[0],
         origin=0.0,
-        X=_X(learned, filled),
-        compact_codes=learned.places.codes(places),
-        facet_sizes=learned.places.n_levels,
+        X=_X(coding, filled),
+        compact_codes=coding.places.codes(places),
+        facet_sizes=coding.places.n_levels,
         terms=terms,
         counts=None if is_single else filled.counts.astype(float),
-        within=None if is_single else learned.products(filled.within),
+        within=None if is_single else coding.products(filled.within),
     )
 
 
-def _X(learned: Learned, table: CellTable) -> FloatArray:
+def _X(coding: RowCoding, table: CellTable) -> FloatArray:
     """Return the means of the columns of X in the cells."""
-    if learned.formula.intercept_only:
+    if coding.formula.intercept_only:
         return np.broadcast_to(1.0, (table.counts.size, 1))
-    X = np.tile(learned.constants, (table.counts.size, 1))
-    X[:, learned.varying] = table.means[1:].T
+    X = np.tile(coding.constants, (table.counts.size, 1))
+    X[:, coding.varying] = table.means[1:].T
     return X
 
 
 def _response_sums(
-    learned: Learned, table: CellTable, strata: StratumStatistics | None = None
+    coding: RowCoding, table: CellTable, strata: StratumStatistics | None = None
 ) -> tuple[float, float]:
     """Return the mean of the response, and the sum of squares about it.
 
@@ -279,11 +315,11 @@ def _response_sums(
     """
     found = None if strata is None else strata.response_sums()
     if found is not None:
-        return learned.centre.origin + found[0], found[1]
+        return coding.centre.origin + found[0], found[1]
     counts, means = table.counts, table.means[0]
     # Some cells at a time: there may be as many as rows.
     blocks = list(slices(counts.size, _BLOCK))
-    away = math.fsum(float(means[b] @ counts[b]) for b in blocks) / learned.survey.n
+    away = math.fsum(float(means[b] @ counts[b]) for b in blocks) / coding.survey.n
     within = float(table.within[0, 0])
     squares = math.fsum(float(counts[b] @ np.square(means[b] - away)) for b in blocks)
-    return learned.centre.origin + away, squares + within
+    return coding.centre.origin + away, squares + within

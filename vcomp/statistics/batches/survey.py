@@ -1,4 +1,4 @@
-"""What one pass over the rows tells of them, some at a time: levels, nesting, origin.
+"""Surveys: what the first pass over the rows determines, levels, nesting and origin.
 
 Surveys of parts add up, in any order and on any machine, to the survey of the whole.
 """
@@ -8,20 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import as_categories, united_levels, whole_numbers
+from vcomp.exceptions import DataError
 from vcomp.numerics.kernels import count_levels, determined_levels
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "ColumnKinds",
     "FacetSurvey",
     "Survey",
+    "XSums",
+    "kinds_of",
     "survey_rows",
     "united_facets",
 ]
@@ -53,15 +57,15 @@ class Survey:
     Attributes
     ----------
     facets : of the formula, in its order
-    told : for pairs of facets (inner, outer) of which the first tells the second that level of
-        each level of the first, −1 for those that do not occur
+    determined : for pairs of facets (inner, outer) of which the first is nested in the second the
+        outer level of each inner level, −1 for those that do not occur
     n : number of rows
     total : sum of the response, in as many digits as the machine has
     low, high : its smallest and largest value
     """
 
     facets: tuple[FacetSurvey, ...]
-    told: Mapping[tuple[int, int], IntArray]
+    determined: Mapping[tuple[int, int], IntArray]
     n: int
     total: np.longdouble
     low: float
@@ -78,7 +82,9 @@ class Survey:
         maps = [(a, b) for _, a, b in united]
         return Survey(
             facets=tuple(facet for facet, _, _ in united),
-            told=_told_by_both(self.told, other.told, maps, [f.counts.size for f, _, _ in united]),
+            determined=_determined_by_both(
+                self.determined, other.determined, maps, [f.counts.size for f, _, _ in united]
+            ),
             n=self.n + other.n,
             total=total,
             low=min(self.low, other.low),
@@ -93,16 +99,16 @@ class Survey:
     def of_used_levels(self) -> Survey:
         """Return the survey without the levels that do not occur."""
         found = [facet.used() for facet in self.facets]
-        told = {}
-        for (inner, outer), level in self.told.items():
+        determined = {}
+        for (inner, outer), level in self.determined.items():
             place = np.full(self.facets[outer].counts.size, -1, np.int32)
             place[found[outer][1]] = np.arange(found[outer][1].size, dtype=np.int32)
-            told[inner, outer] = place[level[found[inner][1]]]
+            determined[inner, outer] = place[level[found[inner][1]]]
         facets = tuple(
             FacetSurvey(levels, facet.counts[places])
             for facet, (levels, places) in zip(self.facets, found, strict=True)
         )
-        return Survey(facets, told, self.n, self.total, self.low, self.high)
+        return Survey(facets, determined, self.n, self.total, self.low, self.high)
 
 
 def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
@@ -119,17 +125,17 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
         If a column holds what cannot be a level (lists, dicts).
     """
     columns = [_coded(name, column) for name, column in facets.items()]
-    told = {}
+    determined = {}
     if y.size:
         for inner, outer in permutations(range(len(columns)), 2):
-            level = _told_by(columns[inner], columns[outer])
+            level = _determined_by(columns[inner], columns[outer])
             if level is not None:
-                told[inner, outer] = level
+                determined[inner, outer] = level
     low, high = (float(y.min()), float(y.max())) if y.size else (np.inf, -np.inf)
     found = tuple(FacetSurvey(column.levels, column.counts) for column in columns)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite scores are refused later
         total = np.longdouble(y.sum())
-    return Survey(found, told, int(y.size), total, low, high)
+    return Survey(found, determined, int(y.size), total, low, high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +173,7 @@ def _coded(name: str, column: pd.Series) -> _Coded:
     return _Coded(found, size, coded.categories, counts, every, int(np.count_nonzero(counts)))
 
 
-def _told_by(inner: _Coded, outer: _Coded) -> IntArray | None:
+def _determined_by(inner: _Coded, outer: _Coded) -> IntArray | None:
     """Return the outer level of each inner one; None where an inner level has several."""
     if inner.n_occurring < outer.n_occurring:
         return None
@@ -179,8 +185,8 @@ def _told_by(inner: _Coded, outer: _Coded) -> IntArray | None:
         return None
     level = np.full(outer.width + 1, -1, np.int32)  # the last for codes that do not occur
     level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
-    told: IntArray = level[code[inner.of_levels]]
-    return told
+    determined: IntArray = level[code[inner.of_levels]]
+    return determined
 
 
 _Map = IntArray
@@ -196,14 +202,14 @@ def united_facets(a: FacetSurvey, b: FacetSurvey) -> tuple[FacetSurvey, _Map, _M
     return FacetSurvey(levels, counts), in_a, in_b
 
 
-def _told_by_both(
+def _determined_by_both(
     a: Mapping[tuple[int, int], IntArray],
     b: Mapping[tuple[int, int], IntArray],
     maps: Sequence[tuple[_Map, _Map]],
     sizes: Sequence[int],
 ) -> dict[tuple[int, int], IntArray]:
     """Return the pairs that both parts show, and that agree where they show the same level."""
-    told = {}
+    determined = {}
     for pair in a.keys() & b.keys():
         inner, outer = pair
         whole = [np.full(sizes[inner], -1, np.int32) for _ in range(2)]
@@ -212,5 +218,176 @@ def _told_by_both(
             level[maps[inner][k][there]] = maps[outer][k][part[there]]
         both = (whole[0] >= 0) & (whole[1] >= 0)
         if (whole[0][both] == whole[1][both]).all():
-            told[pair] = np.maximum(whole[0], whole[1])
-    return told
+            determined[pair] = np.maximum(whole[0], whole[1])
+    return determined
+
+
+# The fixed part ----------------------------------------------------------------------------------
+
+
+Columns = Mapping[str, Any]
+"""The columns of the fixed part of some rows, in a form that patsy reads."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnKinds:
+    """What columns hold: levels, or numbers. Those of parts of the data add up.
+
+    Attributes
+    ----------
+    levels : of each column its levels, None of numbers
+    booleans : the columns that are true or false in all rows
+    """
+
+    levels: Mapping[str, FacetSurvey | None]
+    booleans: frozenset[str]
+
+    def __add__(self, other: ColumnKinds) -> ColumnKinds:
+        if not self.levels or not other.levels:
+            return self if self.levels else other
+        both = {f: _both(f, self.levels[f], other.levels[f]) for f in self.levels}
+        return ColumnKinds(both, self.booleans & other.booleans)
+
+    @property
+    def n_levels(self) -> dict[str, int]:
+        """Numbers of levels of the factors."""
+        return {f: len(found.used()[0]) for f, found in self.levels.items() if found is not None}
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Columns that hold neither levels nor what is true or false."""
+        without = (name for name, found in self.levels.items() if found is None)
+        return frozenset(without) - self.booleans
+
+    def few_rows(self) -> dict[str, Any]:
+        """Return columns in which all levels occur, and which hold ones where they are numbers."""
+        import pandas as pd
+
+        n = max([2, *self.n_levels.values()])
+        made: dict[str, Any] = {}
+        for name, found in self.levels.items():
+            made[name] = np.ones(n, dtype=bool if name in self.booleans else float)
+            if found is not None:
+                levels, _ = found.used()
+                codes = np.arange(n) % len(levels)
+                made[name] = pd.Categorical.from_codes(codes, categories=levels)
+        return made
+
+    def of_no_rows(self) -> dict[str, Any]:
+        """Return columns without rows, factors with all their levels."""
+        import pandas as pd
+
+        return {
+            name: np.zeros(0)
+            if found is None
+            else pd.Categorical.from_codes(np.zeros(0, np.int8), categories=found.used()[0])
+            for name, found in self.levels.items()
+        }
+
+    def recoded(self, columns: Columns) -> dict[str, Any]:
+        """Return the columns of some rows with the levels of all."""
+        import pandas as pd
+
+        made = dict(columns)
+        for name, found in self.levels.items():
+            if found is None and name not in self.booleans:
+                made[name] = np.asarray(columns[name], dtype=float)
+            elif found is not None:
+                levels, _ = found.used()
+                of_part = levels.get_indexer(columns[name].categories)
+                codes = of_part[columns[name].codes]
+                made[name] = pd.Categorical.from_codes(codes, categories=levels)
+        return made
+
+
+def _both(name: str, a: FacetSurvey | None, b: FacetSurvey | None) -> FacetSurvey | None:
+    if a is None and b is None:
+        return None
+    if a is None or b is None:
+        raise DataError(
+            f"column {name!r} holds numbers in some rows and text in others; make it one of them"
+        )
+    return united_facets(a, b)[0]
+
+
+def kinds_of(columns: Columns) -> ColumnKinds:
+    """Return what the columns of some rows hold; of no rows nothing."""
+    import pandas as pd
+
+    if not columns or not len(next(iter(columns.values()))):
+        return ColumnKinds({}, frozenset())
+    levels: dict[str, FacetSurvey | None] = {}
+    for name, column in columns.items():
+        levels[name] = None
+        if isinstance(column, pd.Categorical):
+            counts = np.bincount(column.codes, minlength=len(column.categories))
+            levels[name] = FacetSurvey(column.categories, counts)
+    booleans = (
+        name
+        for name, column in columns.items()
+        if isinstance(column, np.ndarray) and column.dtype.kind == "b"
+    )
+    return ColumnKinds(levels, frozenset(booleans))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class XSums:
+    """Sums of the columns of X; those of parts of the data add up.
+
+    Attributes
+    ----------
+    n : number of rows
+    total : (p,) sums
+    gram : (p, p) squares and products
+    low, high : (p,) ends
+    """
+
+    n: int
+    total: Any
+    gram: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray) -> XSums:
+        """Return the sums of some rows."""
+        return cls(
+            n=len(X),
+            total=X.sum(axis=0, dtype=np.longdouble),
+            gram=X.T @ X,
+            low=X.min(axis=0, initial=np.inf),
+            high=X.max(axis=0, initial=-np.inf),
+        )
+
+    def __add__(self, other: XSums) -> XSums:
+        return XSums(
+            self.n + other.n,
+            self.total + other.total,
+            self.gram + other.gram,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+    def constant(self, names: tuple[str, ...]) -> FloatArray:
+        """Return a with X a = 1 in the least squares sense, zeros if that is far from it."""
+        a = np.zeros(len(names))
+        if "Intercept" in names:
+            a[names.index("Intercept")] = 1.0
+            return a
+        largest = np.maximum(np.abs(self.low), np.abs(self.high))
+        scale = np.where(largest > 0.0, largest, 1.0)
+        total = np.asarray(self.total, dtype=float)
+        gram = self.gram / np.outer(scale, scale)
+        for _ in range(4):
+            a += np.linalg.lstsq(gram, (total - self.gram @ a) / scale, rcond=None)[0] / scale
+        a[np.abs(a) * largest < 1e-6] = 0.0
+        away = self.n - 2.0 * float(a @ total) + float(a @ self.gram @ a)
+        return a if abs(away) < 1e-6 * self.n else np.zeros(len(names))
+
+    def origin(self, constant: FloatArray) -> FloatArray:
+        """Return the column means where the constant takes up what they leave, else zeros."""
+        if not constant.any():
+            return np.zeros(constant.size)
+        means: FloatArray = np.asarray(self.total / self.n, dtype=float)
+        means[constant != 0.0] = 0.0
+        return means

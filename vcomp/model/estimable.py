@@ -1,4 +1,7 @@
-"""A G-study's design as it is claimed, and data → the formula that these can support."""
+"""The effects of a claimed design that data support, and the formula that is made of them.
+
+A G-study states a design in Brennan's notation; this is the step from it to a formula.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from math import prod
 
 from vcomp._typing import IntArray
 from vcomp.data import Source
-from vcomp.design.grid import Grid, number_combinations
-from vcomp.design.structure import Structure
+from vcomp.design import Grid, Structure, number_combinations
 from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean
 from vcomp.formula import (
     RESIDUAL,
@@ -26,8 +28,8 @@ from vcomp.formula import (
 
 __all__ = [
     "Claim",
+    "Cooccurrence",
     "Estimable",
-    "Occurring",
     "Supported",
     "estimable_terms",
     "read_claim",
@@ -35,8 +37,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Occurring:
-    """Which levels of the facets occur together, from rows or from cells.
+class Cooccurrence:
+    """The combinations of levels that occur, in rows or in cells.
 
     Attributes
     ----------
@@ -53,7 +55,7 @@ class Occurring:
     @classmethod
     def on_grid(
         cls, grid: Grid, positions: Mapping[str, int], n_levels: Mapping[str, int], n_rows: int
-    ) -> Occurring:
+    ) -> Cooccurrence:
         """Return what occurs in rows that fill a grid, which few of its cells say.
 
         Parameters
@@ -71,7 +73,7 @@ class Estimable:
 
     Attributes
     ----------
-    design : without facets that the data do not tell from others
+    design : without facets that the data do not distinguish from others
     terms : the facets of each random term, outer ones first
     scores : the facet whose levels are the scores of a cell, if there is one: it stands in the
         residual alone
@@ -90,7 +92,7 @@ class _Groups:
 
     Parameters
     ----------
-    codes, n_levels : as of :class:`Occurring`
+    codes, n_levels : as of :class:`Cooccurrence`
     """
 
     codes: Mapping[str, IntArray]
@@ -116,7 +118,7 @@ class _Groups:
         return self.known[facets]
 
 
-def estimable_terms(design: Design, occurring: Occurring) -> Estimable:
+def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     """Return the effects of a design that have components of their own in these data.
 
     Parameters
@@ -128,7 +130,7 @@ def estimable_terms(design: Design, occurring: Occurring) -> Estimable:
     ------
     DesignError
         If the data contradict the design (a facet that is said to be crossed is nested, or is
-        nested the other way round), or no effect can be told from error.
+        nested the other way round), or no effect can be distinguished from error.
     """
     codes = {f: occurring.codes[f] for f in design.facets if f in occurring.codes}
     groups = _Groups(codes, occurring.n_levels)
@@ -341,8 +343,8 @@ class Claim:
     widest: Formula
     source: Source | None
 
-    def supported(self, occurring: Occurring) -> Supported:
-        """Find out which effects of the design the data tell apart.
+    def supported(self, occurring: Cooccurrence) -> Supported:
+        """Find out which effects of the design have components of their own in the data.
 
         Raises
         ------
@@ -360,7 +362,7 @@ class Supported:
     Attributes
     ----------
     design : as it is claimed
-    formula : a random term for every effect that the data tell apart, with facets under the
+    formula : a random term for every effect that the data support, with facets under the
         names that the design has for them
     estimable : which these are, and why others are not
     """
@@ -478,7 +480,7 @@ def _check_columns(columns: Mapping[str, str], response: str, source: Source) ->
         missing = source.no_column(column)
         if facet != column:
             raise missing
-        taken = {*columns.values(), response}
-        start = [c for c in source.columns if c.startswith(facet) and c not in taken]
+        used = {*columns.values(), response}
+        start = [c for c in source.columns if c.startswith(facet) and c not in used]
         meant = start[0] if len(start) == 1 else "…"
         raise DataError(f"{missing}; facets={{{facet!r}: {meant!r}}} says which one a facet is")

@@ -1,0 +1,33 @@
+"""Models, G-studies and sums of data that are read in a way of one's own."""
+
+from dataclasses import fields
+
+from patsy import EvalEnvironment
+
+from vcomp.data.reading import Reading
+from vcomp.formula import parse
+from vcomp.model.accumulated import AccumulatedStatistics, cell_sums_of
+from vcomp.model.claimed import claimed_model
+from vcomp.model.model import VarianceComponentsModel
+from vcomp.statistics.of_data import read_data
+
+
+def model_of(formula, data, **options):
+    """Return the model of data that are read as the options of ``Reading`` say."""
+    reading = Reading(EvalEnvironment.capture(1), **options)
+    return VarianceComponentsModel(formula, read_data(parse(formula), data, reading))
+
+
+def study_of(data, design, response="score", facets=None, method="reml", **options):
+    """Return a G-study; options of ``Reading`` say how data are read, others are of the fit."""
+    of_reading = {f.name for f in fields(Reading)}.intersection(options)
+    reading = Reading(
+        EvalEnvironment.capture(1), **{name: options.pop(name) for name in of_reading}
+    )
+    return claimed_model(design, response, data, facets, reading).fit(method, **options)
+
+
+def accumulated(formula, data, **options):
+    """Return the statistics of data that are read as the options of ``Reading`` say."""
+    reading = Reading(EvalEnvironment.capture(1), **options)
+    return AccumulatedStatistics(cell_sums_of(formula, data, reading))

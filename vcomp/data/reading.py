@@ -1,0 +1,137 @@
+"""How the rows of one analysis are read: the options of the caller, checked once at the door.
+
+The pipe is formula → design → statistics → estimate → result → D-study. :class:`Reading` stands at
+its beginning: ``fit``, ``gstudy`` and ``accumulate`` make one, and all functions that read rows
+take it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vcomp.data.source import Source
+from vcomp.exceptions import DataError
+from vcomp.numerics import THREADS, available_bytes, bytes_of_rows
+
+__all__ = [
+    "Missing",
+    "Reading",
+    "check_progress",
+]
+
+
+Missing = Literal["drop", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How rows are read: where names are looked up, what is dropped, in memory or in batches.
+
+    Attributes
+    ----------
+    environment : patsy's ``EvalEnvironment`` of the caller
+    missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
+    stream : True to read rows in batches and keep none of them, False to keep them in memory; None
+        reads in batches what is not in memory yet and would take more than `large_share` of it
+    progress : whether to show a bar of the rows that are read in batches; None for one on long
+        runs on a terminal
+    batch_rows, least_batch_rows : rows of a batch, at most where memory is plenty and at least
+        where it is short
+    batch_share : share of the free memory that all batches in work may take
+    kept_bytes, kept_share : bytes, and share of the free memory, up to which rows are kept between
+        the passes, so that they are read once
+    large_share : share of the free memory that rows may take before they are read in batches, and
+        a table of all cells before complete cells are collapsed
+    dense_cells : possible cells up to which a table of all of them is made, however few have rows
+    free_bytes : returns the free memory
+
+    Raises
+    ------
+    DataError
+        If `missing`, `stream` or `progress` is not one of these values.
+    """
+
+    environment: Any = None
+    missing: Missing = "drop"
+    stream: bool | None = None
+    progress: bool | None = None
+    batch_rows: int = 2**20
+    least_batch_rows: int = 2**14
+    batch_share: float = 0.125
+    kept_bytes: float = 2.0**28
+    kept_share: float = 0.0625
+    large_share: float = 0.25
+    dense_cells: int = 2**22
+    free_bytes: Callable[[], float] = available_bytes
+
+    def __post_init__(self) -> None:
+        check_progress(self.progress)
+        if self.stream is not None and not isinstance(self.stream, bool):
+            raise DataError(f"stream={self.stream!r} is not known; it is True, False or None")
+        if self.missing not in ("drop", "raise"):
+            raise DataError(f"missing={self.missing!r} is not known; it is 'drop' or 'raise'")
+
+    def is_on_dask(self, data: Any) -> bool:
+        """Return whether data are a Dask collection, which is read on its workers.
+
+        Raises
+        ------
+        DataError
+            If a bar was requested for one.
+        """
+        if not hasattr(data, "__dask_graph__"):
+            return False
+        check_progress(self.progress, on_dask=True)
+        return True
+
+    def in_batches(self, source: Source, n_columns: int) -> bool:
+        """Return whether the rows of a source are to be read in batches.
+
+        Parameters
+        ----------
+        n_columns : number of columns that would be read
+
+        Raises
+        ------
+        DataError
+            If batches were requested, and the source can be read only once.
+        """
+        if self.stream and not source.is_repeatable:
+            raise source.one_pass_only()
+        if self.stream is not None:
+            return self.stream
+        n_rows = source.rows_to_come()
+        return n_rows > 0.0 and self.is_large(bytes_of_rows(n_rows, n_columns))
+
+    def is_large(self, n_bytes: float) -> bool:
+        """Return whether something takes more than `large_share` of the free memory."""
+        return n_bytes > self.large_share * self.free_bytes()
+
+    def rows_of_batch(self, n_columns: int) -> int:
+        """Return the number of rows of a batch."""
+        # One is read while the others are worked on; what is made of them takes as much again.
+        of_a_row = (THREADS + 2) * 2.0 * bytes_of_rows(1, max(n_columns, 1))
+        fitting = int(self.batch_share * self.free_bytes() / of_a_row)
+        return min(self.batch_rows, max(self.least_batch_rows, fitting))
+
+    def bytes_to_keep(self) -> float:
+        """Return how many bytes of rows are kept between the passes."""
+        return min(self.kept_bytes, self.kept_share * self.free_bytes())
+
+
+def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
+    """Refuse a value other than True, False and None, and a bar of work that Dask does.
+
+    Raises
+    ------
+    DataError
+    """
+    if progress is not None and not isinstance(progress, bool):
+        raise DataError(f"progress={progress!r} is not known; it is True, False or None")
+    if progress and on_dask:
+        raise DataError(
+            "progress=True is of rows that are read here; Dask shows its own, on its dashboard or "
+            "inside dask.diagnostics.ProgressBar()"
+        )

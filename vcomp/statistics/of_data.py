@@ -1,0 +1,96 @@
+"""Design and statistics of data of every kind: in memory, in batches, or on Dask.
+
+This is the way from data to statistics in the pipe formula → design → statistics → estimate →
+result → D-study; :mod:`vcomp.model` goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from vcomp.data import Reading, Rows, select_rows, source_of, used_columns
+from vcomp.design import Design, encode, learn
+from vcomp.formula import Formula
+from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
+from vcomp.statistics.statistics import Statistics
+
+__all__ = [
+    "read_data",
+    "sum_rows",
+]
+
+
+def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
+    """Learn the design of rows that are kept, and sum them.
+
+    Parameters
+    ----------
+    reading : how the rows were read
+
+    Raises
+    ------
+    DataError, DesignError, FormulaError, EstimationError
+        As :func:`vcomp.design.learn`, and if the sums would not fit into memory.
+    """
+    begun = perf_counter()
+    design = learn(formula, rows, reading.environment)
+    learned = perf_counter()
+    chunk = encode(design, rows)
+    encoded = perf_counter()
+    statistics = Statistics.from_rows(chunk, design.grid, design.partial_grid)
+    sums = _response_sums(design, rows, statistics)
+    seconds = {
+        "learn": learned - begun,
+        "encode": encoded - learned,
+        "accumulate": perf_counter() - encoded,
+    }
+    return SummedData(
+        design, statistics, rows.fixed, lambda: chunk, sums, reading, rows, seconds=seconds
+    )
+
+
+def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[float, float]:
+    """Return the mean of the response and the sum of squares about it."""
+    found = None if statistics.strata is None else statistics.strata.response_sums()
+    if found is not None:
+        return design.origin + found[0], found[1]
+    mean = float(rows.y.mean())
+    if len(rows) * (mean - design.origin) ** 2 <= 1e-3 * statistics.yy:
+        return mean, statistics.yy - len(rows) * (mean - design.origin) ** 2
+    # Sums about an origin so far from the mean would cancel.
+    return mean, float(np.square(rows.y - mean).sum())
+
+
+def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
+    """Read data into memory, in batches or on Dask, and sum them.
+
+    Parameters
+    ----------
+    data : as of :class:`vcomp.VarianceComponentsModel`
+    reading : how the rows are read
+
+    Raises
+    ------
+    FormulaError, DataError, DesignError, EstimationError
+        If they cannot be read, used, or summed in the memory there is.
+    """
+    begun = perf_counter()
+    if reading.is_on_dask(data):
+        found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
+        return replace(found, seconds={"gather": perf_counter() - begun})
+    source = source_of(formula, data, reading.environment)
+    names = used_columns(formula, source, reading.environment)
+    if not reading.in_batches(source, len(names)):
+        rows = select_rows(formula, source, reading, names)
+        read = perf_counter() - begun
+        found = sum_rows(formula, rows, reading)
+        return replace(found, seconds={"read": read, **found.seconds})
+    decided = perf_counter()
+    found = finish(gather(formula, source, reading, collapse=True), reading)
+    seconds = {"read": decided - begun, "gather": perf_counter() - decided}
+    return replace(found, again=partial(Batches, formula, source), seconds=seconds)
