@@ -21,7 +21,7 @@ from vcomp.inference.resampling.delete_one import jackknife
 from vcomp.inference.resampling.facet import facet_bootstrap
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import FromReplicates
-from vcomp.model.inference import FromProfile
+from vcomp.model.interval_sources import FromProfile
 from vcomp.model.profiling import Likelihood
 from vcomp.statistics.statistics import Statistics
 

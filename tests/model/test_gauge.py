@@ -230,7 +230,7 @@ def test_operators_of_their_own_parts_are_reproducibility():
 def test_what_is_confounded_is_said():
     once = grid(part=6, operator=3)
     text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED, once), "part", "operator")).split())
-    assert "Repeatability holds part:operator, which a single score" in text
+    assert "Repeatability holds part:operator, confounded with it by a single score" in text
     assert "measure more than once" in text
     text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator")).split())
     assert "holds part:operator, for which the formula has no term (1|part:operator)" in text

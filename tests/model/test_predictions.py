@@ -105,7 +105,7 @@ def test_variances_by_iteration(name, monkeypatch):
     formula, data = unbalanced(name)
     data["x"] = np.random.default_rng(1).normal(size=len(data))
     model = model_of(formula.replace("~ ", "~ x + "), data)
-    model.statistics.strata = None
+    object.__setattr__(model.statistics, "strata", None)
     rng = np.random.default_rng(2)
     for _ in range(3):
         v = np.append(rng.choice(COMPONENTS, size=len(model.component_names) - 1), 0.7)

@@ -78,7 +78,7 @@ def test_intervals(two_way):
     np.testing.assert_allclose(wald, [estimate - half, estimate + half])
     with pytest.raises(vcomp.EstimationError, match="'bootstrapp' is not known"):
         res.conf_int(interval="bootstrapp")
-    with pytest.raises(vcomp.VcompError, match="between 0 and 1, not at 5"):
+    with pytest.raises(vcomp.VcompError, match="between 0 and 1, not 5"):
         res.conf_int(5)
 
 

@@ -110,7 +110,7 @@ DESIGNS = {
 @pytest.mark.parametrize("design", sorted(DESIGNS))
 def test_averages_of_conditional_errors_are_the_error_variances(design, seed, monkeypatch):
     """The analyses within objects add up to that of all scores, kept as estimated."""
-    from vcomp.model import conditional_errors as module
+    from vcomp.model import universe_scores as module
 
     variances = []
     monkeypatch.setattr(module, "_root", lambda x: variances.append(x) or x)
@@ -126,7 +126,7 @@ def test_averages_of_conditional_errors_are_the_error_variances(design, seed, mo
 
 def test_facets_nested_in_the_object_are_not_shared(monkeypatch):
     """p × i × (o:p): items are shared, occasions are each person's own."""
-    from vcomp.model import conditional_errors as module
+    from vcomp.model import universe_scores as module
 
     variances = []
     monkeypatch.setattr(module, "_root", lambda x: variances.append(x) or x)
@@ -212,7 +212,7 @@ def test_what_cannot_be_measured():
     res = vcomp.fit("y ~ (1|p) + (1|i)", data)
     with pytest.raises(vcomp.PlanError, match="unknown facet 'q'"):
         res.universe_scores("q")
-    with pytest.raises(vcomp.PlanError, match="alpha lies between"):
+    with pytest.raises(vcomp.PlanError, match="alpha must be between"):
         res.universe_scores("p", alpha=1.5)
     with pytest.raises(vcomp.PlanError, match="negative must be 'zero' or 'keep'"):
         res.universe_scores("p", negative="drop")

@@ -83,14 +83,14 @@ def test_levels_of_several_facets_are_written_as_terms():
 def test_what_cannot_be_drawn_is_refused(crossed):
     for kind, term, message in (
         ("forest", None, "kind is 'components' or 'effects', not 'forest'"),
-        ("components", "a", "take kind='effects'"),
+        ("components", "a", "use kind='effects'"),
         ("effects", None, r"pass term=, one of \['a', 'b'\]"),
         ("effects", "Residual", r"'Residual' has no predicted effects; term= is one of"),
         ("effects", "bb", r"did you mean 'b'\?"),
     ):
         with pytest.raises(VcompError, match=message):
             crossed.plot(kind, term=term)
-    with pytest.raises(VcompError, match="leave out method="):
+    with pytest.raises(VcompError, match="leave out interval="):
         crossed.plot("effects", term="a", interval="wald")
     for alpha_of in (crossed.plot, lambda alpha: crossed.plot("effects", term="a", alpha=alpha)):
         with pytest.raises(PlanError, match="alpha must be between 0 and 1"):

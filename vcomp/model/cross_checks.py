@@ -1,11 +1,10 @@
-"""Do the estimators agree? The other methods on the same data, and what sampling error explains.
+"""Comparison of the estimators on the same data, against their differences under the model.
 
-All methods estimate the same components where the model holds: normal effects, independent of each
-other and of how often their groups were observed. How far their estimates then lie from each
-other, bounds at zero and the bias of ML included, is seen in data drawn from the fit and estimated
-by all of them. A difference in the data that none of the drawn data shows says that the model does
-not hold: a specification test (Hausman 1978, Econometrica 46, 1251-1271) with a simulated null
-distribution.
+All methods estimate the same components if the model is correct: normal effects, independent of
+each other and of how often their groups were observed. Data drawn from the fit and estimated by
+all methods show how much their estimates differ then, bounds at zero and the bias of ML included.
+A difference beyond that contradicts the model: a specification test (Hausman 1978, Econometrica
+46, 1251-1271) with a simulated null distribution.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
     from vcomp.model.row_access import RowAccess
 
 _FAR = 3.0
-"""Standard errors from the difference that is expected; and farther than in any drawn data."""
+"""A difference is pointed out beyond so many standard errors, and beyond all drawn data."""
 
 _NOTHING = 1e-4
-"""Differences below this share of a standard error of the estimate are where methods stop."""
+"""Differences below this share of a standard error of the estimate are due to tolerances."""
 
 _LITTLE = 0.1
-"""And this much of one a difference has to be away from what is expected, to be pointed at."""
+"""Least deviation from the expected difference, in standard errors of the estimate."""
 
 _FEWEST = 20
-"""Replicates that a standard error is told from."""
+"""Replicates needed for a standard error."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,8 @@ def crosscheck(
 def _wanted(methods: Sequence[str] | str | None, own: str) -> list[str]:
     if methods is None:
         return [m for m in METHODS if m != own]
-    asked = [methods] if isinstance(methods, str) else list(methods)
-    return [m for m in dict.fromkeys(get_estimator(m).name for m in asked) if m != own]
+    requested = [methods] if isinstance(methods, str) else list(methods)
+    return [m for m in dict.fromkeys(get_estimator(m).name for m in requested) if m != own]
 
 
 def _estimates(
@@ -219,10 +218,10 @@ def _estimates(
 def _maker(
     access: RowAccess, recipes: Sequence[Recipe], v: FloatArray, seed: int
 ) -> Callable[[], Callable[[int], FloatArray]]:
-    """Return what makes the estimates of drawn data, (methods, k + 1 + p): nan for none."""
+    """Return a factory of functions that estimate drawn data, (methods, k + 1 + p)."""
     stats = access.model.statistics
     ways = [draws_of(stats, recipe) for recipe in recipes]
-    # Statistics of rows serve all; those that are drawn by strata only some.
+    # Statistics of rows serve all methods; strata that are drawn directly only some.
     draws: Draws = next((way for way in ways if isinstance(way, RowDraws)), ways[0])
     size = v.size + stats.Xy.size
 
@@ -289,7 +288,7 @@ def _joined(parts: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 def _compared(
     difference: FloatArray, drawn: FloatArray, own: FloatArray
 ) -> dict[str, FloatArray | np.ndarray]:
-    """Return how differences stand to those of drawn data, (n, q); `own` are the fit's there."""
+    """Compare differences with those in drawn data, (n, q), with `own` estimates of the fit."""
     has = np.isfinite(drawn).all(axis=1)
     drawn, own = drawn[has], own[has]
     if len(drawn) < _FEWEST:

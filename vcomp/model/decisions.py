@@ -1,4 +1,8 @@
-"""What the components mean for the test: D-studies and rank accuracy."""
+"""The part of a result on decisions: D-studies, universe scores and the accuracy of rankings.
+
+Plans, projection and rank accuracy are those of :mod:`vcomp.gtheory` and :mod:`vcomp.ir`; here
+they get the components and cell means of a fit.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,22 @@ import numpy as np
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import all_sizes
+from vcomp.gtheory import HasDStudies, MeanOfScores, all_sizes
 from vcomp.inference import Projected, VarianceComponents
-from vcomp.ir.rank import TauEstimator, TauInterval, TauTarget, TauVariant, expected_correlation
-from vcomp.model.conditional_errors import universe_scores
-from vcomp.model.inference import Inference, IntervalMethod
+from vcomp.inference.intervals import IntervalSource
+from vcomp.ir import ScoreMatrix
+from vcomp.ir.rank import (
+    PairedDifferences,
+    TauEstimator,
+    TauInterval,
+    TauTarget,
+    TauVariant,
+    expected_correlation,
+)
+from vcomp.model.fitted import Fitted
+from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.record import FitRecord
+from vcomp.model.universe_scores import universe_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,12 +38,82 @@ if TYPE_CHECKING:
     from vcomp.ir.rank import AccuracyEstimator
 
 
-class Decisions(Inference):
-    """D-studies and rank accuracy of a fit."""
+def planned_components(record: FitRecord) -> VarianceComponents:
+    """Return the components of a fit for a D-study.
+
+    Raises
+    ------
+    PlanError
+        If cells hold several scores and a facet of the formula has the name ``replicate``.
+    """
+    if record.structure.replicated and REPLICATE in record.structure.facets:
+        raise PlanError(
+            f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
+            "of the formula has that name; rename the column for a D-study"
+        )
+    return record.tables.components
+
+
+def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDifferences, Any]:
+    """Return the paired differences of the ranked facet, and the sizes of the sampled one.
+
+    Parameters
+    ----------
+    record : of the fit
+    n : the facet that is sampled anew and its sizes, or nothing
+
+    Raises
+    ------
+    PlanError
+        If there are no cell means, or a facet is not one of the two.
+    """
+    cells = record.cells
+    if cells is None:
+        raise PlanError(
+            "rank accuracy needs the cell means of two facets (systems and topics), and this "
+            f"result has {', '.join(record.structure.facets)}; average the scores to a "
+            "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
+        )
+    if len(n) > 1 or any(facet not in cells.facets for facet in n):
+        raise PlanError(
+            f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
+            f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
+        )
+    sampled = next(iter(n), cells.facets[1])
+    system = cells.facets[1 - cells.facets.index(sampled)]
+    return cells.differences(system), n.get(sampled)
+
+
+def cell_matrix(record: FitRecord, ranked: str) -> ScoreMatrix | None:
+    """Return the cell means, the ranked facet in columns; None if the fit has none."""
+    return None if record.cells is None else ScoreMatrix(*record.cells.matrix(ranked))
+
+
+def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str, Any]:
+    """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
+    unknown = [facet for facet in n if facet not in facets]
+    if unknown:
+        raise PlanError(
+            f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
+            f"are {', '.join(map(repr, facets))}"
+        )
+    if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
+        raise PlanError(
+            "accuracy is of tests with a number of levels of one facet, such as "
+            f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
+            f"the sizes of {', '.join(map(repr, n)) or 'none'}"
+        )
+    sampled = next(iter(n), facets[1])
+    ranked = next(facet for facet in facets if facet != sampled)
+    return ranked, sampled, n.get(sampled)
+
+
+class Decisions(HasDStudies, Fitted):
+    """D-studies, universe scores and rank accuracy of a fit."""
 
     @property
     def components(self) -> VarianceComponents:
-        """Components with facets, nesting, sizes and covariance: what a D-study starts from.
+        """Components with facets, nesting, sizes and covariance, as D-studies use them.
 
         Raises
         ------
@@ -36,15 +121,20 @@ class Decisions(Inference):
             If cells hold several scores and a facet of the formula has the name ``replicate``,
             which a D-study needs for them.
         """
-        if self.design.replicated and REPLICATE in self.design.facets:
-            raise PlanError(
-                f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
-                "of the formula has that name; rename the column for a D-study"
-            )
-        return self._record.components
+        return planned_components(self._record)
 
     def _planned_components(self) -> VarianceComponents:
-        return self.components
+        return planned_components(self._record)
+
+    def _components(self) -> VarianceComponents:
+        return self._record.tables.components
+
+    def _source(self, interval: IntervalMethod, negative: Projected) -> IntervalSource:
+        return source_of(self._record, self._rows, interval, negative)
+
+    def _mean_of_scores(self) -> MeanOfScores:
+        estimate, columns = self._record.estimate, self._record.exog_names
+        return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
 
     def universe_scores(
         self,
@@ -55,18 +145,18 @@ class Decisions(Inference):
         sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
-        """Return a row an object of measurement: its universe score, and how well it is known.
+        """Return a row an object of measurement: its universe score with its errors.
 
         Parameters
         ----------
-        object : what is measured, a facet or several (``"doctor:patient"``, whose universe score
-            is the sum of the doctor's and the patient's effects); if None, the first facet
-            without a size
+        object : the object of measurement, a facet or several (``"doctor:patient"``, whose
+            universe score is the sum of the doctor's and the patient's effects); if None, the
+            first facet without a size
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` sets negative components to zero in the errors, ``"keep"`` uses them
             as estimated; an error variance below zero then has no root (nan)
-        sizes, **n : of the other facets in the measurement that the errors are for, one each,
-            ``topic=25``; none takes each object's own numbers
+        sizes, **n : sizes of the other facets in the measurement whose errors are computed, one
+            each, ``topic=25``; if there is none, each object's own numbers of levels
 
         Returns
         -------
@@ -77,18 +167,18 @@ class Decisions(Inference):
                 its number of scores and their mean
             ``universe_score``, ``se``, ``low``, ``high``
                 μ̂ + û, its best linear prediction at the mean of the covariates, with the standard
-                error of the prediction (components taken as known) and a normal interval. In
-                balanced data it is Kelley's: the mean score drawn to the general mean
+                error of the prediction (components treated as known) and a normal interval. In
+                balanced data it is Kelley's: the mean score, shrunken towards the grand mean
             ``sem_rel``, ``sem_abs``
-                √σ²(δ) and √σ²(Δ), the errors of its mean score in differences between objects and
-                by itself. Without `n` from its own numbers of levels: the mean of their squares
-                over the objects is the D-study's
+                √σ²(δ) and √σ²(Δ), the relative and absolute standard errors of its mean score.
+                Without `n` they use its own numbers of levels, and the mean of their squares over
+                the objects is the error variance of the D-study
             ``csem_rel``, ``csem_abs``
-                conditional ones, from the scores of this object (for the relative one also from
-                what they share with the scores of the others). ``csem_rel`` is nan where objects
-                do not all have the same cells equally often, as nothing then says what they
-                share, and of objects of several facets; both are nan for an object with too few
-                scores to tell its errors apart
+                conditional standard errors, from the scores of this object (the relative one also
+                from their covariance with the scores of the other objects). ``csem_rel`` is nan
+                where objects do not all have the same cells equally often, as that covariance is
+                then not estimable, and for objects of several facets; both are nan for an object
+                with too few scores to estimate its error components
 
         Raises
         ------
@@ -119,10 +209,8 @@ class Decisions(Inference):
         algorithm 1  0.60           0.624    0.054     0.058
         algorithm 2  0.72           0.721    0.054     0.061
         """
-        access = self._access()
-        return universe_scores(
-            access, self.components, object, all_sizes(sizes, n), alpha, negative
-        )
+        access, wanted = self._row_access, all_sizes(sizes, n)
+        return universe_scores(access, self.components, object, wanted, alpha, negative)
 
     def expected_tau(
         self,
@@ -169,13 +257,13 @@ class Decisions(Inference):
 
         See Also
         --------
-        vcomp.ir.rank.rank_accuracy.expected_correlation : the formulae
+        vcomp.ir.expected_tau : the same from a matrix of scores
 
         References
         ----------
         Urbano (2016), Information Retrieval Journal 19, section 4.3.
         """
-        pairs, sizes = self._rank(n)
+        pairs, sizes = ranked_pairs(self._record, n)
         return expected_correlation(
             pairs,
             sizes,
@@ -217,7 +305,7 @@ class Decisions(Inference):
         PlanError, EstimationError
             As of :meth:`expected_tau`.
         """
-        pairs, sizes = self._rank(n)
+        pairs, sizes = ranked_pairs(self._record, n)
         return expected_correlation(
             pairs,
             sizes,
@@ -230,27 +318,6 @@ class Decisions(Inference):
             draws=draws,
             rng=rng,
         )
-
-    def _rank(self, n: Mapping[str, Any]) -> tuple[Any, Any]:
-        cells = self._record.cells
-        if cells is None:
-            raise PlanError(
-                "rank accuracy needs the cell means of two facets (systems and topics), and this "
-                f"result has {', '.join(self.design.facets)}; average the scores to a "
-                "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
-            )
-        if len(n) > 1 or any(facet not in cells.facets for facet in n):
-            raise PlanError(
-                f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
-                f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
-            )
-        sampled = next(iter(n), cells.facets[1])
-        system = cells.facets[1 - cells.facets.index(sampled)]
-        return cells.differences(system), n.get(sampled)
-
-
-class Accuracies(Decisions):
-    """Measures of the accuracy of a test collection, from the components and the cell means."""
 
     def accuracy(
         self,
@@ -296,8 +363,8 @@ class Accuracies(Decisions):
         PlanError
             If the facet is not known, several have sizes, or one is not positive; if a measure,
             model or estimator is unknown; if the design does not have two crossed facets and a
-            measure needs their cell means (Eρ², Φ and ε need none); or if an option is of none of
-            the measures.
+            measure needs their cell means (Eρ², Φ and ε need none); or if an option applies to
+            none of the measures.
         DataError
             If a cell is empty and a measure has to be extrapolated from halves, or two systems
             have fewer than two topics in common.
@@ -322,11 +389,11 @@ class Accuracies(Decisions):
         2    rmse  3     0.054   D-study
         3    rmse  6     0.038   D-study
         """
-        from vcomp.ir import ScoreMatrix, accuracy_of
+        from vcomp.ir import accuracy_of  # at start-up a fit needs no measures
 
-        cells = self._record.cells
-        ranked, sampled, given = self._sampled(all_sizes(sizes, n))
-        levels = dict(zip(self.design.facets, self.design.n_levels, strict=True))
+        facets, n_levels = self._record.structure.facets, self._record.structure.n_levels
+        ranked, sampled, given = sampled_facet(facets, all_sizes(sizes, n))
+        levels = dict(zip(facets, n_levels, strict=True))
 
         def study(planned: Any) -> DStudy:
             return self.dstudy(
@@ -338,7 +405,7 @@ class Accuracies(Decisions):
             )
 
         return accuracy_of(
-            None if cells is None else ScoreMatrix(*cells.matrix(ranked)),
+            cell_matrix(self._record, ranked),
             study,
             measures,
             given,
@@ -353,22 +420,3 @@ class Accuracies(Decisions):
             workers=workers,
             progress=progress,
         )
-
-    def _sampled(self, n: Mapping[str, Any]) -> tuple[str, str, Any]:
-        """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
-        facets = list(self.design.facets)
-        unknown = [facet for facet in n if facet not in facets]
-        if unknown:
-            raise PlanError(
-                f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
-                f"are {', '.join(map(repr, facets))}"
-            )
-        if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
-            raise PlanError(
-                "accuracy is that of tests of so many levels of one facet, such as "
-                f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
-                f"the sizes of {', '.join(map(repr, n)) or 'none'}"
-            )
-        sampled = next(iter(n), facets[1])
-        ranked = next(facet for facet in facets if facet != sampled)
-        return ranked, sampled, n.get(sampled)

@@ -1,276 +1,70 @@
-"""What was fitted and what came out: the part of a result that everything else is made from."""
+"""The two values of a result, its record and its rows, and functions that extract them.
+
+The parts of the result class (:mod:`~vcomp.model.estimates`, :mod:`~vcomp.model.uncertainty`,
+:mod:`~vcomp.model.decisions`) share :class:`Fitted`. Functions of this room take the record and
+the rows; the functions below are for other rooms, which have the result alone.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-import numpy as np
-
-from vcomp.design import Structure
-from vcomp.estimators import Certificate
-from vcomp.exceptions import DataError, EstimationError
-from vcomp.inference.hypotheses import degrees_of_freedom
-from vcomp.inference.intervals import unbiased_covariance
-from vcomp.model import tables
+from vcomp.design import Design
+from vcomp.inference.hypotheses import ComparedFit
+from vcomp.inference.resampling import GeneratingFit
 from vcomp.model.record import FitRecord
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from vcomp.model.row_access import RowAccess
-
-CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
+from vcomp.model.row_access import RowAccess, require_rows
 
 
-class FittedComponents:
-    """Estimates with their covariance, and how they were reached.
+class Fitted:
+    """The record of a fit, and access to its rows; None after loading."""
+
+    _record: FitRecord
+    _rows: RowAccess | None
+
+    @property
+    def _row_access(self) -> RowAccess:
+        return require_rows(self._rows)
+
+
+def record_of(res: Fitted) -> FitRecord:
+    """Return the record of a fit.
 
     Parameters
     ----------
-    record : all that a fit leaves behind
-    rows : the rows that it was made from; None after loading
+    res : the fit
     """
+    return res._record
 
-    def __init__(self, record: FitRecord, rows: RowAccess | None = None) -> None:
-        self._record = record
-        self._rows = rows
 
-    # What was fitted ------------------------------------------------------------------------
+def compared_fit(res: Fitted) -> ComparedFit:
+    """Return the values that a comparison with other models uses.
 
-    @property
-    def model(self) -> Any:
-        """The model that was fitted; None after loading."""
-        return None if self._rows is None else self._rows.model
+    Parameters
+    ----------
+    res : the fit
+    """
+    record, rows = res._record, res._rows
+    return ComparedFit(
+        formula=record.formula,
+        response=record.response,
+        estimate=record.estimate,
+        exog_names=record.exog_names,
+        nobs=record.structure.n_rows,
+        response_sums=record.response_sums,
+        stats=None if rows is None else rows.model.statistics,
+    )
 
-    @property
-    def formula(self) -> str:
-        """The formula as given."""
-        return self._record.formula
 
-    @property
-    def method(self) -> str:
-        """The name of the method, such as ``"reml"``."""
-        return self._record.estimate.method
+def fitted_again(res: Fitted) -> tuple[GeneratingFit, Design]:
+    """Return how a fit was made, with the statistics of its rows, and the design of its data.
 
-    @property
-    def design(self) -> Structure:
-        """The design of the data; ``print(res.design)`` describes it in words."""
-        return self._record.structure
+    Parameters
+    ----------
+    res : the fit
 
-    @property
-    def nobs(self) -> int:
-        """Number of scores that were used."""
-        return self._record.structure.n_rows
-
-    @property
-    def df_resid(self) -> int:
-        """Number of scores less number of fixed effects."""
-        return self.nobs - len(self._record.exog_names)
-
-    # How it ended ---------------------------------------------------------------------------
-
-    @property
-    def converged(self) -> bool:
-        """Whether the method reached its answer; a bound at zero is an answer."""
-        return self._record.estimate.converged
-
-    @property
-    def status(self) -> str:
-        """A sentence on how the estimation ended."""
-        return self._record.estimate.status
-
-    @property
-    def certificate(self) -> Certificate | None:
-        """The numbers that show convergence; None for closed forms."""
-        return self._record.estimate.certificate
-
-    @property
-    def iterations(self) -> pd.DataFrame:
-        """How the maximum was reached: a row a point, the first the start; empty without steps.
-
-        The columns are ``llf``, ``step`` (what led there: start, scale, AI, Newton or EM),
-        ``fraction`` of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
-        ``n_bound`` (components at zero) and ``var(…)`` for every component.
-        """
-        return tables.iterations(self._record.estimate.log, self._record.estimate.names)
-
-    @property
-    def engine(self) -> str:
-        """Which engine computed the estimates, and why."""
-        return self._record.estimate.engine
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Seconds that each stage took."""
-        return dict(self._record.estimate.seconds)
-
-    @property
-    def llf(self) -> float:
-        """Log-likelihood (restricted for REML), constants kept as in lme4; nan for ANOVA."""
-        return self._record.estimate.llf
-
-    @property
-    def aic(self) -> float:
-        """−2 llf + 2 (fixed effects + components that were estimated), as in lme4."""
-        return -2.0 * self.llf + 2.0 * self._n_parameters
-
-    @property
-    def bic(self) -> float:
-        """−2 llf + log(nobs) (fixed effects + estimated components), as in lme4."""
-        return float(-2.0 * self.llf + np.log(self.nobs) * self._n_parameters)
-
-    @property
-    def _n_parameters(self) -> int:
-        estimate = self._record.estimate
-        return len(self._record.exog_names) + len(estimate.names) - len(estimate.held)
-
-    # Estimates ------------------------------------------------------------------------------
-
-    @property
-    def vcomp(self) -> pd.Series:
-        """Variance components, negative ANOVA estimates as estimated; the residual is the last."""
-        return tables.series(self._record.estimate.values, self._record.estimate.names, "variance")
-
-    @property
-    def bse_vcomp(self) -> pd.Series:
-        """Standard errors of the components; nan for one at its bound or held: it has none."""
-        variances = np.diagonal(self.cov_vcomp().to_numpy())
-        se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
-        return tables.series(se, self._record.estimate.names, "std_error")
-
-    def cov_vcomp(self, cov_type: CovarianceType | None = None) -> pd.DataFrame:
-        """Return the covariance matrix of the components.
-
-        Parameters
-        ----------
-        cov_type : for REML and ML the inverse of the ``"observed"`` (default), ``"expected"`` or
-            ``"average"`` information; for ANOVA ``"sampling"``, under normality at the
-            estimates: exact, or by Monte Carlo where that takes long (:attr:`mc_error_bse`). For
-            all ``"unbiased"``: from mean squares with 2 MS²/(df + 2) instead of 2 MS²/df, as
-            GENOVA prints them (Brennan's normal procedure). nan where a component is at its bound
-            or held
-
-        Raises
-        ------
-        EstimationError
-            If the method has no such matrix.
-        """
-        covariances = dict(self._record.estimate.covariances)
-        unbiased = unbiased_covariance(self._record.components) if cov_type == "unbiased" else None
-        if unbiased is not None:
-            covariances["unbiased"] = unbiased
-        chosen = next(iter(covariances)) if cov_type is None else cov_type
-        if chosen not in covariances:
-            raise EstimationError(
-                f"method {self.method!r} has no {cov_type!r} covariance; it has "
-                f"{', '.join(map(repr, covariances))}"
-            )
-        return tables.matrix(covariances[chosen], self._record.estimate.names)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """Components that were held at a given value, and not estimated."""
-        return self._record.estimate.held
-
-    @property
-    def mc_error(self) -> pd.Series:
-        """Standard errors that the engine's random probes give the components; 0 without.
-
-        With them is how far the iteration, which ends within these errors, was from the maximum.
-        """
-        estimate = self._record.estimate
-        errors = np.array([estimate.monte_carlo.get(name, 0.0) for name in estimate.names])
-        return tables.series(errors, estimate.names, "mc_error")
-
-    @property
-    def mc_error_llf(self) -> float:
-        """The same of the log-likelihood."""
-        return self._record.estimate.llf_error
-
-    @property
-    def mc_error_bse(self) -> pd.Series:
-        """How well the standard errors are known, relative to them: 0.01 is to one per cent.
-
-        0 where they are exact. Those of ANOVA come from random probes where the data are large;
-        ``n_probes=`` says how many.
-        """
-        estimate = self._record.estimate
-        errors = np.array([estimate.covariance_error.get(name, 0.0) for name in estimate.names])
-        return tables.series(errors, estimate.names, "mc_error_bse")
-
-    @property
-    def fe_params(self) -> pd.Series:
-        """Fixed effects."""
-        return tables.series(self._record.estimate.beta, self._record.exog_names, "coef")
-
-    @property
-    def bse_fe(self) -> pd.Series:
-        """Standard errors of the fixed effects."""
-        variances = np.diagonal(self._record.estimate.cov_beta)
-        return tables.series(np.sqrt(variances), self._record.exog_names, "std_error")
-
-    @property
-    def df_fe(self) -> pd.Series:
-        """Satterthwaite's degrees of freedom of the fixed effects (Giesbrecht & Burns 1985).
-
-        ∞ where all components are held, nan where their covariance is not known.
-        """
-        df = degrees_of_freedom(self._record.estimate)
-        return tables.series(df, self._record.exog_names, "df")
-
-    @property
-    def params(self) -> pd.Series:
-        """Fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
-        import pandas as pd
-
-        both: pd.Series = pd.concat([self.fe_params, self._as_params(self.vcomp)])
-        return both.rename("params")
-
-    @property
-    def bse(self) -> pd.Series:
-        """Standard errors of :attr:`params`."""
-        import pandas as pd
-
-        both: pd.Series = pd.concat([self.bse_fe, self._as_params(self.bse_vcomp)])
-        return both.rename("bse")
-
-    def cov_params(self) -> pd.DataFrame:
-        """Return the covariance matrix of :attr:`params`: fixed effects and components apart."""
-        estimate, p = self._record.estimate, len(self._record.exog_names)
-        k = len(estimate.names)
-        covariance = np.zeros((p + k, p + k))
-        covariance[:p, :p] = estimate.cov_beta
-        covariance[p:, p:] = self.cov_vcomp().to_numpy()
-        return tables.matrix(covariance, tuple(self.params.index))
-
-    def _as_params(self, components: pd.Series) -> pd.Series:
-        return components.rename(index=lambda name: f"var({name})")
-
-    def anova_table(self) -> pd.DataFrame:
-        """Return the analysis of variance: df, sum_sq, mean_sq and expected mean squares.
-
-        The columns ``E[…]`` hold the coefficients of the components in the expected mean squares.
-        After ``method="type1"`` they are sequential, after ``"henderson3"`` each term is adjusted
-        for the others. After any other method they are those of Henderson's Method I: unbalanced
-        data have "analogous" sums of squares, each T term less those of coarser terms.
-
-        Raises
-        ------
-        EstimationError
-            If the mean is not one constant: Method I has no place for covariates.
-        """
-        if self._record.table is None:
-            raise EstimationError(
-                "the analysis of variance by Henderson's Method I needs a mean that is one "
-                f"constant, and the fixed part is {' + '.join(self._record.exog_names) or '0'}; "
-                "method='type1' and 'henderson3' have one with covariates"
-            )
-        return tables.anova(self._record.table)
-
-    def _access(self) -> RowAccess:
-        if self._rows is None:
-            raise DataError(
-                "this result was loaded without its rows; fit the model again for what needs "
-                "them: predicted effects, fitted values, residuals, profiles, resampling"
-            )
-        return self._rows
+    Raises
+    ------
+    DataError
+        If the result was loaded without its rows.
+    """
+    access = require_rows(res._rows)
+    return access.generating(), access.model.design

@@ -15,11 +15,10 @@ from vcomp.design import Design, facet_codes, term_codes
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
 from vcomp.inference.intervals import normal_quantile
+from vcomp.model.row_access import FittedModel, RowAccess
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.model.row_access import FittedModel, RowAccess
 
 Level: TypeAlias = str | Sequence[str]
 NewLevels: TypeAlias = Literal["zero", "raise"]
@@ -32,17 +31,17 @@ _SHOWN = 3
 class Prediction:
     """Predicted means with their standard errors, as statsmodels gives them.
 
-    Components are taken as known, fixed effects as estimated. Intervals are normal.
+    Components are treated as known, fixed effects as estimated. Intervals are normal.
 
     Attributes
     ----------
-    predicted_mean : fixed part plus the predicted effects of the terms in the level asked for
+    predicted_mean : fixed part plus the predicted effects of the terms in the requested level
     se_mean : standard error of its prediction: of x'β̂ + Σ z'û about x'β + Σ z'u over these terms,
         with the covariances of the effects of different terms and of the fixed effects. A group
-        that the fit has not seen counts with its whole variance σ²_t
+        that did not occur in the fit has its whole variance σ²_t
     se_obs : standard error of the prediction of a new score in the same cell: with the variance of
         the residual, and of the terms that are not in the level, whose groups may be any
-    alpha : intervals have confidence 1 − alpha unless another is asked for
+    alpha : intervals have confidence 1 − alpha unless another alpha is given
 
     Examples
     --------
@@ -141,13 +140,13 @@ def included_terms(level: Level, names: Sequence[str]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Located:
-    """Rows as the design sees them.
+    """Rows coded by a design: the group of each row in every term, and X.
 
     Attributes
     ----------
     labels : (n,) of the rows
     X : (n, p) fixed part, centred
-    groups : for each term the (n,) groups, −1 where the fit has not seen one
+    groups : for each term the (n,) groups, −1 for a group that did not occur in the fit
     """
 
     labels: pd.Index
@@ -158,17 +157,17 @@ class Located:
     def of(
         cls, model: FittedModel, data: Any, terms: Sequence[int], new_levels: NewLevels
     ) -> Located:
-        """Find the groups of rows of the data, or of other data.
+        """Return the groups of the rows of the fit, or of other data.
 
         Parameters
         ----------
         terms : whose groups matter
-        new_levels : ``"raise"`` refuses groups of these terms that the fit has not seen
+        new_levels : ``"raise"`` refuses groups of these terms that did not occur in the fit
 
         Raises
         ------
         DataError
-            If a column is missing, or a level is new and must not be; the message names it.
+            If a column is missing, or a level is new and ``new_levels="raise"``.
         """
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
@@ -184,12 +183,12 @@ class Located:
         if new_levels == "raise":
             _refuse_new(design, terms, facets, codes, groups)
         else:
-            _warn_of_strangers(design, terms, codes)
+            _warn_of_new_facets(design, terms, codes)
         return cls(labels, X, groups)
 
     @cached_property
     def combinations(self) -> tuple[LongArray, LongArray]:
-        """The first row of each different combination of groups and X, and each row's one."""
+        """The first row of each combination of groups and X, and the combination of each row."""
         number = np.zeros(len(self.labels), dtype=np.int64)
         for column in (*self.groups, *(self.X.T if len(self.labels) else ())):
             values, own = np.unique(column, return_inverse=True)
@@ -230,7 +229,7 @@ def _named(levels: Sequence[Any]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _warn_of_strangers(design: Design, terms: Sequence[int], codes: Sequence[Any]) -> None:
+def _warn_of_new_facets(design: Design, terms: Sequence[int], codes: Sequence[Any]) -> None:
     wanted = {f for t in terms for f in design.terms[t].facets}
     for f in sorted(wanted):
         facet, known = design.facets[f], np.asarray(codes[f])
@@ -265,10 +264,23 @@ def predict(access: RowAccess, data: Any, level: Level, new_levels: NewLevels) -
     return predicted_values(access, Located.of(access.model, data, terms, new_levels), terms)
 
 
+def fitted_values(access: RowAccess) -> pd.Series:
+    """Return fixed part plus predicted effects of the rows that were used."""
+    return predict(access, None, "all", "zero").rename("fittedvalues")
+
+
+def residuals(access: RowAccess) -> pd.Series:
+    """Return response less fitted values of the rows that were used."""
+    import pandas as pd
+
+    rows = access.model.rows
+    return pd.Series(rows.y - fitted_values(access).to_numpy(), rows.labels, name="resid")
+
+
 def get_prediction(
     access: RowAccess, data: Any, level: Level, new_levels: NewLevels, alpha: float
 ) -> Prediction:
-    """Return predictions with standard errors; rows that are alike are computed once.
+    """Return predictions with standard errors; equal rows are computed once.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Profile likelihood of a fit: which curves are asked for, and what they leave in frames."""
+"""Profile likelihood of a fit: its parameters by name, and the frames of their curves."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Profile:
 
         Parameters
         ----------
-        alpha : intervals have confidence 1 − alpha; that of the profile if not given. The curves
-            are traced further where they have to be
+        alpha : intervals have confidence 1 − alpha; that of the profile if not given. Curves are
+            extended where necessary
 
         Raises
         ------
         PlanError
             If alpha is not between 0 and 1.
         EstimationError
-            If a profile cannot be followed so far.
+            If a profile cannot be followed far enough.
         """
         import pandas as pd
 
@@ -73,7 +73,7 @@ class Profile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the intervals do not say by themselves: ends at a bound, or none at all."""
+        """Notes on intervals that end at a bound, or that do not exist."""
         return tuple(note for curve in self.curves.values() for note in curve.notes)
 
     def plot(self, axes: Sequence[Any] | None = None) -> list[Any]:
@@ -107,7 +107,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """The likelihood that a fit has maximised, and where it ended.
+    """The likelihood that a fit has maximised, and its maximum.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Likelihood:
         Raises
         ------
         EstimationError
-            If it is another fit.
+            If the fit is by another method, or has not converged.
         """
         estimate = access.estimate
         if estimate.method not in ("reml", "ml"):
@@ -227,10 +227,10 @@ def profiles(
     """
     check_alpha(alpha)
     names, fixed = access.estimate.names, tuple(exog_names)
-    asked = _asked(what, names, fixed, access.estimate.held)
+    requested = _requested(what, names, fixed, access.estimate.held)
     likelihood = Likelihood.of(access)
     curves = {}
-    for name, parameter in asked.items():
+    for name, parameter in requested.items():
         if isinstance(parameter, Quantities):
             curves[name] = likelihood.profile_ratio(parameter, name, alpha)
         elif parameter.is_fixed:
@@ -247,25 +247,25 @@ class _Parameter:
     is_fixed: bool
 
 
-def _asked(
+def _requested(
     what: str | Sequence[str] | None,
     names: tuple[str, ...],
     fixed: tuple[str, ...],
     held: tuple[str, ...],
 ) -> dict[str, _Parameter | Quantities]:
-    """Return for every name that was asked for its parameter, or the quantity that it means."""
+    """Return the parameter, or the quantity of components, for every requested name."""
     if what is None:
-        asked: Sequence[str] = [f"var({name})" for name in names if name not in held]
+        names_of: Sequence[str] = [f"var({name})" for name in names if name not in held]
     else:
-        asked = [what] if isinstance(what, str) else list(what)
-    if not asked:
-        raise EstimationError("no parameter was asked for, or none was estimated: all are held")
+        names_of = [what] if isinstance(what, str) else list(what)
+    if not names_of:
+        raise EstimationError("no parameter was requested, or none was estimated: all are held")
     known = {name: _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     # As in `params`: a fixed effect has its own name, and a component then that of a variance.
     known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
     found: dict[str, _Parameter | Quantities] = {}
-    for name in asked:
+    for name in names_of:
         if name not in known:
             found[name] = _quantity(name, names, fixed)
             continue
@@ -292,7 +292,7 @@ def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quan
 
 
 def _uncentred(place: int, design: Any) -> tuple[FloatArray, float]:
-    """Return a coefficient of X as given, as a combination of those of the centred columns."""
+    """Return a coefficient of X as a combination of coefficients of the centred columns."""
     combination = -design.constant[place] * design.x_origin
     combination[place] += 1.0
     return combination, float(design.origin * design.constant[place])

@@ -1,35 +1,37 @@
-"""The result of a fit: a façade that names, labels and delegates.
+"""The result of a fit: a class that names, labels and delegates.
 
-Its parts are :mod:`~vcomp.model.fitted` (estimates), :mod:`~vcomp.model.inference` (intervals
-and tests), :mod:`~vcomp.model.decisions` (D-studies, rank accuracy),
-:mod:`~vcomp.model.decisions` (more measures of accuracy) and
-:mod:`~vcomp.model.predictions` (what needs the rows).
+Its public interface is in four files, by subject: :mod:`~vcomp.model.estimates`,
+:mod:`~vcomp.model.uncertainty` (intervals, tests, resampling), :mod:`~vcomp.model.decisions`
+(D-studies, rank accuracy) and this one (tables, pictures, predictions, storage). What they return
+is computed by functions of the other files, which take the record of the fit
+(:class:`~vcomp.model.record.FitRecord`), its rows
+(:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from vcomp import display
-from vcomp.model import tables
-from vcomp.model.by_levels import ByLevels
-from vcomp.model.decisions import Accuracies
-from vcomp.model.fixed_tables import Hypotheses
-from vcomp.model.inference import IntervalMethod
-from vcomp.model.predictions import Predictions
+from vcomp.model import augmented, prediction, presentation, storage, tables
+from vcomp.model.decisions import Decisions
+from vcomp.model.estimates import Estimates
+from vcomp.model.interval_sources import IntervalMethod
+from vcomp.model.prediction import Level, NewLevels, Prediction
+from vcomp.model.presentation import PictureName
 from vcomp.model.record import FitRecord
-from vcomp.model.storage import read_json, write_json
+from vcomp.model.row_access import RowAccess
+from vcomp.model.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    import numpy as np
     import pandas as pd
 
-    from vcomp.model.pictures import PictureName
 
-
-class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, display.Printed):
-    """Variance components with their uncertainty, and what follows from them.
+class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Printed):
+    """Variance components with their uncertainty, D-studies, predictions and tables.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
     D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
@@ -47,6 +49,10 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, d
     (True, 'Converged.')
     """
 
+    def __init__(self, record: FitRecord, rows: RowAccess | None = None) -> None:
+        self._record = record
+        self._rows = rows
+
     # Tables ---------------------------------------------------------------------------------
 
     def tidy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
@@ -62,11 +68,11 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, d
         EstimationError, PlanError
             As :meth:`conf_int`.
         """
-        return tables.tidy(self, alpha, interval)
+        return tables.tidy(self._record, alpha, self.interval_source(interval))
 
     def glance(self) -> pd.DataFrame:
         """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
-        return tables.glance(self)
+        return tables.glance(self._record)
 
     def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
         """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``.
@@ -81,9 +87,8 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, d
         EstimationError, PlanError
             As :meth:`conf_int`.
         """
-        from vcomp.model.summary import summary
-
-        return summary(self, alpha, interval)
+        source = self.interval_source(interval)
+        return presentation.summary(self._record, self._rows, alpha, source)
 
     def plot(
         self,
@@ -130,18 +135,204 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, d
         >>> print(ax.get_xlabel())
         predicted effect of sys, 95 % interval
         """
-        from vcomp.model.pictures import draw
-
-        return draw(self, kind, term, alpha, interval, ax)
+        return presentation.draw(self._record, self._rows, kind, term, alpha, interval, ax)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
+
+    # Predictions ----------------------------------------------------------------------------
+
+    @property
+    def random_effects(self) -> dict[str, pd.DataFrame]:
+        """Predicted effects (BLUPs) of every term.
+
+        Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
+        error, fixed effects estimated) and ``conditional_se`` (fixed effects treated as known, as
+        in lme4). Both are nan where effects can only be solved for iteratively: each would need a
+        solve of its own.
+
+        Rows that were not kept are not needed, however many the levels. If cells were collapsed
+        while rows were read, and a term has an effect for every cell, the cells are summed in one
+        more pass, which is refused if they do not fit into memory.
+        """
+        return self._row_access.random_effects()
+
+    @property
+    def fittedvalues(self) -> pd.Series:
+        """Fixed part plus predicted effects of every row that was used."""
+        return prediction.fitted_values(self._row_access)
+
+    @property
+    def resid(self) -> pd.Series:
+        """Response less :attr:`fittedvalues`."""
+        return prediction.residuals(self._row_access)
+
+    def predict(
+        self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "zero"
+    ) -> pd.Series:
+        """Return fixed part plus predicted effects for rows, seen or new.
+
+        Parameters
+        ----------
+        data : rows with the columns of the formula (the response may be absent), in any
+            container that :func:`vcomp.fit` takes; None for the rows that were used
+        level : whose effects are added to the fixed part: ``"all"`` terms, those of one term or of
+            a list of terms by name, or ``"population"``, none
+        new_levels : how a level, or a combination of levels, that did not occur in the fit is
+            treated: ``"zero"`` predicts its effect by the best prediction, zero; ``"raise"``
+            refuses it
+
+        Returns
+        -------
+        pandas.Series on the scale of the response
+
+        Raises
+        ------
+        DataError
+            If a column is missing, a term of `level` is not there, a level is new and
+            ``new_levels="raise"``, or the result was loaded without its rows.
+
+        Warns
+        -----
+        VcompWarning
+            If no level of a facet occurred in the fit.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.predict(data.head(3), level="sys").round(3).tolist()
+        [0.624, 0.624, 0.624]
+        """
+        return prediction.predict(self._row_access, data, level, new_levels)
+
+    def get_prediction(
+        self,
+        data: Any = None,
+        *,
+        level: Level = "all",
+        new_levels: NewLevels = "zero",
+        alpha: float = 0.05,
+    ) -> Prediction:
+        """Return predictions with standard errors and intervals, as statsmodels does.
+
+        Errors are those of the joint prediction (Henderson 1975, Biometrics 31, 423-447): effects
+        of different terms and fixed effects have correlated errors. Components are treated as
+        known, negative ones as zero.
+
+        Parameters
+        ----------
+        data, level, new_levels : as for :meth:`predict`
+        alpha : intervals have confidence 1 − alpha
+
+        Returns
+        -------
+        Prediction
+            with ``predicted_mean``, ``se_mean``, ``se_obs``, ``conf_int()``, ``summary_frame()``
+
+        Raises
+        ------
+        DataError
+            As for :meth:`predict`.
+        PlanError
+            If alpha is not between 0 and 1.
+        EstimationError
+            If the residual is estimated at zero; or if effects can only be solved for iteratively,
+            and the rows are too many different combinations of them.
+        """
+        return prediction.get_prediction(self._row_access, data, level, new_levels, alpha)
+
+    @overload
+    def augment(self, path: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...
+
+    @overload
+    def augment(self, path: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
+
+    def augment(
+        self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
+    ) -> pd.DataFrame | Path:
+        """Return a row a score, or write these rows to a file: response, facets, fitted, resid.
+
+        With `path` rows that were read in batches are read once more, and never are in memory as a
+        whole. Effects come from the statistics of the fit; if cells were collapsed in these, and
+        a term has an effect for every cell, the cells are first summed in another pass.
+
+        Parameters
+        ----------
+        path : of a Parquet file, ending in ``.parquet``, with the rows that were used in the
+            order in which they were read; one that is there is replaced once the new one is whole
+        progress : with `path`, whether to show a bar of the rows that are read; None for one on
+            long runs where stderr is a terminal
+
+        Returns
+        -------
+        pandas.DataFrame, indexed as the rows are; with `path` that path
+
+        Raises
+        ------
+        DataError
+            If the rows are not kept and `path` is not given, they cannot be read again (saved
+            statistics, Dask) or are others than before, or the file cannot be written; nothing
+            half-written is left.
+        EstimationError
+            If the residual is estimated at zero, so that effects cannot be predicted, or effects
+            would not fit into memory.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib, vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, stream=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = res.augment(path=pathlib.Path(folder, "rows.parquet"))
+        ...     vcomp.io.open_source(path).columns
+        ('score', 'sys', 'topic', 'fitted', 'resid')
+        """
+        if path is None:
+            return augmented.augment(self._row_access)
+        return augmented.write_augmented(self._row_access, path, progress)
+
+    def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
+        """Return new responses drawn from the fitted model.
+
+        Fixed effects at their estimates, random effects and residuals drawn anew from normal
+        distributions with the estimated components (negative ones as zero, with a warning).
+
+        Parameters
+        ----------
+        n : how many responses
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given.
+            Response j is the same however many others there are
+
+        Returns
+        -------
+        pandas.DataFrame
+            (nobs, n), on the scale of the data, indexed as the rows that were used
+
+        Raises
+        ------
+        EstimationError
+            If an option is not of that form, no component is positive, or the responses would not
+            fit into memory.
+        DataError
+            If the result was loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.simulate(2, rng=1).shape == (len(data), 2)
+        True
+        """
+        return self._row_access.simulate(n, rng)
 
     # Travel -----------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to `path` if given."""
-        return write_json(self._record, path)
+        return storage.write_json(self._record, path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
@@ -156,7 +347,7 @@ class VarianceComponentsResults(Accuracies, Hypotheses, ByLevels, Predictions, d
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        return cls(read_json(FitRecord, source))
+        return cls(storage.read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows)

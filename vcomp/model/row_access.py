@@ -1,31 +1,24 @@
-"""Predictions, fitted values and residuals of the rows, while their model is in memory."""
+"""The rows of a fit, by way of its model: predicted effects, simulation, refitting.
+
+A result keeps it beside its record, and loses it when it is stored. What is computed of rows, in
+:mod:`~vcomp.model.prediction` and elsewhere in this room, takes a :class:`RowAccess`.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import (
-    CompleteRows,
-    Reading,
-    Rows,
-    fixed_columns,
-    parquet_path,
-    refuse_to_replace,
-    write_parquet,
-)
-from vcomp.design import Chunk, Design, centred_matrix, facet_codes, term_codes
+from vcomp.data import Reading, Rows
+from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.resampling import GeneratingFit, Recipe, positive_part, simulate_responses
-from vcomp.model.prediction import predict
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 from vcomp.statistics.batches import Batches
@@ -33,140 +26,41 @@ from vcomp.statistics.batches import Batches
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.fitted import FittedComponents
-
-_ROWS = 262_144
-"""Of a row group, where rows are in memory."""
-
-_INSTEAD = "a path on a disk with more room"
-
-
-def check_columns(design: Design) -> None:
-    """Refuse names that the columns of fitted values and residuals have.
-
-    Raises
-    ------
-    DataError
-    """
-    formula = design.formula
-    used = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
-    if used:
-        name = min(used)
-        raise DataError(
-            f"the column {name!r} of the data has the name of one that is added; rename it"
-        )
-
-
-def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: bool | None) -> Path:
-    """Write a row a score to a Parquet file, a batch at a time.
-
-    Parameters
-    ----------
-    access : model and components
-    to, progress : as of ``VarianceComponentsResults.augment``
-
-    Returns
-    -------
-    the path
-    """
-    Reading(progress=progress)  # refuses other values before anything is read
-    target = parquet_path(to, "to")
-    kept = access.model.keeps_rows
-    frames = _kept(access, target) if kept else _streamed(access, target, progress)
-    write_parquet(frames, target, _INSTEAD)
-    return target
-
-
-def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
-    refuse_to_replace(target, access.model.rows.files)
-    frame = access.augment().reset_index(drop=True)
-    for first in range(0, len(frame), _ROWS):
-        yield frame.iloc[first : first + _ROWS]
-
-
-def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the fit in batches; nothing is written before effects are there.
-
-    Raises
-    ------
-    DataError
-        If the rows cannot be read again, are others than before, or are in the file itself.
-    """
-    model, n = access.model, 0
-    check_columns(model.design)
-    batches = model.batches(progress)
-    refuse_to_replace(target, batches.files)
-    solution = access.solution
-    for part in batches.each():
-        n += part.y.size
-        if part.y.size:
-            yield _augmented(model, solution, part)
-    if n != model.design.structure.n_rows:
-        raise DataError(
-            f"the fit is of {model.design.structure.n_rows:,} rows, and {n:,} were read now; they "
-            "have to stay as they were"
-        )
-
-
-def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd.DataFrame:
-    """Return response, facets, fitted values and residuals of some rows."""
-    import pandas as pd
-
-    design = model.design
-    codes = [np.asarray(facet_codes(f, part.frame[f.name])) for f in design.facets]
-    fitted = _fitted(design, solution, codes, _matrix(model, part))
-    columns: dict[str, Any] = {design.formula.response: part.y}
-    for facet, found in zip(design.facets, codes, strict=True):
-        columns[facet.name] = pd.Categorical.from_codes(found, categories=facet.levels)
-    return pd.DataFrame(columns | {"fitted": fitted, "resid": part.y - fitted}, copy=False)
-
-
-def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
-    fixed = fixed_columns(model.design.formula, part.frame, model.fixed_columns)
-    return centred_matrix(model.design, fixed, part.y.size)
-
-
-def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray) -> FloatArray:
-    fitted: FloatArray = design.origin + X @ solution.beta
-    for term, effects in zip(design.terms, solution.effects, strict=True):
-        groups = term_codes(term, codes, design.n_levels)
-        if groups.min() < 0:
-            raise DataError(
-                f"term {term.name!r} has a level, or a combination, that was not there when the "
-                "rows were fitted; they have to stay as they were"
-            )
-        fitted += effects[groups]
-    return fitted
-
 
 class FittedModel(Protocol):
-    """What is needed of a model."""
+    """The attributes of a model that predictions and resampling use."""
 
     design: Design
     statistics: Statistics
 
     @property
     def rows(self) -> Rows:
-        """The rows of the fit."""
+        """The rows that were used, in memory."""
+        ...
 
     @property
     def chunk(self) -> Chunk:
-        """The rows as codes of levels."""
+        """The same rows, coded."""
+        ...
 
     @property
     def fixed_columns(self) -> Mapping[str, Any]:
-        """Columns of the fixed part by name."""
+        """The columns of the fixed part."""
+        ...
 
     @property
     def reading(self) -> Reading:
         """How the rows were read."""
+        ...
 
     @property
     def keeps_rows(self) -> bool:
         """Whether the rows are in memory."""
+        ...
 
     def batches(self, progress: bool | None = False) -> Batches:
-        """Return the rows in batches."""
+        """Return the rows that were not kept, to be read once more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,35 +126,6 @@ class RowAccess:
             for t, term in enumerate(design.terms)
         }
 
-    def response(self) -> pd.Series:
-        """Return the response of the rows that were used."""
-        import pandas as pd
-
-        rows = self.model.rows
-        return pd.Series(rows.y.copy(), rows.labels, name=self.model.design.formula.response)
-
-    def fitted_values(self) -> pd.Series:
-        """Return fixed part plus predicted effects of the rows that were used."""
-        return predict(self, None, "all", "zero").rename("fittedvalues")
-
-    def residuals(self) -> pd.Series:
-        """Return response less fitted values."""
-        import pandas as pd
-
-        rest = self.model.rows.y - self.fitted_values().to_numpy()
-        return pd.Series(rest, self.model.rows.labels, name="resid")
-
-    def augment(self) -> pd.DataFrame:
-        """Return response, facets, fitted values and residuals."""
-        import pandas as pd
-
-        check_columns(self.model.design)
-        rows, y, fitted = self.model.rows, self.response(), self.fitted_values().to_numpy()
-        facets = {name: column.to_numpy() for name, column in rows.facets.items()}
-        columns: dict[str, Any] = {str(y.name): y.to_numpy(), **facets}
-        columns |= {"fitted": fitted, "resid": y.to_numpy() - fitted}
-        return pd.DataFrame(columns, index=rows.labels)
-
     @property
     def components(self) -> FloatArray:
         """The estimates, negative ones as zero.
@@ -290,17 +155,17 @@ class RowAccess:
         return Solution(beta, np.zeros((beta.size, beta.size)), zeros, zeros, zeros)
 
 
-def fitted_again(res: FittedComponents) -> tuple[GeneratingFit, Design]:
-    """Return how a fit was made, with the statistics of its rows, and the design of its data.
-
-    Parameters
-    ----------
-    res : the fit
+def require_rows(rows: RowAccess | None) -> RowAccess:
+    """Return the rows of a result.
 
     Raises
     ------
     DataError
-        If the result was loaded without its rows.
+        If the result was loaded without them.
     """
-    access = res._access()
-    return access.generating(), access.model.design
+    if rows is None:
+        raise DataError(
+            "this result was loaded without its rows; fit the model again for what needs "
+            "them: predicted effects, fitted values, residuals, profiles, resampling"
+        )
+    return rows

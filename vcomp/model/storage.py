@@ -1,4 +1,4 @@
-"""Records of results in JSON files."""
+"""Records of results as JSON text and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_json(record: Storable, path: str | Path | None) -> str:
     Raises
     ------
     DataError
-        If the file cannot be written; one that was there is then as it was.
+        If the file cannot be written; an existing file is then unchanged.
     """
     text = json.dumps(to_document(record), allow_nan=False, ensure_ascii=False)
     if path is not None:
@@ -27,7 +27,7 @@ def write_json(record: Storable, path: str | Path | None) -> str:
 
 
 def read_json(cls: type[Record], source: str | Path) -> Record:
-    """Return the record that a text or file holds.
+    """Return the record in a JSON text or file.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def read_json(cls: type[Record], source: str | Path) -> Record:
 
 
 def _read(source: str | Path) -> Any:
-    """Return what a JSON text or file holds."""
+    """Return the content of a JSON text or file."""
     if not isinstance(source, str | Path):
         raise DataError(f"a stored result is JSON text or a file, not {type(source).__name__}")
     text = str(source)

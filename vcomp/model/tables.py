@@ -1,26 +1,28 @@
-"""Frames with fixed columns: what plots, exports and other libraries read."""
+"""The estimates of a fit as frames with fixed columns: for users, plots and exports.
+
+Functions take the record of the fit, and a source of intervals where they show intervals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators import Iteration
-from vcomp.estimators.quadratic import AnovaTable
+from vcomp.estimators import Estimate, Iteration
+from vcomp.exceptions import EstimationError
 from vcomp.inference import Quantities
-from vcomp.inference.intervals import IntervalSource, Limits
-from vcomp.model.fixed_tables import fixed_intervals
+from vcomp.inference.intervals import IntervalSource, Limits, unbiased_covariance
+from vcomp.model.hypothesis_tests import fixed_intervals
+from vcomp.model.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.fitted import FittedComponents
-    from vcomp.model.inference import IntervalMethod
-    from vcomp.model.results import VarianceComponentsResults
+CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
 
 
 def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
@@ -37,68 +39,164 @@ def matrix(values: FloatArray, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(np.array(values), index=list(names), columns=list(names))
 
 
-def conf_int(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.DataFrame:
+def joined(fixed: pd.Series, components: pd.Series, name: str) -> pd.Series:
+    """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
+    import pandas as pd
+
+    both: pd.Series = pd.concat([fixed, components.rename(index=lambda term: f"var({term})")])
+    return both.rename(name)
+
+
+def params(record: FitRecord) -> pd.Series:
+    """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
+    estimate = record.estimate
+    fixed = series(estimate.beta, record.exog_names, "coef")
+    return joined(fixed, series(estimate.values, estimate.names, "variance"), "params")
+
+
+def n_parameters(record: FitRecord) -> int:
+    """Return the number of fixed effects and of components that were estimated."""
+    estimate = record.estimate
+    return len(record.exog_names) + len(estimate.names) - len(estimate.held)
+
+
+def component_covariance(record: FitRecord, cov_type: CovarianceType | None) -> pd.DataFrame:
+    """Return the covariance matrix of the components; that of the method first if None.
+
+    Raises
+    ------
+    EstimationError
+        If the method has no such matrix.
+    """
+    estimate = record.estimate
+    covariances = dict(estimate.covariances)
+    unbiased = unbiased_covariance(record.components) if cov_type == "unbiased" else None
+    if unbiased is not None:
+        covariances["unbiased"] = unbiased
+    chosen = next(iter(covariances)) if cov_type is None else cov_type
+    if chosen not in covariances:
+        raise EstimationError(
+            f"method {estimate.method!r} has no {cov_type!r} covariance; it has "
+            f"{', '.join(map(repr, covariances))}"
+        )
+    return matrix(covariances[chosen], estimate.names)
+
+
+def component_errors(record: FitRecord) -> pd.Series:
+    """Return standard errors of the components; nan at a bound or where held."""
+    variances = np.diagonal(component_covariance(record, None).to_numpy())
+    se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
+    return series(se, record.estimate.names, "std_error")
+
+
+def parameter_covariance(record: FitRecord) -> pd.DataFrame:
+    """Return the covariance matrix of fixed effects and components, block diagonal."""
+    estimate, p = record.estimate, len(record.exog_names)
+    k = len(estimate.names)
+    covariance = np.zeros((p + k, p + k))
+    covariance[:p, :p] = estimate.cov_beta
+    covariance[p:, p:] = component_covariance(record, None).to_numpy()
+    return matrix(covariance, tuple(params(record).index))
+
+
+def mc_errors(estimate: Estimate) -> pd.Series:
+    """Return the Monte Carlo standard errors of the components; 0 without random probes."""
+    errors = np.array([estimate.monte_carlo.get(name, 0.0) for name in estimate.names])
+    return series(errors, estimate.names, "mc_error")
+
+
+def mc_errors_of_standard_errors(estimate: Estimate) -> pd.Series:
+    """Return the relative Monte Carlo errors of the standard errors; 0 where these are exact."""
+    errors = np.array([estimate.covariance_error.get(name, 0.0) for name in estimate.names])
+    return series(errors, estimate.names, "mc_error_bse")
+
+
+def conf_int(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
     """Return intervals of all parameters in columns 0 and 1."""
     import pandas as pd
 
-    fixed = fixed_intervals(res._record.estimate, alpha)
-    components = component_limits(res, alpha, source)
+    fixed = fixed_intervals(record.estimate, alpha)
+    components = component_limits(record.estimate, alpha, source)
     ends = zip(fixed, (components.low, components.high), strict=True)
     low, high = (np.concatenate(both) for both in ends)
-    return pd.DataFrame({0: low, 1: high}, index=res.params.index)
+    return pd.DataFrame({0: low, 1: high}, index=params(record).index)
 
 
-def component_limits(res: FittedComponents, alpha: float, source: IntervalSource) -> Limits:
+def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -> Limits:
     """Return intervals of the components; those that are held have none."""
-    found = source.limits(Quantities("linear", np.eye(len(res.vcomp))), alpha)
-    held = np.isin(np.array(res.vcomp.index, dtype=object), res.held)
+    found = source.limits(Quantities("linear", np.eye(len(estimate.names))), alpha)
+    held = np.isin(np.array(estimate.names, dtype=object), estimate.held)
     low, high = (np.where(held, np.nan, end) for end in (found.low, found.high))
     return replace(found, low=low, high=high)
 
 
-def gstudy(res: FittedComponents, alpha: float, source: IntervalSource) -> pd.DataFrame:
+def gstudy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
     """Return estimate, se, interval and share of every component."""
     import pandas as pd
 
-    values, se = res.vcomp.to_numpy(), res.bse_vcomp.to_numpy()
-    found = component_limits(res, alpha, source)
+    estimate = record.estimate
+    values, se = np.array(estimate.values), component_errors(record).to_numpy()
+    found = component_limits(estimate, alpha, source)
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     # A constant response has no variance to share out.
     # A share first: of the only component it is then 100 to the last digit.
     percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
     columns = {"estimate": values, "se": se}
-    if res.mc_error.any():
-        columns["mc_error"] = res.mc_error.to_numpy()
+    probed = mc_errors(estimate)
+    if probed.any():
+        columns["mc_error"] = probed.to_numpy()
     columns |= {"ci_low": found.low, "ci_high": found.high, "percent": percent}
-    return pd.DataFrame(columns, index=res.vcomp.index).rename_axis("component")
+    return pd.DataFrame(columns, index=list(estimate.names)).rename_axis("component")
 
 
-def tidy(res: VarianceComponentsResults, alpha: float, interval: IntervalMethod) -> pd.DataFrame:
-    """Return a row a parameter."""
+def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
+    """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high."""
     import pandas as pd
 
-    intervals = res.conf_int(alpha, interval)
-    names = [*res.fe_params.index, *res.vcomp.index]
-    kinds = ["fixed"] * len(res.fe_params) + ["variance"] * len(res.vcomp)
+    estimate = record.estimate
+    intervals = conf_int(record, alpha, source)
+    errors_of_fixed = np.sqrt(np.diagonal(estimate.cov_beta))
     return pd.DataFrame(
         {
-            "term": names,
-            "kind": kinds,
-            "estimate": res.params.to_numpy(),
-            "std_error": res.bse.to_numpy(),
+            "term": [*record.exog_names, *estimate.names],
+            "kind": ["fixed"] * len(record.exog_names) + ["variance"] * len(estimate.names),
+            "estimate": np.concatenate([estimate.beta, estimate.values]),
+            "std_error": np.concatenate([errors_of_fixed, component_errors(record).to_numpy()]),
             "conf_low": intervals[0].to_numpy(),
             "conf_high": intervals[1].to_numpy(),
         }
     )
 
 
-def glance(res: VarianceComponentsResults) -> pd.DataFrame:
-    """Return one row a fit."""
+def aic(record: FitRecord) -> float:
+    """Return −2 llf + 2 (fixed effects + components that were estimated)."""
+    return -2.0 * record.estimate.llf + 2.0 * n_parameters(record)
+
+
+def bic(record: FitRecord) -> float:
+    """Return −2 llf + log(nobs) (fixed effects + components that were estimated)."""
+    return float(
+        -2.0 * record.estimate.llf + np.log(record.structure.n_rows) * n_parameters(record)
+    )
+
+
+def glance(record: FitRecord) -> pd.DataFrame:
+    """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
     import pandas as pd
 
-    names = ("method", "nobs", "df_resid", "llf", "aic", "bic", "converged", "status")
-    return pd.DataFrame({name: [getattr(res, name)] for name in names})
+    estimate, n = record.estimate, record.structure.n_rows
+    row = {
+        "method": estimate.method,
+        "nobs": n,
+        "df_resid": n - len(record.exog_names),
+        "llf": estimate.llf,
+        "aic": aic(record),
+        "bic": bic(record),
+        "converged": estimate.converged,
+        "status": estimate.status,
+    }
+    return pd.DataFrame({name: [value] for name, value in row.items()})
 
 
 def iterations(log: Sequence[Iteration], names: Sequence[str]) -> pd.DataFrame:
@@ -118,10 +216,23 @@ def iterations(log: Sequence[Iteration], names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("iteration")
 
 
-def anova(table: AnovaTable) -> pd.DataFrame:
-    """Return the analysis of variance with its expected mean squares."""
+def anova(record: FitRecord) -> pd.DataFrame:
+    """Return the analysis of variance with its expected mean squares.
+
+    Raises
+    ------
+    EstimationError
+        If the mean is not one constant, and the method has no analysis of variance of its own.
+    """
     import pandas as pd
 
+    table = record.table
+    if table is None:
+        raise EstimationError(
+            "the analysis of variance by Henderson's Method I needs a mean that is one "
+            f"constant, and the fixed part is {' + '.join(record.exog_names) or '0'}; "
+            "method='type1' and 'henderson3' have one with covariates"
+        )
     with np.errstate(divide="ignore", invalid="ignore"):
         mean_sq = np.where(table.df > 0, table.sum_sq / table.df, np.nan)
     frame = pd.DataFrame(

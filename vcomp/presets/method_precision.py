@@ -12,13 +12,18 @@ from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
-from vcomp.inference.intervals import IntervalSource
-from vcomp.model.sums import Known, check_facet, held_in_residual, known_of, term_mask
+from vcomp.model import IntervalMethod, VarianceComponentsResults, record_of
+from vcomp.presets.component_sums import (
+    Known,
+    check_facet,
+    check_result,
+    held_in_residual,
+    known_of,
+    term_mask,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.model.results import VarianceComponentsResults
 
 REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
 REPRODUCIBILITY = "reproducibility"
@@ -55,7 +60,7 @@ class Precision(display.Printed):
     laboratory : the facet of laboratories, or None
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
-    notes : what a reader should know of these numbers
+    notes : sentences on these numbers
     """
 
     table: pd.DataFrame
@@ -81,19 +86,76 @@ class Precision(display.Printed):
         return f"<Precision: standard deviations {sds}>"
 
 
-def precision_of(
+def precision(
     res: VarianceComponentsResults,
     *,
-    laboratory: str | None,
-    labels: Mapping[str, str] | None,
-    alpha: float,
-    negative: Projected,
-    source: IntervalSource,
+    laboratory: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    alpha: float = 0.05,
+    negative: Projected = "zero",
+    interval: IntervalMethod = "satterthwaite",
 ) -> Precision:
-    """Return the precision of a method; see :func:`vcomp.presets.precision`."""
+    """Return the precision of a measurement method, as CLSI EP05 and ISO 5725 name it.
+
+    From replicate measurements of one sample on several days, in several runs, at several
+    sites: the standard deviation of results under the same conditions (repeatability), within
+    a run, a day, a laboratory, and between laboratories (reproducibility). Each is a sum of
+    components: under a condition all effects vary but those of the facets held constant.
+
+    Parameters
+    ----------
+    res : the fit
+    laboratory : the facet of laboratories. If None it is the one that is called ``site``,
+        ``lab`` or ``laboratory``; without one all that varies is within one laboratory
+    labels : other words for the conditions, ``{"within-day": "intermediate precision"}``
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+    interval : how the intervals of standard deviations are made, as in
+        :meth:`vcomp.VarianceComponentsResults.conf_int`; Satterthwaite's
+        is the one of CLSI EP05 and of R's VCA
+
+    Returns
+    -------
+    Precision
+        with ``table`` (conditions), ``sources`` (between days, …), ``summary()``
+
+    Raises
+    ------
+    PlanError
+        If the laboratory is not a facet, a label is not a condition of the design, or alpha is
+        not between 0 and 1.
+    EstimationError
+        If the interval is not known, or there is none for this fit.
+
+    References
+    ----------
+    CLSI (2014), Evaluation of Precision of Quantitative Measurement Procedures, EP05-A3; ISO
+    5725-2 and 5725-3 (1994), ISO 5725-6 (1994), 4.1, for the factor 2.8; Schuetzenmeister and
+    Dufey (2022), VCA: Variance Component Analysis, R package.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = {
+    ...     "day": [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4],
+    ...     "run": [1, 1, 2, 2] * 4,
+    ...     "mmol": [
+    ...         5.1, 5.2, 4.9, 5.0, 5.4, 5.5, 5.3, 5.1, 4.8, 4.9, 5.0, 4.8, 5.2, 5.3, 5.2, 5.0,
+    ...     ],
+    ... }
+    >>> res = vcomp.fit("mmol ~ (1|day/run)", data)
+    >>> vcomp.presets.precision(res).table[["sd", "cv", "df", "limit"]].round(3)
+                          sd     cv     df  limit
+    condition
+    repeatability      0.103  2.019  8.000  0.289
+    within-day         0.146  2.855  6.737  0.408
+    within-laboratory  0.223  4.365  5.353  0.624
+    """
+    check_result(res, "precision")
+    source = res.interval_source(interval, negative)
     check_alpha(alpha)
     check_policy(negative)
-    components = res._record.components
+    components = record_of(res).components
     laboratory = _laboratory(components, laboratory)
     conditions = _renamed(_conditions(components, laboratory), labels)
     mean, why = _mean(res)
@@ -166,7 +228,7 @@ def _renamed(
 
 def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
     """Return the mean that coefficients of variation divide by, or why there is none."""
-    if res._record.exog_names != ("Intercept",):
+    if record_of(res).exog_names != ("Intercept",):
         return np.nan, "the mean depends on the fixed part; fit with a constant alone for them"
     mean = float(res.fe_params.iloc[0])
     if not mean > 0.0:

@@ -1,4 +1,4 @@
-"""Gauge repeatability and reproducibility: a reading of the components of a measurement study."""
+"""Gauge repeatability and reproducibility: variance of the gauge against variance of parts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from vcomp import display
 from vcomp.exceptions import PlanError, VcompError, check_alpha
 from vcomp.formula import RESIDUAL, closure
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
-from vcomp.inference.intervals import IntervalSource
-from vcomp.model.sums import (
+from vcomp.model import IntervalMethod, VarianceComponentsResults, record_of
+from vcomp.presets.component_sums import (
     Known,
     check_facet,
+    check_result,
     held_in_residual,
     known_of,
     positive_number,
@@ -24,8 +25,6 @@ from vcomp.model.sums import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.model.results import VarianceComponentsResults
 
 TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
 REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
@@ -69,7 +68,7 @@ class GaugeStudy(display.Printed):
     tolerance, process_sd : as given, or None
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
-    notes : what a reader should know of these numbers
+    notes : sentences on these numbers
     """
 
     table: pd.DataFrame
@@ -131,19 +130,81 @@ class GaugeStudy(display.Printed):
         return f"<GaugeStudy: total gauge R&R {display.number(share, 3)} % of study variation>"
 
 
-def gauge_study(
+def gauge_rr(
     res: VarianceComponentsResults,
     part: str,
     operator: str,
     *,
-    tolerance: float | None,
-    process_sd: float | None,
-    multiplier: float,
-    alpha: float,
-    negative: Projected,
-    source: IntervalSource,
+    tolerance: float | None = None,
+    process_sd: float | None = None,
+    multiplier: float = 6.0,
+    alpha: float = 0.05,
+    negative: Projected = "zero",
+    interval: IntervalMethod = "auto",
 ) -> GaugeStudy:
-    """Return a gauge study; see :func:`vcomp.presets.gauge_rr`."""
+    """Return a gauge R&R study: how much of the variation is the measurement's own.
+
+    Repeatability is the residual; reproducibility all else that is not of parts alone:
+    operators, their interaction with parts, days, laboratories. Parts may be crossed with
+    operators, or nested in them (where measuring destroys the part); other facets that parts are
+    nested in, such as batches, count as part-to-part variation.
+
+    Parameters
+    ----------
+    res : the fit
+    part, operator : facets of the random part
+    tolerance : width of the specification, its upper less its lower limit, in units of the
+        scores
+    process_sd : standard deviation of the process from elsewhere, to compare with
+    multiplier : number of standard deviations that make up the width of a distribution: 6, or
+        5.15 (99 %)
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+    interval : how intervals are made, as in
+        :meth:`vcomp.VarianceComponentsResults.conf_int`
+
+    Returns
+    -------
+    GaugeStudy
+        with ``table``, ``categories``, ``precision_to_tolerance``, ``summary()``, ``plot()``
+
+    Raises
+    ------
+    PlanError
+        If part or operator is not a facet or has no component, or a number is not above 0.
+    EstimationError
+        If the interval is not known, or has no intervals of shares.
+
+    References
+    ----------
+    AIAG (2010), Measurement Systems Analysis, 4th ed., chapter III, section B (analysis of
+    variance); Burdick, Borror and Montgomery (2003), A review of methods for measurement
+    systems capability analysis, Journal of Quality Technology 35, 342-354.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = {
+    ...     "part": [p for p in range(4) for _ in range(6)],
+    ...     "operator": ["A", "A", "B", "B", "C", "C"] * 4,
+    ...     "mm": [
+    ...         20.1, 20.3, 20.6, 20.7, 20.0, 20.2, 24.2, 24.0, 24.9, 24.6, 23.8, 24.1,
+    ...         19.4, 19.6, 19.9, 20.3, 19.5, 19.3, 22.0, 22.3, 22.9, 22.6, 22.1, 21.8,
+    ...     ],
+    ... }
+    >>> res = vcomp.fit("mm ~ (1|part) + (1|operator) + (1|part:operator)", data)
+    >>> study = vcomp.presets.gauge_rr(res, "part", "operator", tolerance=10)
+    >>> study.table["percent_study_variation"].round(1).head(3)
+    source
+    total gauge R&R    19.2
+    repeatability       7.5
+    reproducibility    17.7
+    Name: percent_study_variation, dtype: float64
+    >>> study.categories, round(study.precision_to_tolerance, 3)
+    (7.0, 0.244)
+    """
+    check_result(res, "gauge_rr")
+    source = res.interval_source(interval, negative)
     check_alpha(alpha)
     check_policy(negative)
     multiplier = positive_number(
@@ -153,7 +214,7 @@ def gauge_study(
         tolerance = positive_number("tolerance", tolerance, "the upper less the lower limit")
     if process_sd is not None:
         process_sd = positive_number("process_sd", process_sd, "a standard deviation")
-    components = res._record.components
+    components = record_of(res).components
     sources = _sources(components, part, operator)
     a = np.array([term_mask(components, names) for names in sources.values()])
     total = np.broadcast_to(a[list(sources).index(TOTAL)], a.shape)
@@ -196,7 +257,7 @@ def _sources(
         (of_parts if facets - above <= product else others).append(name)
     if not of_parts:
         raise PlanError(
-            f"no component is of {part!r} alone, so nothing tells parts apart; add (1|{part}) to "
+            f"no component is of {part!r} alone, so parts do not differ; add (1|{part}) to "
             f"the formula, which has {', '.join(components.names)}"
         )
     sources = {
@@ -271,7 +332,7 @@ def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str
     held = held_in_residual(res.design)
     if held is not None:
         notes.append(held)
-    interaction = _interaction(res._record.components, part, operator)
+    interaction = _interaction(record_of(res).components, part, operator)
     if interaction is not None:
         notes += _pooling(res, interaction)
     values = res.vcomp.to_numpy()
@@ -292,7 +353,7 @@ def _interaction(components: VarianceComponents, part: str, operator: str) -> st
 
 
 def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
-    """Say that AIAG would pool the interaction, where an F-test has a large p-value."""
+    """Return a note that AIAG would pool the interaction, if its F-test has a large p-value."""
     try:
         test = res.test(interaction, "f")
     except VcompError:
@@ -311,11 +372,11 @@ _ACCEPTABLE, _MARGINAL = 10.0, 30.0
 """Per cent of study variation (AIAG, Measurement Systems Analysis, 4th ed., chap. II, sec. D)."""
 
 _ENOUGH = 5
-"""Distinct categories that AIAG asks for."""
+"""Distinct categories that AIAG requires."""
 
 
 def gauge_summary(study: GaugeStudy) -> Any:
-    """Return a summary: variances and shares, standard deviations, and what AIAG says of them.
+    """Return a summary: variances and shares, standard deviations, and AIAG's criteria.
 
     Parameters
     ----------
@@ -340,7 +401,7 @@ def gauge_summary(study: GaugeStudy) -> Any:
         "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
         f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
     }
-    # A total is all of itself, with no interval to tell.
+    # The total is 100 % of itself: it has no interval.
     spread[f"{confidence} interval"][-1] = ""
     for name in ("tolerance", "process"):
         if f"percent_{name}" in table:
@@ -369,7 +430,7 @@ def _ends(low: Any, high: Any) -> list[str]:
 
 
 def _verdict(study: GaugeStudy) -> list[str]:
-    """Return what AIAG's criteria say of the estimate, and whether the interval says it too."""
+    """Return notes on AIAG's criteria for the estimate and for the ends of its interval."""
     confidence = display.level(study.alpha)
     gauge = {str(name): float(column[TOTAL_GAUGE]) for name, column in study.table.items()}
     notes = []

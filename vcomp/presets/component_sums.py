@@ -1,4 +1,4 @@
-"""Sums of components with what is known of them: what presets for a field are made of."""
+"""Sums of components with standard errors and intervals, from which presets are made."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
+from vcomp.model import VarianceComponentsResults
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +27,7 @@ class Known:
     ----------
     values, se, low, high : (m,) nan where there is none
     interval_method : how intervals were made, in words
-    notes : what a reader should know of them, sentences
+    notes : sentences on these quantities
     """
 
     values: FloatArray
@@ -44,14 +45,14 @@ def known_of(
     negative: Projected,
     alpha: float,
 ) -> Known:
-    """Return quantities with what is known of them; those of held components alone have no error.
+    """Return quantities with errors and intervals; those of held components alone have none.
 
     Parameters
     ----------
     components : of the fit
     quantities : m of one form
     source : of the intervals
-    negative : how negative estimates are taken, ``"zero"`` or ``"keep"``
+    negative : how negative estimates are treated, ``"zero"`` or ``"keep"``
     alpha : intervals have confidence 1 − alpha
     """
     local = FromComponents(components, "auto", negative)
@@ -100,7 +101,7 @@ def positive_number(name: str, value: Any, what: str) -> float:
     Raises
     ------
     PlanError
-        If it is none, naming what it should be.
+        If it is not a number above 0.
     """
     if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
         number = float(value)
@@ -110,7 +111,7 @@ def positive_number(name: str, value: Any, what: str) -> float:
 
 
 def held_in_residual(design: Structure) -> str | None:
-    """Return a sentence on what is in the residual beside error, None where nothing is."""
+    """Return a sentence on effects in the residual besides error, None if there are none."""
     effects = design.terms[RESIDUAL][:-1]
     if not effects:
         return None
@@ -118,6 +119,20 @@ def held_in_residual(design: Structure) -> str | None:
     if design.replicated:
         return f"Repeatability holds {which}, for which the formula has no term (1|{effects[-1]})."
     return (
-        f"Repeatability holds {which}, which a single score in every cell does not tell from it: "
+        f"Repeatability holds {which}, confounded with it by a single score in every cell: "
         "measure more than once in the same conditions."
     )
+
+
+def check_result(res: object, function: str) -> None:
+    """Refuse what is not a result of a fit.
+
+    Raises
+    ------
+    PlanError
+    """
+    if not isinstance(res, VarianceComponentsResults):
+        raise PlanError(
+            f"{function}() is of a result, such as vcomp.fit() returns, not of a "
+            f"{type(res).__name__}"
+        )

@@ -1,4 +1,4 @@
-"""Universe scores of the objects of measurement, and how well each is known."""
+"""Universe scores of the objects of measurement, with standard and conditional errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Within:
 
     Attributes
     ----------
-    components : (P, k + 1) σ̂²(S|p); nan for an object whose scores do not tell them apart
+    components : (P, k + 1) σ̂²(S|p); nan for an object from whose scores they are not estimable
     shared : (P, k + 1) σ̂_S(p, others), None where objects do not have the same cells
     inverse_n : (P, k + 1) 1/n_S: Σ n²/(Σ n)² over the groups of S
     """
@@ -43,7 +43,7 @@ class Within:
 def within_objects(
     y: FloatArray, objects: LongArray, effects: Sequence[LongArray], cells: LongArray
 ) -> Within:
-    """Analyse the scores of every object by themselves.
+    """Return an analysis of variance of the scores of every object.
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ def within_objects(
     cells : (n,) the combination of all facets that objects can have in common
     """
     n = np.bincount(objects).astype(float)
-    # About the mean of the object, so that no T term is a difference of large numbers.
+    # Deviations from the mean of the object: no T term is then a difference of large numbers.
     x = y - (np.bincount(objects, y) / n)[objects]
     groups = [joined(objects, codes) for codes in effects]
     coefficients, inverse_n = _coefficients(objects, n, groups)
     T = _squares(objects, groups, x, x)
     shared = None
     if n.size > 1 and _is_complete(objects, cells):
-        # Products need no rows in pairs: those of a cell are replaced by their mean.
+        # For products rows need not be paired: scores of a cell are replaced by their mean.
         profile = (np.bincount(cells, x) / np.bincount(cells))[cells]
         own = joined(objects, cells)
         mean = (np.bincount(own, x) / np.bincount(own))[own]
@@ -185,7 +185,7 @@ def universe_scores(
 
 
 def _root(variances: FloatArray) -> FloatArray:
-    """Return the roots, nan for estimates below zero that are to be kept."""
+    """Return square roots, nan for kept estimates below zero."""
     return np.sqrt(np.where(variances >= 0.0, variances, np.nan))
 
 
@@ -242,8 +242,8 @@ class _Errors:
 
     @property
     def values(self) -> FloatArray:
-        """The components as they are taken."""
-        return self._taken(self.components.values)
+        """The components, negative ones as the option ``negative`` treats them."""
+        return self._without_negative(self.components.values)
 
     def of_plan(self) -> tuple[FloatArray, FloatArray]:
         """Return σ²(δ) and σ²(Δ) of every object.
@@ -279,7 +279,7 @@ class _Errors:
         """Return σ̂²(δ_p) and σ̂²(Δ_p); the first nan where objects differ in their cells."""
         chunk = self.access.model.chunk
         effects = [facets - self.plan.objects for facets in self.components.facets]
-        # A term that within an object is what the residual is has no place of its own.
+        # A term that is confounded with the residual within an object is left to the residual.
         distinct = [e for e in dict.fromkeys(effects) if e and e != effects[-1]]
         codes = [chunk.codes[effects.index(e)].astype(np.int64) for e in distinct]
         y = self.access.model.chunk.y
@@ -288,8 +288,8 @@ class _Errors:
         inverse = within.inverse_n
         if self.plan.inverse_n is None:
             inverse = np.array([self.weights.absolute[0, effects.index(e)] for e in everything])
-        absolute = (self._taken(within.components) * inverse).sum(axis=1)
-        # Effects of facets that are nested in the object are shared with no other one.
+        absolute = (self._without_negative(within.components) * inverse).sum(axis=1)
+        # Effects of facets that are nested in the object are not shared with other objects.
         own = np.array([bool(e & self._nested) for e in everything])
         if own.all():
             return absolute, absolute
@@ -298,7 +298,7 @@ class _Errors:
         of_facets = dict(zip(self.components.facets, self.values, strict=True))
         alone = np.array([of_facets.get(e, 0.0) for e in everything])
         shared = np.where(own, 0.0, alone - 2.0 * within.shared)
-        return (self._taken(within.components + shared) * inverse).sum(axis=1), absolute
+        return (self._without_negative(within.components + shared) * inverse).sum(axis=1), absolute
 
     @property
     def _nested(self) -> frozenset[str]:
@@ -306,15 +306,15 @@ class _Errors:
         nested_in, objects = self.components.nested_in, self.plan.objects
         return frozenset(f for f, above in nested_in.items() if above & objects) - objects
 
-    def _taken(self, values: FloatArray) -> FloatArray:
+    def _without_negative(self, values: FloatArray) -> FloatArray:
         return np.maximum(values, 0.0) if self.negative == "zero" else values
 
     def _cells(self) -> LongArray:
-        """Return the combination of all facets but the object, and what is nested in it."""
+        """Return the combination of all facets but the object and the facets nested in it."""
         design, chunk = self.access.model.design, self.access.model.chunk
-        apart = self._nested | self.plan.objects
+        excluded = self._nested | self.plan.objects
         cells = np.zeros(chunk.n, dtype=np.int64)
         for position, facet in enumerate(design.facets):
-            if facet.name not in apart:
+            if facet.name not in excluded:
                 cells = joined(cells, chunk.level_codes(position).astype(np.int64))
         return cells

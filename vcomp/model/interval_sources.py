@@ -1,0 +1,173 @@
+"""Intervals by name: from the components, from replicates or from the profile likelihood.
+
+``interval=`` of any method of a result is read here, and becomes a source of intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference import Projected, Quantities, Smooth
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalName,
+    IntervalSource,
+    Limits,
+    check_local_interval,
+    check_source,
+)
+from vcomp.inference.profile import SmoothConstraint
+from vcomp.inference.resampling import (
+    BootstrapType,
+    FromReplicates,
+    Jackknife,
+    Replicates,
+    parametric_bootstrap,
+)
+from vcomp.model.profiling import Likelihood
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import RowAccess, require_rows
+
+IntervalMethod: TypeAlias = IntervalName | IntervalSource | Replicates
+"""The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
+
+PROFILE = "profile likelihood"
+
+_REPLICATES = 1000
+"""Of ``interval="bootstrap"``, as :meth:`VarianceComponentsResults.bootstrap` draws them."""
+
+_OTHERS = ("profile", "bootstrap")
+_OF_FACETS = {
+    "jackknife": "jackknife",
+    "resample": "resample",
+    "facet bootstrap": "resample",
+    "facet_bootstrap": "resample",
+}
+
+
+def source_of(
+    record: FitRecord,
+    rows: RowAccess | None,
+    interval: IntervalMethod,
+    negative: Projected = "keep",
+    bootstrap_type: BootstrapType = "percentile",
+) -> IntervalSource:
+    """Return the source of the intervals of a fit.
+
+    Parameters
+    ----------
+    record : of the fit
+    rows : of the fit; None after loading
+    interval : a name, replicates, or a source itself
+    negative : how negative components are used
+    bootstrap_type : of intervals from replicates
+
+    Raises
+    ------
+    EstimationError
+        If the interval is not known, or not available for this fit.
+    DataError
+        If it needs the rows, and the result was loaded without them.
+    """
+    if interval == "profile":
+        return FromProfile(Likelihood.of(require_rows(rows)))
+    if interval == "bootstrap":
+        interval = parametric_bootstrap(require_rows(rows).generating(), _REPLICATES)
+    if isinstance(interval, Replicates) and not isinstance(interval, Jackknife):
+        _check_own(interval, record.estimate.names)
+        fitted = record.estimate.values, record.estimate.beta
+        return FromReplicates(interval, *fitted, bootstrap_type, negative)
+    if bootstrap_type != "percentile":
+        raise EstimationError(
+            f"bootstrap_type={bootstrap_type!r} is of intervals from bootstrap replicates, not of "
+            f"{interval!r}"
+        )
+    if not isinstance(interval, str):
+        return check_source(interval)
+    if interval in _OF_FACETS:
+        raise EstimationError(
+            f"interval={interval!r} needs to know over which facet; pass "
+            f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
+        )
+    check_local_interval(interval, _OTHERS)
+    estimate = record.estimate
+    return FromComponents(
+        record.tables.components, interval, negative, estimate.beta, estimate.cov_beta
+    )
+
+
+def _check_own(replicates: Replicates, names: tuple[str, ...]) -> None:
+    if replicates.names != names:
+        raise EstimationError(
+            f"these replicates are of {', '.join(replicates.names)}, and the fit has "
+            f"{', '.join(names)}; resample this fit"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FromProfile:
+    """Intervals from the profile likelihood of each quantity.
+
+    Parameters
+    ----------
+    likelihood : which the fit maximised
+    """
+
+    likelihood: Likelihood
+
+    @property
+    def interval(self) -> str:
+        """Its name."""
+        return "profile"
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha.
+
+        What depends on held components alone has none (nan).
+
+        Raises
+        ------
+        EstimationError
+            If a profile cannot be followed, or the quantity depends on the fixed effects.
+        """
+        check_alpha(alpha)
+        if isinstance(quantities, Smooth):
+            return self._of_function(quantities, alpha)
+        ends, notes = [], []
+        for j in range(len(quantities)):
+            low, high, said = self._one(quantities.take(slice(j, j + 1)), alpha)
+            ends.append((low, high))
+            notes += [note for note in said if note not in notes]
+        both = np.array(ends).reshape(-1, 2)
+        return Limits(both[:, 0], both[:, 1], PROFILE, tuple(notes))
+
+    def _one(self, q: Quantities, alpha: float) -> tuple[float, float, tuple[str, ...]]:
+        a = q.a[0]
+        if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
+            return np.nan, np.nan, ("what depends on held components alone has no interval",)
+        whole = Quantities("linear", q.a) if q.form == "root" else q
+        curve = self.likelihood.profile_ratio(whole, "a quantity", alpha, points=0)
+        if q.form == "root":
+            return float(np.sqrt(max(curve.low, 0.0))), float(np.sqrt(curve.high)), curve.notes
+        return curve.low, curve.high, curve.notes
+
+    def _of_function(self, q: Smooth, alpha: float) -> Limits:
+        if q.uses_fixed:
+            raise EstimationError(
+                "a quantity that depends on the fixed effects has no profile here; use "
+                "interval='log' or 'bootstrap'"
+            )
+        nothing = np.zeros(0)
+        constraint = SmoothConstraint(
+            lambda v: q.function(v, nothing), lambda v: q.slopes(v, nothing)[0]
+        )
+        curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)
+        return Limits(np.array([curve.low]), np.array([curve.high]), PROFILE, curve.notes)
+
+    def _is_known(self, weights: FloatArray) -> bool:
+        return not (weights[~self.likelihood.held] != 0.0).any()

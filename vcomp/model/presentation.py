@@ -1,0 +1,247 @@
+"""A fit as text and as a picture: what ``summary()`` prints and what ``plot()`` draws."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from vcomp import display, plots
+from vcomp.estimators import Estimate
+from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
+from vcomp.formula import RESIDUAL
+from vcomp.inference.hypotheses import degrees_of_freedom
+from vcomp.inference.intervals import IntervalSource, Limits, wald_interval
+from vcomp.model.hypothesis_tests import fixed_effects
+from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import RowAccess, require_rows
+from vcomp.model.tables import component_limits, gstudy, mc_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PictureName: TypeAlias = Literal["components", "effects"]
+KINDS: tuple[PictureName, ...] = get_args(PictureName)
+
+_FORMULA_WIDTH = 64
+
+_METHOD_NAMES = {
+    "reml": "REML",
+    "ml": "ML",
+    "anova": "ANOVA (Henderson's Method I)",
+    "type1": "ANOVA (Type I)",
+    "henderson3": "Henderson's Method III",
+    "minque": "MINQUE",
+}
+
+
+def summary(
+    record: FitRecord, rows: RowAccess | None, alpha: float, source: IntervalSource
+) -> Any:
+    """Return a summary of a fit: design, components, fixed effects and notes.
+
+    Parameters
+    ----------
+    record : of the fit
+    rows : of the fit; None after loading
+    alpha : intervals have confidence 1 − alpha
+    source : of the intervals of components
+
+    Returns
+    -------
+    statsmodels.iolib.summary.Summary
+    """
+    found = component_limits(record.estimate, alpha, source)
+    tables = [_head(record), _components(record, alpha, source)]
+    if record.exog_names:
+        tables.append(_fixed_effects(fixed_effects(record, rows, alpha, "satterthwaite"), alpha))
+    return display.summary(tables, _notes(record, found))
+
+
+def _head(record: FitRecord) -> Any:
+    design, estimate = record.structure, record.estimate
+    left = [
+        f"Variance components by {_METHOD_NAMES[estimate.method]}",
+        design.title(),
+        *textwrap.wrap(record.formula, _FORMULA_WIDTH, subsequent_indent="  "),
+    ]
+    right = [f"{display.count(design.n_rows)} scores, {design.cells()}"]
+    if not np.isnan(estimate.llf):
+        right.append(f"log-likelihood {display.number(estimate.llf, 8)}")
+        right.append("converged" if estimate.converged else "NOT CONVERGED")
+    else:
+        right.append("closed form" if estimate.converged else "NOT CONVERGED")
+    right += [""] * (len(left) - len(right))
+    return display.plain_table(list(zip(left, right, strict=True)))
+
+
+def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
+    frame, held = gstudy(record, alpha, source), record.estimate.held
+    intervals = _intervals(frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy())
+    se = display.fixed(frame["se"], significant=3)
+    cells = {
+        "estimate": display.fixed(frame["estimate"]),
+        "std. err.": ["held" if n in held else x for n, x in zip(frame.index, se, strict=True)],
+        f"{display.level(alpha)} interval": intervals,
+        "share": [display.percent(p / 100.0) for p in frame["percent"]],
+        "": [display.bar(p / 100.0) for p in frame["percent"]],
+    }
+    if "mc_error" in frame:
+        errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
+        cells = _inserted(cells, 2, "Monte Carlo", display.fixed(errors, significant=2))
+    rows = list(zip(*cells.values(), strict=True))
+    align = "r" * (len(cells) - 1) + "l"
+    return display.simple_table(rows, list(cells), stubs=list(frame.index), align=align)
+
+
+def _inserted(
+    cells: dict[str, list[str]], place: int, header: str, column: list[str]
+) -> dict[str, list[str]]:
+    items = list(cells.items())
+    return dict([*items[:place], (header, column), *items[place:]])
+
+
+def _intervals(low: Any, high: Any) -> list[str]:
+    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
+
+
+def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
+    t = "t" if np.isfinite(frame["df"]).any() else "z"
+    cells = {
+        "coef": display.fixed(frame["coef"]),
+        "std. err.": display.fixed(frame["std_error"], significant=3),
+        "df": display.fixed(frame["df"], decimals=1),
+        t: display.fixed(frame["t"], decimals=2),
+        f"P>|{t}|": display.fixed(frame["p_value"], decimals=3),
+        f"{display.level(alpha)} interval": _intervals(
+            frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy()
+        ),
+    }
+    if t == "z":
+        del cells["df"]
+    rows = list(zip(*cells.values(), strict=True))
+    return display.simple_table(rows, list(cells), stubs=list(frame.index))
+
+
+def _notes(record: FitRecord, found: Limits) -> list[str]:
+    estimate, design, notes = record.estimate, record.structure, []
+    if estimate.status not in ("Converged.", "Closed form."):
+        notes.append(estimate.status)
+    held = design.terms[RESIDUAL]
+    if len(held) > 1:
+        notes.append(f"{RESIDUAL} holds {', '.join(held[:-1])} and {held[-1]}.")
+    confounded = [t for t, effects in design.terms.items() if len(effects) > 1 and t != RESIDUAL]
+    if confounded:
+        notes.append(
+            f"{', '.join(confounded)}: effects of nested facets, with the effects that are "
+            "confounded with them (print the design for more)."
+        )
+    if not design.connected:
+        notes.append(
+            f"The design falls into {design.n_parts} parts that share no level (print the "
+            "design for what is in them)."
+        )
+    values = np.array(estimate.values)
+    estimated = ~np.isin(np.array(estimate.names, dtype=object), estimate.held)
+    if (values[estimated] == 0.0).any() and values.any():
+        notes.append("A component at its bound 0 has no standard error.")
+    if (values < 0.0).any():
+        notes.append("A negative estimate has no share of the variance.")
+    notes += _on_standard_errors(estimate)
+    notes += _on_fixed_effects(estimate)
+    how = [found.interval_method or "none can be given", *found.notes]
+    notes.append(f"Intervals of components: {'; '.join(how)}. Share: of the total variance.")
+    return notes
+
+
+def _on_fixed_effects(estimate: Estimate) -> list[str]:
+    """Return a note on the distribution of their tests and intervals, and why it is the normal."""
+    if not estimate.beta.size:
+        return []
+    df = degrees_of_freedom(estimate)
+    if np.isnan(df).any():
+        kept = estimate.fixed_errors is not None
+        why = (
+            "the components have no covariance to take degrees of freedom from"
+            if kept
+            else "none were kept with this result"
+        )
+        return [f"Fixed effects: normal distribution where there is no df, as {why}."]
+    if np.isinf(df).all():
+        return ["Fixed effects: normal distribution, as no component is estimated."]
+    return ["Fixed effects: t with Satterthwaite's degrees of freedom."]
+
+
+def _on_standard_errors(estimate: Estimate) -> list[str]:
+    notes = []
+    if estimate.certificate is not None and estimate.certificate.information == "average":
+        notes.append("Standard errors: from the average information, all that this engine has.")
+    if mc_errors(estimate).any():
+        notes.append(
+            "Monte Carlo: standard error from the engine's random probes, which more of them "
+            f"make smaller; of the log-likelihood {display.number(estimate.llf_error, 2)}."
+        )
+    return notes
+
+
+def draw(
+    record: FitRecord,
+    rows: RowAccess | None,
+    kind: str,
+    term: str | None,
+    alpha: float,
+    interval: IntervalMethod,
+    ax: Any | None,
+) -> Any:
+    """Return the axes on which a fit is drawn; see :meth:`VarianceComponentsResults.plot`.
+
+    Parameters
+    ----------
+    record : of the fit
+    rows : of the fit, for predicted effects; None after loading
+    kind : one of :data:`KINDS`
+    term : whose effects are drawn; None for components
+    alpha : intervals have confidence 1 − alpha
+    interval : how intervals of components are made
+    ax : matplotlib axes, or None
+    """
+    if kind not in KINDS:
+        raise VcompError(f"kind is {' or '.join(map(repr, KINDS))}, not {kind!r}")
+    if kind == "effects":
+        if interval != "auto":
+            raise VcompError(
+                "predicted effects have the intervals of their prediction errors, by no other "
+                "way; leave out interval="
+            )
+        name = _term(record.estimate.names, term)
+        effects = _with_intervals(rows, name, alpha)
+        return plots.effects(effects, name, alpha=alpha, ax=ax)
+    if term is not None:
+        raise VcompError(
+            f"all components are drawn together; for the effects of {term!r} use kind='effects'"
+        )
+    table = gstudy(record, alpha, source_of(record, rows, interval))
+    return plots.components(table, alpha=alpha, ax=ax)
+
+
+def _term(names: Sequence[str], term: str | None) -> str:
+    terms = list(names[:-1])
+    if term is None and len(terms) == 1:
+        return terms[0]
+    if term is None:
+        raise DataError(f"which effects are to be drawn? pass term=, one of {terms}")
+    if term not in terms:
+        hint = did_you_mean(term, terms)
+        raise DataError(f"{term!r} has no predicted effects{hint}; term= is one of {terms}")
+    return term
+
+
+def _with_intervals(rows: RowAccess | None, term: str, alpha: float) -> pd.DataFrame:
+    check_alpha(alpha)
+    effects = require_rows(rows).random_effects()[term]
+    estimate, se = effects["estimate"].to_numpy(), effects["se"].to_numpy()
+    low, high = wald_interval(estimate, se, alpha)
+    return effects.assign(low=low, high=high)

@@ -1,0 +1,534 @@
+"""The part of a result on uncertainty: intervals, profiles, resampling and tests.
+
+Methods delegate to :mod:`~vcomp.model.tables`, :mod:`~vcomp.model.interval_sources`,
+:mod:`~vcomp.model.profiling`, :mod:`~vcomp.model.hypothesis_tests`,
+:mod:`~vcomp.model.cross_checks` and :mod:`vcomp.inference.resampling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from vcomp.inference import Projected
+from vcomp.inference.hypotheses import HypothesisTest, Simulation, TestName, component_test
+from vcomp.inference.intervals import IntervalSource
+from vcomp.inference.resampling import (
+    BootstrapType,
+    Jackknife,
+    Replicates,
+    facet_bootstrap,
+    jackknife,
+    parametric_bootstrap,
+)
+from vcomp.model import hypothesis_tests, tables
+from vcomp.model.cross_checks import CrossCheck, crosscheck
+from vcomp.model.fitted import Fitted
+from vcomp.model.hypothesis_tests import DegreesOfFreedom
+from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.profiling import Profile, profiles
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import numpy as np
+    import pandas as pd
+
+
+class Uncertainty(Fitted):
+    """Intervals and tests of components and of fixed effects, resampling, cross-checks."""
+
+    def conf_int(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
+        """Return intervals of :attr:`params` in columns 0 and 1, as statsmodels does.
+
+        Fixed effects have t-intervals with Satterthwaite's degrees of freedom, as in
+        :meth:`fixed_effects`, whatever `interval` is.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how the intervals of components are made
+
+            ``"auto"``, ``"mls"``
+                modified large sample: exact for the residual of balanced data, with coverage close
+                to nominal for all components, at their bound zero as well
+            ``"f"``
+                exact F of two mean squares of a balanced design for ratios, refused where there
+                are none; else as ``"mls"``
+            ``"satterthwaite"``
+                χ² with ν = 2 (σ̂²/se)²; a component at or below its bound has none (nan)
+            ``"log"``, ``"wald"``
+                normal on the log scale and on the natural scale; the latter may extend below zero
+            ``"profile"``
+                profile likelihood; after REML and ML only
+            ``"bootstrap"``
+                percentiles of 1,000 parametric bootstrap replicates. For another number or type,
+                pass the result of :meth:`bootstrap`, :meth:`resample` or :meth:`jackknife`
+
+        Raises
+        ------
+        EstimationError
+            If the interval is not known, or not available for this fit.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        return tables.conf_int(self._record, alpha, self.interval_source(interval))
+
+    def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
+        """Return a row a component: estimate, se, ci_low, ci_high and percent.
+
+        Percent is of the total variance, negative estimates set to zero. After an engine with
+        random probes there is ``mc_error`` after se.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals are made, as in :meth:`conf_int`
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`conf_int`.
+        """
+        return tables.gstudy(self._record, alpha, self.interval_source(interval))
+
+    def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
+        """Return profile likelihoods of components, their ratios, and after ML fixed effects.
+
+        Parameters
+        ----------
+        what : one or several names as in :attr:`vcomp` or :attr:`params`, or sums and ratios of
+            components such as ``"sys / (sys + Residual/50)"``; all components that were estimated
+            if not given
+        alpha : intervals have confidence 1 − alpha
+
+        Returns
+        -------
+        Profile
+            With ``conf_int()``, ``frame`` (parameter, value, z) and ``curves`` by name.
+
+        Raises
+        ------
+        EstimationError
+            If the fit is not a converged one by REML or ML, its engine has random probes, a name
+            is not known, a fixed effect is requested after REML, or a profile cannot be followed.
+        DataError
+            If the result was loaded without its rows.
+        PlanError
+            If alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.profile(["sys", "Residual"]).conf_int().round(4)
+                       0       1
+        sys       0.0001  0.0700
+        Residual  0.0030  0.0217
+        """
+        return profiles(self._row_access, self._record.exog_names, what, alpha)
+
+    def interval_source(
+        self,
+        interval: IntervalMethod,
+        negative: Projected = "keep",
+        *,
+        bootstrap_type: BootstrapType = "percentile",
+    ) -> IntervalSource:
+        """Return a source of intervals, which can be passed as ``interval=`` anywhere.
+
+        Parameters
+        ----------
+        interval : a name as in :meth:`conf_int`, replicates, or a source itself
+        negative : ``"keep"`` uses negative components as estimated, ``"zero"`` sets them to zero
+        bootstrap_type : of intervals from replicates: ``"percentile"``, ``"basic"`` (reflected at
+            the estimate on the log or logit scale) or ``"bias-corrected"``
+
+        Raises
+        ------
+        EstimationError
+            If the interval or the bootstrap type is not known, or not available for this fit.
+        DataError
+            If it needs the rows, and the result was loaded without them.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> basic = res.interval_source(res.bootstrap(2000, rng=1), bootstrap_type="basic")
+        >>> res.quantity("Residual", interval=basic).interval_method
+        'basic of 2,000 parametric replicates'
+        """
+        return source_of(self._record, self._rows, interval, negative, bootstrap_type)
+
+    def crosscheck(
+        self,
+        methods: Sequence[str] | str | None = None,
+        *,
+        n: int = 100,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+        time_limit: float | None = None,
+        progress: bool | None = None,
+    ) -> CrossCheck:
+        """Return the estimates of the other methods, and where they differ from those of this fit.
+
+        If the model is correct, all methods estimate the same components. Data are drawn from the
+        fit and estimated by all methods to find how much their estimates differ then. A larger
+        difference indicates effects that depend on how often their groups were observed, or
+        variances that differ between parts of the data. Balanced data do not reveal this: there
+        all methods agree.
+
+        Parameters
+        ----------
+        methods : as for :func:`vcomp.fit`, one or several; None for all
+        n : data sets that are drawn; each takes about as long as a fit by every method. Standard
+            errors need 20, and are known to about 1/√(2n) of themselves
+        rng : seed, or a generator that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
+        time_limit : seconds after which no data set is drawn
+        progress : whether to show a bar; None for one where stderr is a terminal
+
+        Returns
+        -------
+        CrossCheck
+            with ``table``, ``fixed_effects``, ``excluded`` (methods that do not apply, and why),
+            ``agrees`` and ``summary()``
+
+        Raises
+        ------
+        EstimationError
+            If a method is not known, a number is out of range, or no component is above 0.
+        DataError
+            If the result was loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> check = res.crosscheck(["anova", "ml"], n=50)
+        >>> check.agrees
+        True
+        """
+        return crosscheck(self._row_access, methods, n, rng, workers, time_limit, progress)
+
+    def bootstrap(
+        self,
+        n: int = 1000,
+        *,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+        time_limit: float | None = None,
+        path: str | PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> Replicates:
+        """Return estimates of `n` data sets drawn from the fitted model: a parametric bootstrap.
+
+        Every data set is estimated by the method, and with the options, of this fit. Where the
+        design has orthogonal strata their sufficient statistics are drawn, and the number of rows
+        does not matter; elsewhere rows are simulated.
+
+        Parameters
+        ----------
+        n : number of replicates
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
+        time_limit : seconds after which no replicate is begun; completed ones are kept, with a
+            warning
+        path : of a file that the replicates are saved to every half minute, at the end, and when
+            the work is interrupted. If it is there already, they are continued from it (after a
+            generator with the file's seed);
+            :meth:`vcomp.inference.resampling.Replicates.load` reads it
+        progress : whether to show a bar; None for one where stderr is a terminal
+
+        Raises
+        ------
+        EstimationError
+            If an option is not of that form, or no component is estimated above zero.
+        DataError
+            If the result was loaded without its rows, or the file is not one of replicates of this
+            fit and seed.
+
+        Warns
+        -----
+        VcompWarning
+            If negative components are set to zero, the time limit ended the work, or estimations
+            did not converge.
+
+        References
+        ----------
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> replicates = res.bootstrap(200, rng=1)
+        >>> bool((replicates.frame["var(sys)"] >= 0.0).all())
+        True
+        """
+        return parametric_bootstrap(
+            self._row_access.generating(),
+            n,
+            rng=rng,
+            workers=workers,
+            time_limit=time_limit,
+            path=path,
+            progress=progress,
+        )
+
+    def resample(
+        self,
+        facet: str | Sequence[str],
+        n: int = 1000,
+        *,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+        time_limit: float | None = None,
+        path: str | PathLike[str] | None = None,
+        progress: bool | None = None,
+        adjust: bool = True,
+    ) -> Replicates:
+        """Return estimates of `n` resamples of the levels of facets: Brennan's bootstrap.
+
+        Levels are drawn with replacement, those of a nested facet within the facets that it is
+        nested in. All rows of a level are drawn together, and a level that is drawn twice becomes
+        two levels. Each resample is estimated by the method, and with the options, of this fit.
+
+        Resampling biases the components: those that contain the facet are too small, the others
+        too large. The adjusted components, which intervals use, correct that bias: their mean over
+        all resamples equals the estimates, exactly so after an analysis of variance of balanced
+        data with all terms. ``notes`` of the replicates state where that is approximate.
+
+        Parameters
+        ----------
+        facet : whose levels are drawn: one (``"topic"``), or several, drawn independently
+            (``["sys", "topic"]``)
+        n : number of replicates
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
+        time_limit : seconds after which no replicate is begun; completed ones are kept, with a
+            warning
+        path : of a file that the replicates are saved to; if it is there already, they are
+            continued from it
+        progress : whether to show a bar; None for one where stderr is a terminal
+        adjust : whether the replicates have adjusted components, beside those as estimated
+
+        Returns
+        -------
+        Replicates
+            of kind ``"facet bootstrap"``, with components as estimated in ``values`` and
+            ``adjusted`` ones
+
+        Raises
+        ------
+        EstimationError
+            If a facet is not one of the random part or has fewer than two levels to draw from, an
+            option is not valid, components are held and ``adjust`` is True, or no resample could
+            be fitted.
+        DataError
+            If the result was loaded without its rows, or the file is not one of replicates of this
+            fit, seed and facets.
+
+        Warns
+        -----
+        VcompWarning
+            If some resamples could not be fitted (they have ``converged=False``), or the time
+            limit ended the work.
+
+        References
+        ----------
+        Brennan, Harris and Hanson (1987), The Bootstrap and Other Procedures for Examining the
+        Variability of Estimated Variance Components in Testing Contexts; Wiley (2000), Bootstrap
+        Strategies for Variance Component Estimation; Brennan (2001), Generalizability Theory,
+        sec. 6.2.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method="anova")
+        >>> replicates = res.resample("topic", 100, rng=1)
+        >>> replicates.kind, replicates.adjusted.shape
+        ('facet bootstrap', (100, 3))
+        """
+        return facet_bootstrap(
+            self._row_access.generating(),
+            self._row_access.model.design,
+            self._record.components,
+            facet,
+            n,
+            rng=rng,
+            adjust=adjust,
+            workers=workers,
+            time_limit=time_limit,
+            path=path,
+            progress=progress,
+        )
+
+    def jackknife(
+        self, facet: str, *, workers: int = 1, progress: bool | None = None
+    ) -> Jackknife:
+        """Return the estimates without each level of a facet in turn: a delete-one jackknife.
+
+        They give standard errors and intervals of any quantity made of the components
+        (:meth:`vcomp.inference.resampling.Jackknife.of`), without an assumption on the
+        distribution of the effects. Levels of a nested facet are those within each combination of
+        levels of the facets that it is nested in.
+
+        Parameters
+        ----------
+        facet : such as ``"topic"``
+        workers : threads
+        progress : whether to show a bar; None for one where stderr is a terminal
+
+        Raises
+        ------
+        EstimationError
+            If the facet is not one of the random part, or has fewer than three levels (a nested
+            one fewer than two in every group); or if no sample could be fitted.
+        DataError
+            If the result was loaded without its rows.
+
+        Warns
+        -----
+        VcompWarning
+            If an estimate is missing, so that there is no standard error.
+
+        References
+        ----------
+        Tukey (1958), Bias and confidence in not-quite large samples; Brennan (2001),
+        Generalizability Theory, sec. 6.2.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method="anova")
+        >>> found = res.jackknife("topic").of(lambda v: v[:, 0])
+        >>> bool(abs(found.estimate - res.vcomp["sys"]) < 1e-12)
+        True
+        """
+        return jackknife(
+            self._row_access.generating(),
+            self._row_access.model.design,
+            facet,
+            workers=workers,
+            progress=progress,
+        )
+
+    def test(
+        self,
+        term: str,
+        test: TestName = "auto",
+        *,
+        n: int = 1000,
+        rng: int | np.random.Generator | None = None,
+        workers: int = 1,
+    ) -> HypothesisTest:
+        """Return a test of whether the component of a term is 0; ``print`` it.
+
+        Parameters
+        ----------
+        term : name of a component
+        test :
+
+            ``"f"``
+                ratio of mean squares with equal expectations if the component is 0: exact in
+                balanced data, and for terms without a finer one in any (Wald 1947). If only sums
+                of several mean squares have equal expectations, and the data are balanced, an
+                approximate F, which its notes state
+            ``"lrt"``
+                likelihood ratio, restricted after REML, against ½χ²₀ + ½χ²₁ (Self & Liang 1987):
+                for many levels
+            ``"simulated"``
+                the same ratio against data drawn at the fit without the component
+            ``"score"``
+                restricted score at the fit without the component (Zhang & Lin 2003)
+            ``"auto"``
+                the exact F if there is one; else ``"simulated"`` where that is cheap (orthogonal
+                strata, or up to 500 effects and 20,000 rows), else ``"lrt"``. After closed forms
+                the F. The result states which test was used, and why
+        n : number of data sets that a simulated test (which ``"auto"`` may choose) draws; the
+            p-value has its Monte Carlo standard error
+        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+        workers : threads; the numbers are the same for any number of them
+
+        Raises
+        ------
+        EstimationError
+            If there is no such component, it is held, or the test does not apply here.
+        DataError
+            If the test needs the rows of a result that was loaded without them.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> print(res.test("sys"))
+        sys: F = 5.247, p = 0.0226; exact F-test, F(4, 8).
+        F is MS(sys) / MS(Residual), whose expectations are equal if the component is 0.
+        Chosen because it is exact.
+        """
+        fit = hypothesis_tests.component_fit(self._record, self._rows)
+        return component_test(fit, term, test, Simulation(n, rng, workers))
+
+    def fixed_effects(
+        self, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
+    ) -> pd.DataFrame:
+        """Return a row a fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest),
+            ``"kenward-roger"`` (1997, with its standard errors; after REML, by engines that
+            factor) or ``"normal"``, with the components treated as known. df is ∞ where the
+            normal distribution is used by choice or as no component is estimated, and nan where
+            it is used because the components have no covariance
+
+        Raises
+        ------
+        EstimationError
+            If ``ddf`` is not known, or the fit does not have it.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        return hypothesis_tests.fixed_effects(self._record, self._rows, alpha, ddf)
+
+    def t_test(
+        self, contrasts: Any, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
+    ) -> pd.DataFrame:
+        """Return a row a contrast Lβ = c of the fixed effects, as :meth:`fixed_effects` does.
+
+        Parameters
+        ----------
+        contrasts : rows of numbers, one a fixed effect; or text such as ``"x = z"``
+        alpha, ddf : as for :meth:`fixed_effects`; ``coef`` is Lβ̂ − c
+
+        Raises
+        ------
+        EstimationError
+            If they are not contrasts of these fixed effects, or the fit does not have ``ddf``.
+        """
+        return hypothesis_tests.contrasts_table(self._record, self._rows, contrasts, alpha, ddf)
+
+    def f_test(self, contrasts: Any, ddf: DegreesOfFreedom = "satterthwaite") -> HypothesisTest:
+        """Return the F-test of several contrasts Lβ = c of the fixed effects at once.
+
+        Degrees of freedom of the denominator are those of Fai and Cornelius (1996), as in
+        lmerTest; with ``ddf="kenward-roger"`` F is scaled.
+
+        Parameters
+        ----------
+        contrasts : rows of numbers, one a fixed effect; or text such as ``"x = z, x = 1"``
+        ddf : as for :meth:`fixed_effects`
+
+        Raises
+        ------
+        EstimationError
+            As for :meth:`t_test`, or if the contrasts contradict each other.
+        """
+        return hypothesis_tests.joint_test(self._record, self._rows, contrasts, ddf)
