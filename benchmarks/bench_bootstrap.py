@@ -12,7 +12,7 @@ from benchmarks.perdoc import LARGE, MIDDLE, SMALL, perdoc
 from vcomp.inference.resampling.draws import draws_of
 from vcomp.inference.resampling.refits import ByLikelihood
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 
 _REFITS = 1_000
 _BY_ROWS = 20

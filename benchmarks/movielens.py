@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 import vcomp
 from vcomp._typing import FloatArray, IntArray
-from vcomp.estimators.likelihood.certification import certify
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
+from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.numerics.kernels.groups import group_counts, group_sums
 from vcomp.numerics.kernels.pairs import ONCE, pair_counts

@@ -22,7 +22,7 @@ from vcomp._typing import FloatArray
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_accuracy import estimated_tau
 from vcomp.numerics.memory import limited_blas
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 
 ESTIMATORS = ("Etau", "Etau.shrunken", "Etau_ap", "Etau_ap.shrunken")
 """As published, and by the library's default."""

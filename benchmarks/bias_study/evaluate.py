@@ -17,7 +17,7 @@ from vcomp.ir.measures import MeanMeasure, get
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.splits import draw_halves, observer, published_sizes, published_trials
 from vcomp.ir.two_way_anova import mean_squares
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.simulate import CollectionSimulator
 
 MEASURES = ("tau", "tau_ap", "sens_abs", "sens_rel", "Erho2", "Phi", "F")

@@ -36,7 +36,7 @@ from vcomp.ir.kernels.topic_sets import means_of_sets
 from vcomp.ir.measures import MeanMeasure, get
 from vcomp.ir.splits import draw_halves
 from vcomp.numerics.memory import limited_blas
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 
 _NAMES = ("sens_abs", "sens_rel")
 _TRIALS = (40, 12, 5, 4, 4, 3, 2, 2, 2, 2, 2, 2, 2)

@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
-from vcomp.gtheory.conduct import project
+from vcomp.gtheory.study import project
 from vcomp.inference.intervals.limits import FromComponents, IntervalSource
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.collection import GeneratingFit

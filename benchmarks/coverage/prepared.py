@@ -19,7 +19,7 @@ from vcomp.inference.quantities import Quantities, TwoWayMeanSquares, VarianceCo
 from vcomp.inference.resampling.draws import Draws, draws_of
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.model.record import label
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 
 _NEAR_ZERO = 1.0

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import vcomp
 from tests.helpers.ctt_scores import QUESTIONS, holed
-from vcomp.cli.item_commands import items
+from vcomp.cli.score_commands import items
 from vcomp.exceptions import DataError
 
 LONG = ["--object", "sys", "--item", "topic", "--score", "score"]

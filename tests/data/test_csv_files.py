@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vcomp.data import csv_files
+from vcomp.data import files as csv_files
 from vcomp.io import open_source
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.gstudies import REPLICATED, TREC3, gstudy, two_way
-from vcomp.gtheory.conduct import dstudy
+from vcomp.gtheory.study import dstudy
 from vcomp.inference.intervals.classical import ARTEAGA, FELDT
 from vcomp.inference.intervals.limits import MODIFIED_LARGE_SAMPLE
 from vcomp.inference.quantities import TwoWayMeanSquares

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import closure, parse_design
-from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
+from vcomp.gtheory.study import dstudy
 from vcomp.inference.quantities import VarianceComponents
 
 TREC5 = from_components(BODOFF_LI)

@@ -13,8 +13,11 @@ from tests.helpers.multivariate_scores import (
 from vcomp.multivariate.cone import maximise_in_cone
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
-from vcomp.multivariate.polarised import polarised_components
-from vcomp.multivariate.strata_covariances import StrataLikelihood, find_strata
+from vcomp.multivariate.strata_covariances import (
+    StrataLikelihood,
+    find_strata,
+    polarised_components,
+)
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 

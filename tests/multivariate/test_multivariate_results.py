@@ -8,7 +8,7 @@ import pytest
 import vcomp
 from tests.helpers.multivariate_scores import crossed, specification
 from vcomp import DataError, MultivariateResults, PlanError
-from vcomp.multivariate.summary import correlations_of
+from vcomp.multivariate.estimate_record import correlations_of
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"

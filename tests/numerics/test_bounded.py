@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vcomp.numerics.bounded import bounded_step, constrained_step
+from vcomp.numerics.dense import bounded_step, constrained_step
 
 
 def by_enumeration(A, s, lower):

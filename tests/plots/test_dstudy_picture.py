@@ -17,8 +17,8 @@ from tests.helpers.drawn_axes import (
 )
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
-from vcomp.gtheory.conduct import project
 from vcomp.gtheory.plan import make_plans
+from vcomp.gtheory.study import project
 from vcomp.inference.intervals.limits import Limits
 from vcomp.plots.dependability import Required
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
-from vcomp.model.fitted import fitted_again
+from vcomp.model.row_access import fitted_again
 from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed, stratum_squares
 
 

@@ -14,8 +14,8 @@ from scipy.stats import f
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
-from vcomp.studies.difference_tables import Known, mover
 from vcomp.studies.pairs import Influences, correlations, left_out
+from vcomp.studies.planned import Known, mover
 
 MEASURES = ["ap", "p20"]
 

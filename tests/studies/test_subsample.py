@@ -11,7 +11,7 @@ from scipy.stats import f
 
 import vcomp
 from tests.helpers.designs import balanced, unbalanced
-from vcomp.model.fitted import fitted_again
+from vcomp.model.row_access import fitted_again
 from vcomp.studies.subsample import Subsets
 from vcomp.studies.subsample_result import quantile, span_of
 

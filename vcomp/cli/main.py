@@ -12,13 +12,6 @@ import click
 
 from vcomp import __version__
 from vcomp.cli import output
-from vcomp.cli.accuracy_commands import (
-    accuracy_command,
-    format_option,
-    formatted,
-    read_scores,
-    score_options,
-)
 from vcomp.cli.arguments import (
     alpha_option,
     columns_argument,
@@ -28,10 +21,17 @@ from vcomp.cli.arguments import (
     topics_option,
 )
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
-from vcomp.cli.item_commands import items
 from vcomp.cli.large_commands import accumulate, fit, merge
 from vcomp.cli.planning_commands import allocation_text, cut_score_text, plan_of, plan_options
-from vcomp.cli.simulate_commands import simulate_command
+from vcomp.cli.score_commands import (
+    accuracy_command,
+    format_option,
+    formatted,
+    items,
+    read_scores,
+    score_options,
+    simulate_command,
+)
 from vcomp.exceptions import VcompError, VcompWarning
 from vcomp.ir.rank import RankOptions, TauVariant
 

@@ -1,6 +1,5 @@
 from .allocation import Cost as Cost
 from .allocation import optimize as optimize
-from .conduct import dstudy as dstudy
 from .layout import joined as joined
 from .phi_lambda import MeanOfScores as MeanOfScores
 from .plan import DStudyPlan as DStudyPlan
@@ -21,6 +20,7 @@ from .requirement import required_size as required_size
 from .requirement import requirement_ratio as requirement_ratio
 from .score_table import crossed_components as crossed_components
 from .study import DStudy as DStudy
+from .study import dstudy as dstudy
 from .study_record import quantity_of as quantity_of
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes

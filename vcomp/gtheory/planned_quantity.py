@@ -15,7 +15,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
-from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.phi_lambda import MeanOfScores, phi_lambda, read_cuts
 from vcomp.gtheory.plan import DStudyPlan, PlanOptions
 from vcomp.gtheory.projection import (
@@ -26,7 +25,7 @@ from vcomp.gtheory.projection import (
     weights,
 )
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
-from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.study import DStudy, dstudy
 from vcomp.gtheory.universe import all_sizes
 from vcomp.inference import (
     EstimatedQuantity,

@@ -1,12 +1,12 @@
 from .accumulated import AccumulatedStatistics as AccumulatedStatistics
 from .accumulated import accumulate as accumulate
 from .claimed import claimed_model as claimed_model
-from .fitted import compared_fit as compared_fit
-from .fitted import fitted_again as fitted_again
-from .fitted import record_of as record_of
 from .interval_sources import IntervalMethod as IntervalMethod
 from .model import VarianceComponentsModel as VarianceComponentsModel
+from .record import read_json as read_json
 from .record import two_way_mean_squares as two_way_mean_squares
+from .record import write_json as write_json
 from .results import VarianceComponentsResults as VarianceComponentsResults
-from .storage import read_json as read_json
-from .storage import write_json as write_json
+from .row_access import compared_fit as compared_fit
+from .row_access import fitted_again as fitted_again
+from .row_access import record_of as record_of

@@ -25,9 +25,9 @@ from vcomp.ir.rank import (
     TauVariant,
     expected_correlation,
 )
-from vcomp.model.fitted import Fitted
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.record import FitRecord
+from vcomp.model.row_access import Fitted
 from vcomp.model.universe_scores import universe_scores
 
 if TYPE_CHECKING:

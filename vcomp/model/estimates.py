@@ -13,7 +13,7 @@ from vcomp.design import Structure
 from vcomp.estimators import Certificate
 from vcomp.inference.hypotheses import degrees_of_freedom
 from vcomp.model import tables
-from vcomp.model.fitted import Fitted
+from vcomp.model.row_access import Fitted
 from vcomp.model.tables import CovarianceType
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vcomp import display
-from vcomp.model import augmented, prediction, presentation, storage, tables
+from vcomp.model import prediction, presentation, record, tables
 from vcomp.model.decisions import Decisions
 from vcomp.model.estimates import Estimates
 from vcomp.model.interval_sources import IntervalMethod
@@ -290,8 +290,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         ('score', 'sys', 'topic', 'fitted', 'resid')
         """
         if path is None:
-            return augmented.augment(self._row_access)
-        return augmented.write_augmented(self._row_access, path, progress)
+            return prediction.augment(self._row_access)
+        return prediction.write_augmented(self._row_access, path, progress)
 
     def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
         """Return new responses drawn from the fitted model.
@@ -332,7 +332,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to `path` if given."""
-        return storage.write_json(self._record, path)
+        return record.write_json(self._record, path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
@@ -347,7 +347,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         DataError
             If it is not such a text or file, or has another version of the format.
         """
-        return cls(storage.read_json(FitRecord, source))
+        return cls(record.read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows)

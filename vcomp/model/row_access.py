@@ -18,7 +18,9 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
+from vcomp.inference.hypotheses import ComparedFit
 from vcomp.inference.resampling import GeneratingFit, Recipe, positive_part, simulate_responses
+from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 from vcomp.statistics.batches import Batches
@@ -169,3 +171,59 @@ def require_rows(rows: RowAccess | None) -> RowAccess:
             "them: predicted effects, fitted values, residuals, profiles, resampling"
         )
     return rows
+
+
+class Fitted:
+    """The record of a fit, and access to its rows; None after loading."""
+
+    _record: FitRecord
+    _rows: RowAccess | None
+
+    @property
+    def _row_access(self) -> RowAccess:
+        return require_rows(self._rows)
+
+
+def record_of(res: Fitted) -> FitRecord:
+    """Return the record of a fit.
+
+    Parameters
+    ----------
+    res : the fit
+    """
+    return res._record
+
+
+def compared_fit(res: Fitted) -> ComparedFit:
+    """Return the values that a comparison with other models uses.
+
+    Parameters
+    ----------
+    res : the fit
+    """
+    record, rows = res._record, res._rows
+    return ComparedFit(
+        formula=record.formula,
+        response=record.response,
+        estimate=record.estimate,
+        exog_names=record.exog_names,
+        nobs=record.structure.n_rows,
+        response_sums=record.response_sums,
+        stats=None if rows is None else rows.model.statistics,
+    )
+
+
+def fitted_again(res: Fitted) -> tuple[GeneratingFit, Design]:
+    """Return how a fit was made, with the statistics of its rows, and the design of its data.
+
+    Parameters
+    ----------
+    res : the fit
+
+    Raises
+    ------
+    DataError
+        If the result was loaded without its rows.
+    """
+    access = require_rows(res._rows)
+    return access.generating(), access.model.design

@@ -23,10 +23,10 @@ from vcomp.inference.resampling import (
 )
 from vcomp.model import hypothesis_tests, tables
 from vcomp.model.cross_checks import CrossCheck, crosscheck
-from vcomp.model.fitted import Fitted
 from vcomp.model.hypothesis_tests import DegreesOfFreedom
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.profiling import Profile, profiles
+from vcomp.model.row_access import Fitted
 
 if TYPE_CHECKING:
     from os import PathLike

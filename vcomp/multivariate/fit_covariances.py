@@ -30,13 +30,15 @@ from vcomp.multivariate.cone import (
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.estimate_record import Ending, Found, record_of
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
-from vcomp.multivariate.polarised import columns_of, polarised_components, polarised_covariance
 from vcomp.multivariate.results import MultivariateResults
 from vcomp.multivariate.strata_covariances import (
     Strata,
     StrataLikelihood,
     check_residual,
+    columns_of,
     find_strata,
+    polarised_components,
+    polarised_covariance,
 )
 from vcomp.multivariate.variable_layout import Layout, lay_out
 from vcomp.multivariate.variables import read_scores

@@ -28,8 +28,9 @@ from vcomp.multivariate.covariance_components import (
     read_weights,
 )
 from vcomp.multivariate.dstudies import MultivariateDStudy, plan_studies
-from vcomp.multivariate.estimate_record import FacetLink, MultivariateRecord
-from vcomp.multivariate.summary import (
+from vcomp.multivariate.estimate_record import (
+    FacetLink,
+    MultivariateRecord,
     component_table,
     correlation_table,
     correlations_of,

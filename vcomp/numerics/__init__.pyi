@@ -1,6 +1,6 @@
-from .bounded import bounded_step as bounded_step
-from .bounded import constrained_step as constrained_step
 from .dense import Positive as Positive
+from .dense import bounded_step as bounded_step
+from .dense import constrained_step as constrained_step
 from .dense import covariance_of_solution as covariance_of_solution
 from .dense import solve as solve
 from .dense import solve_positive as solve_positive
@@ -12,10 +12,10 @@ from .memory import gib as gib
 from .memory import limited_blas as limited_blas
 from .memory import rows_in_words as rows_in_words
 from .memory import slices as slices
+from .parallel import check_count as check_count
+from .parallel import check_rng as check_rng
 from .parallel import check_time_limit as check_time_limit
 from .parallel import run as run
-from .randomness import check_count as check_count
-from .randomness import check_rng as check_rng
-from .randomness import seed_from as seed_from
-from .randomness import seed_of as seed_of
-from .randomness import stream as stream
+from .parallel import seed_from as seed_from
+from .parallel import seed_of as seed_of
+from .parallel import stream as stream

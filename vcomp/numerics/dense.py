@@ -8,6 +8,8 @@ from vcomp._typing import FloatArray
 
 __all__ = [
     "Positive",
+    "bounded_step",
+    "constrained_step",
     "covariance_of_solution",
     "solve",
     "solve_positive",
@@ -98,3 +100,204 @@ def solve_positive(A: FloatArray, b: FloatArray) -> FloatArray:
         If A is not positive definite.
     """
     return Positive(A).solve(b)
+
+
+_RIDGE = 1e-14
+"""Added to a unit diagonal, so that directions without information have a solution."""
+
+
+def bounded_step(
+    information: FloatArray, score: FloatArray, lower: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return the d ≥ lower that maximises s'd − ½ d'Id, and √(2 max): without bounds √(s'I⁻¹s).
+
+    A primal active-set method (Nocedal and Wright 2006, algorithm 16.3) for a matrix of a few
+    rows, scaled to a unit diagonal first.
+
+    Parameters
+    ----------
+    information : (m, m) positive semi-definite
+    score : (m,)
+    lower : (m,) not positive
+
+    Examples
+    --------
+    >>> I = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> step, decrement = bounded_step(I, np.array([1.0, -4.0]), np.array([-1.0, -1.0]))
+    >>> step, round(decrement**2, 12)
+    (array([ 1., -1.]), 8.0)
+    """
+    m = score.size
+    if m == 0:
+        return np.zeros(0), 0.0
+    scale = _scale(information)
+    A = information / np.outer(scale, scale) + _RIDGE * np.eye(m)
+    slope, floor = score / scale, lower * scale
+    d = np.zeros(m)
+    at_floor = (floor == 0.0) & (slope <= 0.0)
+    for _ in range(20 * (m + 1)):
+        gradient = slope - A @ d
+        move = np.zeros(m)
+        free = ~at_floor
+        move[free] = _solve(A[np.ix_(free, free)], gradient[free])
+        reach, first = _reach(d, move, floor, free)
+        if first is not None:
+            d += reach * move
+            d[first] = floor[first]
+            at_floor[first] = True
+            continue
+        d += move
+        gradient = np.where(at_floor, slope - A @ d, -np.inf)
+        released = int(np.argmax(gradient))
+        if not gradient[released] > 1e-14 * np.abs(slope).max(initial=0.0):
+            break
+        at_floor[released] = False
+    gain = float(slope @ d - 0.5 * d @ (A @ d))
+    return np.where(d == floor, lower, d / scale), float(np.sqrt(max(2.0 * gain, 0.0)))
+
+
+def _scale(information: FloatArray) -> FloatArray:
+    scale = np.sqrt(np.abs(np.diagonal(information)))
+    known = scale[scale > 0.0]
+    # A component without information may have any unit.
+    return np.where(scale > 0.0, scale, known.min() if known.size else 1.0)
+
+
+def _solve(A: FloatArray, b: FloatArray) -> FloatArray:
+    if not b.size:
+        return b
+    try:
+        step = solve(A, b)
+    except np.linalg.LinAlgError:
+        return b
+    # The matrix may be indefinite by rounding: then the gradient is the step.
+    return step if step @ b > 0.0 else b
+
+
+def _reach(
+    d: FloatArray, move: FloatArray, floor: FloatArray, free: np.ndarray
+) -> tuple[float, int | None]:
+    """Return the fraction of `move` up to the first bound, and the component that meets it."""
+    falls = free & (d + move < floor)
+    if not falls.any():
+        return 1.0, None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fractions = np.where(falls, (floor - d) / move, np.inf)
+    first = int(np.argmin(fractions))
+    return float(max(fractions[first], 0.0)), first
+
+
+def constrained_step(
+    information: FloatArray,
+    score: FloatArray,
+    lower: FloatArray,
+    normal: FloatArray,
+    shift: float = 0.0,
+) -> tuple[FloatArray, float, float]:
+    """Return the d ≥ lower with a'd = c that maximises s'd − ½ d'Id, λ, and √(2 max).
+
+    The same active-set method as :func:`bounded_step`, its moves within the hyperplane. λ is the
+    multiplier of the equality: s − Id = λa, with less on the left for components at their bound.
+    With c = 0 the last number is the distance to the maximum within the hyperplane in standard
+    errors; for other c it has no meaning.
+
+    Parameters
+    ----------
+    information : (m, m) positive semi-definite within the hyperplane
+    score : (m,)
+    lower : (m,) not positive
+    normal : (m,) a, not all zero
+    shift : c
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If no d ≥ lower has a'd = c.
+
+    Examples
+    --------
+    >>> I = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> lower = np.array([-9.0, -9.0])
+    >>> step, multiplier, _ = constrained_step(I, np.array([4.0, 0.0]), lower, np.ones(2), 1.0)
+    >>> step, round(multiplier, 9)
+    (array([ 2.5, -1.5]), 0.5)
+    """
+    scale = _scale(information)
+    A = information / np.outer(scale, scale) + _RIDGE * np.eye(score.size)
+    slope, floor, across = score / scale, lower * scale, normal / scale
+    d = _onto(across, shift, floor)
+    at_floor, multiplier = d == floor, 0.0
+    for _ in range(20 * (score.size + 1)):
+        free = ~at_floor
+        move = np.zeros(score.size)
+        move[free] = _solve_within(A[np.ix_(free, free)], (slope - A @ d)[free], across[free])
+        reach, first = _reach(d, move, floor, free)
+        d += reach * move
+        if first is not None:
+            d[first] = floor[first]
+            at_floor[first] = True
+            continue
+        multiplier, released = _released(slope - A @ d, across, at_floor, np.abs(slope).max())
+        if not released:
+            break
+        at_floor[released] = False
+    gain = float(slope @ d - 0.5 * d @ (A @ d))
+    step = np.where(d == floor, lower, d / scale)
+    return step, multiplier, float(np.sqrt(max(2.0 * gain, 0.0)))
+
+
+def _onto(normal: FloatArray, shift: float, floor: FloatArray) -> FloatArray:
+    """Return the shortest d ≥ floor with a'd = c: τa, raised to the floor where it is below."""
+    if shift == 0.0:
+        return np.zeros(normal.size)
+    clipped = np.zeros(normal.size, dtype=bool)
+    for _ in range(normal.size + 1):
+        square = float(normal[~clipped] @ normal[~clipped])
+        if square == 0.0:
+            break
+        along = (shift - float(normal[clipped] @ floor[clipped])) / square
+        # A component below its floor stays there: |τ| only grows.
+        below = along * normal < floor
+        if not (below & ~clipped).any():
+            return np.where(clipped, floor, along * normal)
+        clipped |= below
+    raise np.linalg.LinAlgError("no step above the bounds leads to the hyperplane")
+
+
+def _solve_within(A: FloatArray, b: FloatArray, normal: FloatArray) -> FloatArray:
+    """Return the move p with a'p = 0 that maximises b'p − ½ p'Ap."""
+    if not normal.any():
+        return _solve(A, b)
+    basis = np.linalg.qr(normal[:, None], mode="complete")[0][:, 1:]
+    within: FloatArray = basis @ _solve(basis.T @ A @ basis, basis.T @ b)
+    return within
+
+
+def _released(
+    gradient: FloatArray, normal: FloatArray, at_floor: np.ndarray, size: float
+) -> tuple[float, list[int]]:
+    """Return the multiplier of the equality, and the bounds to be released."""
+    free = ~at_floor
+    square = float(normal[free] @ normal[free])
+    if square > 0.0:
+        multiplier = float(normal[free] @ gradient[free]) / square
+        surplus = np.where(at_floor, gradient - multiplier * normal, -np.inf)
+        first = int(np.argmax(surplus))
+        return multiplier, [first] if surplus[first] > 1e-14 * size else []
+    # All components of the equality are at their bounds: any multiplier between these two is
+    # valid, and if they cross, two components leave their bounds together.
+    rises, falls = normal > 0.0, normal < 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = gradient / normal
+    least = float(np.where(rises, ratio, -np.inf).max(initial=-np.inf))
+    most = float(np.where(falls, ratio, np.inf).min(initial=np.inf))
+    if not rises.any() or not falls.any():
+        multiplier = least if rises.any() else most
+    else:
+        multiplier = 0.5 * (least + most)
+        if least - most > 1e-14 * (abs(least) + abs(most)):
+            pair = np.where(rises, ratio, -np.inf), np.where(falls, ratio, np.inf)
+            return multiplier, [int(np.argmax(pair[0])), int(np.argmin(pair[1]))]
+    surplus = np.where(at_floor & (normal == 0.0), gradient, -np.inf)
+    first = int(np.argmax(surplus))
+    return multiplier, [first] if surplus[first] > 1e-14 * size else []

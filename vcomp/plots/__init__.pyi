@@ -1,6 +1,5 @@
 from .canvas import escaped as escaped
 from .canvas import pyplot as pyplot
-from .cost_frontier import frontier as frontier
 from .curves import accuracies as accuracies
 from .curves import accuracy_curves as accuracy_curves
 from .curves import reliability_map as reliability_map
@@ -14,9 +13,10 @@ from .designs import venn as venn
 from .dots import components as components
 from .dots import effects as effects
 from .dots import items as items
-from .measure_plots import measure_curves as measure_curves
-from .measure_plots import measures as measures
-from .subsampling import Kind as Kind
-from .subsampling import subsets as subsets
+from .study_plots import Kind as Kind
+from .study_plots import frontier as frontier
+from .study_plots import measure_curves as measure_curves
+from .study_plots import measures as measures
+from .study_plots import subsets as subsets
 from .zeta import profile as profile
 from .zeta import replicates as replicates

@@ -21,14 +21,14 @@ from vcomp.gtheory import (
 )
 from vcomp.inference import used_components
 from vcomp.plots import escaped
-from vcomp.studies.difference_tables import (
+from vcomp.studies.pairs import differences, required_ratios
+from vcomp.studies.planned import (
+    ComparisonRecord,
     DifferenceInterval,
     MeasureDifferences,
     components_table,
     side_by_side,
 )
-from vcomp.studies.pairs import differences, required_ratios
-from vcomp.studies.planned import ComparisonRecord
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,6 +1,6 @@
 """Differences of all pairs of measures: correlations by a jackknife, or a joint bootstrap.
 
-Their intervals are made by :mod:`~vcomp.studies.difference_tables`.
+Their intervals are made by :mod:`~vcomp.studies.planned`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
 from vcomp.numerics import check_count, seed_from
-from vcomp.studies.difference_tables import (
+from vcomp.studies.planned import (
+    ComparisonRecord,
     DifferenceInterval,
     Known,
     MeasureDifferences,
     pairs_table,
+    required_facet,
 )
-from vcomp.studies.planned import ComparisonRecord, required_facet
 from vcomp.studies.subsample import Subsets
 
 __all__ = [

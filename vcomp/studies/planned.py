@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import CoefficientName, DStudy, check_requirement
+from vcomp.gtheory import CoefficientName, DStudy, Requirement, check_requirement
 from vcomp.model import VarianceComponentsResults
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "COEFFICIENTS",
     "ComparisonRecord",
+    "DifferenceInterval",
+    "Known",
+    "MeasureDifferences",
+    "components_table",
+    "mover",
     "options_of_fit",
+    "pairs_table",
     "planned",
     "required_facet",
+    "requirements",
+    "side_by_side",
 ]
 
 
@@ -126,3 +143,230 @@ def planned(
             f"{len(study.plan)}; with_plan() gives those of others without fitting again"
         )
     return study
+
+
+DifferenceInterval: TypeAlias = Literal["mover", "bootstrap"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """Estimates of one measure with their intervals, (m,) each."""
+
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MeasureDifferences(display.Printed):
+    """Pairs of measures; ``print`` it for reading.
+
+    Attributes
+    ----------
+    table : a row a pair and plan: ``first``, ``second``, the sizes, ``difference`` (or ``ratio``),
+        ``low`` and ``high``, ``correlation`` of the two estimates (0 for measures that share no
+        level; nan where it is not known, and taken as 0)
+    what : that is compared, in words
+    alpha : intervals have confidence 1 − alpha, each for itself
+    interval_method : how the intervals were made
+    notes : what a reader should know of them
+    """
+
+    table: pd.DataFrame
+    what: str
+    alpha: float
+    interval_method: str
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> Any:
+        """Return a printable summary.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        table = self.table
+        value = "ratio" if "ratio" in table else "difference"
+        sizes = table.columns[2 : table.columns.get_loc(value)]
+        sign = " / " if value == "ratio" else " − "
+        pairs = zip(table["first"], table["second"], strict=True)
+        ends = zip(table["low"], table["high"], strict=True)
+        cells = {
+            "": [sign.join(pair) for pair in pairs],
+            **{size: [display.count(n) for n in table[size]] for size in sizes},
+            value: display.fixed(table[value], decimals=3),
+            f"{display.level(self.alpha)} interval": [_interval(*pair) for pair in ends],
+            "correlation": display.fixed(table["correlation"], decimals=2),
+        }
+        page = display.simple_table(
+            list(zip(*cells.values(), strict=True)),
+            list(cells),
+            title=self.what,
+            align="l" + "r" * (len(cells) - 1),
+        )
+        return display.summary([page], [f"Intervals: {self.interval_method}.", *self.notes])
+
+    def __repr__(self) -> str:
+        return f"<MeasureDifferences: {self.what}, {len(self.table)} rows>"
+
+
+def _interval(low: float, high: float) -> str:
+    unknown = np.isnan(low) or np.isnan(high)
+    return display.MISSING if unknown else f"[{', '.join(display.fixed([low, high], decimals=3))}]"
+
+
+def mover(first: Known, second: Known, r: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return limits of the differences between estimates.
+
+    Parameters
+    ----------
+    first, second : the estimates
+    r : (m,) their correlations
+
+    Returns
+    -------
+    low, high : (m,) nan where an interval is not known
+
+    Examples
+    --------
+    >>> a = Known(np.array([0.9]), np.array([0.8]), np.array([0.95]))
+    >>> b = Known(np.array([0.7]), np.array([0.6]), np.array([0.8]))
+    >>> low, high = mover(a, b, np.array([0.0]))
+    >>> low.round(4), high.round(4)
+    (array([0.0586]), array([0.3118]))
+    """
+    with np.errstate(invalid="ignore"):
+        difference = first.estimate - second.estimate
+        below = _length(first.estimate - first.low, second.high - second.estimate, r)
+        above = _length(first.high - first.estimate, second.estimate - second.low, r)
+        return difference - below, difference + above
+
+
+def _length(a: FloatArray, b: FloatArray, r: FloatArray) -> FloatArray:
+    """Return √(a² + b² − 2rab), infinite where a or b is."""
+    endless = np.isinf(a) | np.isinf(b)
+    a, b = np.where(endless, 0.0, a), np.where(endless, 0.0, b)
+    square = np.maximum(np.square(a) + np.square(b) - 2.0 * r * a * b, 0.0)
+    return np.where(endless, np.inf, np.sqrt(square))
+
+
+def pairs_table(
+    names: list[str],
+    known: dict[str, Known],
+    correlation: dict[tuple[str, str], FloatArray],
+    sizes: dict[str, FloatArray],
+    *,
+    ratio: bool,
+) -> pd.DataFrame:
+    """Return a row a pair and plan.
+
+    Parameters
+    ----------
+    names : of the measures
+    known : by name; logarithms where ratios are compared
+    correlation : by pair of names, (m,)
+    sizes : of the m plans, by facet
+    ratio : whether ratios are compared
+    """
+    import pandas as pd
+
+    rows = []
+    for a, b in combinations(names, 2):
+        r = correlation[a, b]
+        low, high = mover(known[a], known[b], np.where(np.isnan(r), 0.0, r))
+        with np.errstate(invalid="ignore"):  # no size is enough for either
+            difference = known[a].estimate - known[b].estimate
+        if ratio:
+            difference, low, high = np.exp(difference), np.exp(low), np.exp(high)
+        columns = {"ratio" if ratio else "difference": difference, "low": low, "high": high}
+        pair: dict[str, Any] = {"first": a, "second": b, **sizes, **columns, "correlation": r}
+        rows.append(pd.DataFrame(pair, index=range(r.size)))
+    return pd.concat(rows, ignore_index=True)
+
+
+def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
+    """Return a row a measure and plan.
+
+    Parameters
+    ----------
+    compared : the measures
+    """
+    import pandas as pd
+
+    frames = []
+    for name, res in compared.results.items():
+        study = compared.studies[name]
+        table = study.table.reset_index(drop=True)
+        sizes = list(study.plan.facets)
+        shares = res.gstudy(compared.alpha)["percent"] / 100.0
+        facet = required_facet(study, compared.target, compared.facet)
+        first = {"measure": name, **compared.labels[name], "nobs": res.nobs}
+        parts = [
+            pd.DataFrame(first, index=table.index),
+            table[sizes],
+            pd.DataFrame({f"share({c})": x for c, x in shares.items()}, index=table.index),
+            table.drop(columns=sizes),
+        ]
+        if facet is not None:
+            parts.append(_required(study, compared.target, facet))
+        frames.append(pd.concat(parts, axis=1))
+    return pd.concat(frames, ignore_index=True)
+
+
+def components_table(compared: ComparisonRecord) -> pd.DataFrame:
+    """Return a row a measure and component.
+
+    Parameters
+    ----------
+    compared : the measures
+    """
+    import pandas as pd
+
+    frames = []
+    for name, res in compared.results.items():
+        table = res.gstudy(compared.alpha)
+        first = {"measure": name, **compared.labels[name], "component": table.index}
+        frames.append(pd.concat([pd.DataFrame(first), table.reset_index(drop=True)], axis=1))
+    return pd.concat(frames, ignore_index=True)
+
+
+def requirements(
+    study: DStudy, target: float, facet: str, coefficient: CoefficientName
+) -> list[Requirement]:
+    """Return the required size of a facet with the other sizes of every plan.
+
+    Parameters
+    ----------
+    study : of the plans
+    target : of the coefficient
+    facet : whose size is required
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    """
+    plan = study.plan
+    others = [k for k, f in enumerate(plan.facets) if f != facet]
+    known: dict[tuple[float, ...], Requirement] = {}
+    found = []
+    for row in range(len(plan)):
+        held = tuple(plan.sizes[row, others].tolist())
+        if held not in known:
+            known[held] = replace(study, plan=plan.alone(row)).required(target, coefficient, facet)
+        found.append(known[held])
+    return found
+
+
+def _required(study: DStudy, target: float, facet: str) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, Any] = {"facet": facet}
+    for coefficient in COEFFICIENTS:
+        found = requirements(study, target, facet, coefficient)
+        for ending, attribute in (("", "n"), ("_low", "low"), ("_high", "high")):
+            numbers = [float(getattr(r, attribute)) for r in found]
+            columns[f"n_{coefficient}{ending}"] = _whole(numbers)
+    return pd.DataFrame(columns, index=range(len(study.plan)))
+
+
+def _whole(numbers: list[float]) -> Any:
+    """Return whole numbers as such, where none is infinite or unknown."""
+    values = np.array(numbers)
+    return values.astype(np.int64) if all(map(math.isfinite, numbers)) else values

@@ -13,7 +13,7 @@ from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.sparse.probes import AllUnits, Rademacher
+from vcomp.numerics.sparse.krylov import AllUnits, Rademacher
 from vcomp.statistics.cross_products import accumulate
 
 

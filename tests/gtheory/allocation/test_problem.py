@@ -11,9 +11,9 @@ from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import evaluate, make_problem, read_bounds
-from vcomp.gtheory.conduct import dstudy, project
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components
+from vcomp.gtheory.study import dstudy, project
 
 TREC5 = from_components(BODOFF_LI).components
 COMPOSITE = gstudy(

@@ -10,8 +10,8 @@ from tests.helpers.gstudies import BODOFF_LI, TREC3
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.allocation.alternative import shown
 from vcomp.gtheory.allocation.stability import draw_components
-from vcomp.gtheory.conduct import dstudy
 from vcomp.gtheory.published import from_components
+from vcomp.gtheory.study import dstudy
 
 KINDS = ["p x i x a", "p x (a:i)"]
 VALUES = {**BODOFF_LI, "a": 0.0006, "pa": 0.0004}

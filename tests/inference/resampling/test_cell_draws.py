@@ -11,7 +11,7 @@ from tests.helpers.designs import gridded, unbalanced
 from tests.helpers.moments import score_agrees
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.inference.resampling.draws import RowDraws
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 
 CASES = {
     "no grid": unbalanced("crossed, replicated"),

@@ -13,7 +13,7 @@ from vcomp.inference.kernels.nested_strata import nested_derivatives
 from vcomp.inference.resampling import refits as compiled
 from vcomp.inference.resampling.draws import StrataDraws
 from vcomp.inference.resampling.refits import ByLikelihood, Compiled, Packed
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 
 NESTED = sorted(name for name in GRIDS if "not nested" not in name)

@@ -10,8 +10,7 @@ import pytest
 
 from vcomp.exceptions import DataError
 from vcomp.inference.resampling.replicates import Replicates, check_same
-from vcomp.numerics.parallel import run
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import run, stream
 
 
 def made(n=4, **changes):

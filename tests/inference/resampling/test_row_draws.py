@@ -13,7 +13,7 @@ from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import DataError, DesignError
 from vcomp.inference.resampling import draws as row_draws
 from vcomp.inference.resampling.draws import RowDraws, draw_errors
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 
 

@@ -13,7 +13,7 @@ from tests.helpers.designs import GRIDS, gridded
 from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.resampling.draws import StrataDraws, _helmert, _in_contrasts
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 
 NESTED = sorted(name for name in GRIDS if "not nested" not in name)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
+from vcomp.ir.rank.correlation import ErrorShare, error_share
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_draws import ErrorShare, error_share
 
 
 def log_density(log_b, share):

@@ -17,7 +17,7 @@ from vcomp.ir.simulate.copula import (
 )
 from vcomp.ir.simulate.margin import GRID, normal_weights
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.simulate import fit_collection
 
 

@@ -11,7 +11,7 @@ from vcomp.exceptions import EstimationError, PlanError
 from vcomp.ir.simulate.copula import decompose
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size, quantile_weights
-from vcomp.numerics.randomness import stream
+from vcomp.numerics.parallel import stream
 from vcomp.simulate import fit_collection
 
 SWITCHES = [

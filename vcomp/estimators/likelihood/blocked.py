@@ -9,13 +9,18 @@ is in :mod:`~vcomp.estimators.likelihood.equations`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.blocked_covariance import Eliminations
+from vcomp.estimators.likelihood.blocked_covariance import (
+    Eliminations,
+    last_form,
+    with_residual_forms,
+)
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
     ExactEngine,
@@ -25,17 +30,59 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
-from vcomp.estimators.likelihood.fixed_forms import forms_of_point
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
 __all__ = [
     "BlockedLikelihood",
     "CrossProductsEngine",
+    "forms_of_point",
+    "forms_with_residual",
     "mivque0",
     "residual_forms",
     "residual_sum_of_squares",
 ]
+
+
+def forms_with_residual(
+    gram: FloatArray, cov_beta: FloatArray, rows: list[FloatArray], v: FloatArray
+) -> FixedForms:
+    """Return the first forms from Z_t'V⁻¹X of every term.
+
+    Parameters
+    ----------
+    gram, cov_beta : (p, p) X'V⁻¹X and its inverse
+    rows : for each term (q_t, p)
+    v : (k + 1,) components, the residual last
+    """
+    first = np.array([r.T @ r for r in rows]).reshape(len(rows), *gram.shape)
+    return FixedForms(cov_beta, np.concatenate([first, [last_form(gram, first, v)]]))
+
+
+def forms_of_point(point: Point, *, second: bool) -> FixedForms:
+    """Return the forms from Henderson's equations, factored at one point.
+
+    The second forms cost a solution for p columns for each term.
+    """
+    stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
+    gram = point.fixed.matrix() / point.residual
+    rows = _projected(point, list(stats.ZX))
+    found = forms_with_residual(gram, point.residual * point.fixed.inverse(), rows, point.v)
+    if not second:
+        return found
+    forms = np.empty((k, k, *gram.shape))
+    for u, r in enumerate(rows):
+        solved = _projected(point, [tables.times(t, u, r) for t in range(k)])
+        for t, s in enumerate(solved):
+            forms[t, u] = rows[t].T @ s
+    # The two halves are the same numbers but for rounding.
+    forms = 0.5 * (forms + forms.transpose(1, 0, 3, 2))
+    return replace(found, second=with_residual_forms(forms, found.first[:-1], gram, point.v))
+
+
+def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
+    """Return Z_t'V⁻¹b of every term, from Z_t'b of all."""
+    return point.projected(sums, point.solve(point.stacked(sums)))
 
 
 def residual_sum_of_squares(stats: CrossProducts) -> float:

@@ -14,9 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.blocked import CrossProductsEngine
+from vcomp.estimators.likelihood.blocked import CrossProductsEngine, forms_with_residual
 from vcomp.estimators.likelihood.engine import Derivatives, FixedForms, InformationKind, Solution
-from vcomp.estimators.likelihood.fixed_forms import forms_with_residual
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError

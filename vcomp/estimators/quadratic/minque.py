@@ -26,7 +26,7 @@ from vcomp.estimators.quadratic.closed_form import (
     no_variance,
     point_of,
 )
-from vcomp.estimators.quadratic.contrasts import Contrasts, EngineForms, PriorForms, Priors
+from vcomp.estimators.quadratic.spaces import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve
 from vcomp.statistics import Statistics

@@ -22,6 +22,7 @@ from vcomp.exceptions import PlanError, warn
 from vcomp.inference.intervals import wald_interval
 from vcomp.ir.rank.correlation import (
     RankCorrelation,
+    RankDraws,
     RankOptions,
     Swaps,
     TauEstimator,
@@ -31,7 +32,6 @@ from vcomp.ir.rank.correlation import (
     check_tau_estimator,
 )
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_draws import RankDraws
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.numerics import seed_of
 
@@ -89,7 +89,7 @@ def expected_correlation(
 
         * ``"shrunken"``: w_ij = T(-√n' ρ D̄_ij / s_ij), with Student's distribution of n - 1
           degrees of freedom and ρ² the share of true differences in the variance of mean scores
-          (Eρ², see :mod:`vcomp.ir.rank.rank_draws`). Observed differences contain error and vary
+          (Eρ², see :mod:`vcomp.ir.rank.correlation`). Observed differences contain error and vary
           more than true ones; ρD̄ vary as these do. For the test at hand w_ij is the probability,
           given its scores, that the true order is another;
         * ``"urbano"``: w_ij = Φ(-√n' D̄_ij / s_ij), as published (eq. 35). It overstates the

@@ -2,11 +2,11 @@ from .elimination import EliminationOrder as EliminationOrder
 from .elimination import Factor as Factor
 from .elimination import Pattern as Pattern
 from .elimination import plan_elimination as plan_elimination
+from .krylov import Probes as Probes
+from .krylov import Rademacher as Rademacher
 from .krylov import Solved as Solved
 from .krylov import conjugate_gradients as conjugate_gradients
 from .krylov import log_quadrature as log_quadrature
-from .probes import Probes as Probes
-from .probes import Rademacher as Rademacher
 from .tables import Fill as Fill
 from .tables import SparseTable as SparseTable
 from .tables import row_products as row_products
