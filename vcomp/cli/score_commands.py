@@ -1,4 +1,4 @@
-"""``vcomp accuracy``: expected accuracy for other numbers of topics, by several measures."""
+"""``vcomp accuracy``, ``items`` and ``simulate``: commands on tables of scores."""
 
 from __future__ import annotations
 

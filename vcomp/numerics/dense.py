@@ -1,4 +1,4 @@
-"""Small dense systems: solves, positive definite factors, covariance of a solution."""
+"""Solves with dense matrices, and Newton steps within bounds."""
 
 from __future__ import annotations
 

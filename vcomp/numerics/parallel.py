@@ -1,4 +1,4 @@
-"""Replicates in one thread or several, with progress bar, time limit and intermediate saving."""
+"""Work in threads with a progress bar, and a stream of random numbers for each piece of it."""
 
 from __future__ import annotations
 

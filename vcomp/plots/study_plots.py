@@ -1,4 +1,4 @@
-"""How far the estimates of random parts of the data lie apart."""
+"""Pictures of studies: random parts of the data, measures side by side, the frontier of cost."""
 
 from __future__ import annotations
 

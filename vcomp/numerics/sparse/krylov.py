@@ -1,9 +1,4 @@
-"""Preconditioned conjugate gradients for many right-hand sides, each with its own iteration.
-
-The coefficients of an iteration that starts at zero are those of a Lanczos process on
-D^-½ S D^-½ started at D^-½ b, whose small eigenproblem is a Gauss quadrature for log|S|
-(docs/explanation/mathematics.md, eq. (8.5); Golub and Meurant 2010; Ubaru, Chen and Saad 2017).
-"""
+"""Conjugate gradients, Lanczos quadrature and random probes, for matrices that are not formed."""
 
 from __future__ import annotations
 
