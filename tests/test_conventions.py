@@ -23,7 +23,8 @@ MODULES = (
 
 # What users have of rooms whose doors serve the package too.
 FOR_USERS = {
-    "vcomp.formula": "Design Effect design_effects design_formula expected_mean_squares parse_design",
+    "vcomp.formula": "Design Effect design_effects design_formula expected_mean_squares "
+    "parse_design",
     "vcomp.gtheory": "Cost Counts DStudy DStudyPlan PublishedComponents Requirement dstudy "
     "from_components make_plans optimize required_size",
 }
@@ -31,7 +32,8 @@ FOR_USERS = {
 # Records that public attributes hold, and what only the package itself calls.
 INTERNAL = {
     "Batches", "Chunk", "CompleteRows", "CrossProducts", "Design", "FromComponents", "HasDStudies",
-    "MeanOfScores", "OriginalCollection", "Quantities", "Rows", "Smooth", "Structure", "TwoWayMeanSquares",
+    "MeanOfScores", "OriginalCollection", "Quantities", "Rows", "Smooth", "Structure",
+    "TwoWayMeanSquares",
 }  # fmt: skip
 
 

@@ -32,9 +32,9 @@ from vcomp.numerics import seed_of
 from vcomp.statistics import Statistics
 
 __all__ = [
-    "Certified",
     "ML",
     "REML",
+    "Certified",
     "certify",
     "estimate_by_likelihood",
 ]

@@ -14,19 +14,19 @@ from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.numerics import check_rng
 
 __all__ = [
-    "AccuracyEstimator",
     "ESTIMATORS",
     "INTERVALS",
+    "TARGETS",
+    "TAU_ESTIMATORS",
+    "VARIANTS",
+    "AccuracyEstimator",
     "RankCorrelation",
     "RankOptions",
     "Swaps",
-    "TARGETS",
-    "TAU_ESTIMATORS",
     "TauEstimator",
     "TauInterval",
     "TauTarget",
     "TauVariant",
-    "VARIANTS",
     "check_one_of",
     "check_tau_estimator",
     "check_variant",
