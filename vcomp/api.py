@@ -100,7 +100,7 @@ def gstudy(
     """Estimate all variance components of a design in Brennan's notation.
 
     The formula is written from the design: a random term for every main effect and interaction
-    that the data can tell apart, the highest interaction being the residual where a cell holds one
+    that the data can distinguish, the highest interaction being the residual where a cell holds one
     score. ``res.formula`` shows it, and ``print(res.design)`` says where the variance of every
     effect is. Labels of a nested facet may start anew in each level of the facet above.
 
@@ -115,7 +115,7 @@ def gstudy(
         of it, speak of these facets by their letters
     method : as in :func:`fit`
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
-    stream, progress : as in :func:`fit`. Which effects the data tell apart is then found from the
+    stream, progress : as in :func:`fit`. Which effects the data distinguish is then found from the
         cells, the combinations of levels that occur
     eval_env : as in patsy, for a response that is an expression
     **options : of the method, as in :func:`fit`
@@ -134,7 +134,7 @@ def gstudy(
         As :func:`fit` raises them.
     DesignError
         If the data contradict the design: a facet that it crosses with another one is nested in
-        it; or if no effect can be told from error.
+        it; or if no effect can be distinguished from error.
 
     Warns
     -----

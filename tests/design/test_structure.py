@@ -241,7 +241,7 @@ def test_documents_in_topics_by_the_formula_and_by_their_labels():
     assert explicit.title().startswith("3 sys × (20 doc : 4 topic), ")
     assert "doc is nested in topic (as the formula says)" in explicit.report()
     assert "doc is nested in topic (by its labels)" in implicit.report()
-    # What cannot be told apart: documents, and documents with topics.
+    # What cannot be distinguished: documents, and documents with topics.
     assert explicit.terms["topic:doc"] == ("doc", "topic:doc")
     assert implicit.terms["doc"] == ("doc", "topic:doc")
     crossed_anyway = check("y ~ (1|sys) + (1|topic) + (1|doc)", grid)

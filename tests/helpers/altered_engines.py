@@ -38,7 +38,7 @@ class Saddle(BlockedLikelihood):
 
 
 class Flat(BlockedLikelihood):
-    """Says that the first two components cannot be told apart."""
+    """Says that the first two components cannot be distinguished."""
 
     def information(self, v, kind="observed", *, positive_only=False):
         found = super().information(v, kind, positive_only=positive_only).copy()

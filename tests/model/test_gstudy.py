@@ -311,7 +311,7 @@ def test_terms_that_are_kept_group_the_rows_differently(design, data):
     else:
         refused = None
     if refused is not None:
-        allowed = "is nested in|one level only|can be told from error|cannot distinguish|too few"
+        allowed = "is nested in|one level only|can be distinguished from error|cannot distinguish|too few"
         assert re.search(allowed, refused)
         return
     kept = [grouping(term.split(":")) for term in res.vcomp.index[:-1]]

@@ -45,7 +45,7 @@ def test_a_mean_is_asked_for_where_there_is_none():
 
 
 def test_errors():
-    with pytest.raises(PlanError, match="9 curves cannot be told apart"):
+    with pytest.raises(PlanError, match="9 curves cannot be distinguished"):
         RES.dstudy(topic=range(1, 10)).plot_phi_lambda(0.5, ax=axes())
     with pytest.raises(DataError, match="no column 'low'"):
         plots.cut_scores({"a": pd.DataFrame({"cut": [1], "estimate": [1]})}, ax=axes())

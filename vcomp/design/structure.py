@@ -328,7 +328,7 @@ class Structure:
         if not self.connected:
             lines.append(
                 f"the design falls into {self.n_parts} parts that share no level: "
-                "differences between levels of different parts cannot be told from differences "
+                "differences between levels of different parts cannot be distinguished from differences "
                 "between the parts"
             )
             lines += [f"  part {number}: {part}" for number, part in enumerate(self.parts, 1)]
@@ -336,7 +336,7 @@ class Structure:
                 lines.append(f"  and {self.n_parts - len(self.parts):,} more that are no larger")
         for term, effects in self.terms.items():
             if len(effects) > 1:
-                lines.append(f"{term} holds {_and(effects)}, which cannot be told apart")
+                lines.append(f"{term} holds {_and(effects)}, which cannot be distinguished")
         blocks = ["\n".join(lines), self.drawing(), self._effects_table(), self._what_separates()]
         return "\n\n".join(block for block in blocks if block)
 

@@ -60,7 +60,7 @@ class Requirement:
     ----------
     coefficient : ``"Erho2"`` or ``"Phi"``
     target : what it is to reach
-    facet : whose size is asked for
+    facet : whose size is required
     n : the smallest size that reaches it; infinite where none does
     low, high : interval of n; nan where it is not known
     alpha : the interval has confidence 1 − alpha
@@ -207,7 +207,7 @@ def requirement_ratio(
     plan : of the D-study, the first of which holds the other facets
     target : π
     coefficient : ``"Erho2"`` or ``"Phi"``
-    facet : whose size is asked for
+    facet : whose size is required
     """
     _, _, b, room = _forms(components, plan, target, coefficient, facet)
     return Quantities("ratio", b[None, :], room[None, :])

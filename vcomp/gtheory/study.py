@@ -179,7 +179,7 @@ class DStudy(display.Printed, StudyRecord):
         Raises
         ------
         PlanError
-            As :meth:`phi_lambda`, or if there are more plans than curves can be told apart.
+            As :meth:`phi_lambda`, or if there are more plans than curves can be distinguished.
         VcompError
             matplotlib is not installed.
         """
@@ -351,7 +351,7 @@ class DStudy(display.Printed, StudyRecord):
         ------
         PlanError
             The facet, a coefficient or the target is not one that can be, or there are more lines
-            than can be told apart.
+            than can be distinguished.
         VcompError
             matplotlib is not installed.
 
@@ -398,7 +398,7 @@ def dstudy(
         differences between objects is universe score
     universe : N' of facets with finite universes, ``{"topic": 500}``; of all others it is infinite
     within : facets of the object (``"school"`` of ``"school:pupil"``) within whose levels objects
-        are compared: what all objects of a level share tells no objects apart
+        are compared: what all objects of a level share does not distinguish objects
     layout : instead of sizes the planned observations of every object, a row each, as a table
         with a column for every facet but the object's; or several tables by name. Unbalanced
         designs of any kind are given so, and every component is divided exactly. Where objects

@@ -152,7 +152,7 @@ def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     if not kept:
         raise DesignError(
             f"the data have one score for each level of {left.facets[0]}, so nothing of "
-            f"'{design}' can be told from error; several scores of each level are needed"
+            f"'{design}' can be distinguished from error; several scores of each level are needed"
         )
     for alike, held in holders.items():
         findings += _on_held(left, held, groups, in_residual=alike == RESIDUAL)
@@ -187,7 +187,7 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
         raise DesignError(
             f"the design '{design}' says that {inner} and {outer} are crossed, but each level of "
             f"{inner} occurs with one level of {outer} only: {inner} is nested in {outer}, and "
-            "the effects that crossing would tell apart are confounded. Write "
+            "the effects that crossing would separate are confounded. Write "
             f"'{Design.of(design.facets, above)}', or collect scores of the same levels of "
             f"{inner} with several levels of {outer}"
         )

@@ -333,7 +333,7 @@ def cut_scores(
     check_alpha(alpha)
     if not 0 < len(tables) <= _MOST_CURVES:
         raise PlanError(
-            f"{len(tables)} curves cannot be told apart; plan up to {_MOST_CURVES} designs"
+            f"{len(tables)} curves cannot be distinguished; plan up to {_MOST_CURVES} designs"
         )
     for table in tables.values():
         require_columns(table, ("cut", "estimate", "low", "high"), "the table of cut scores")

@@ -78,7 +78,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     def table(self) -> pd.DataFrame:
         """A row a measure and plan.
 
-        ``measure`` and the columns that it is told by; ``nobs``; the sizes of the plan; the shares
+        ``measure`` and the columns that identify it; ``nobs``; the sizes of the plan; the shares
         of the components, ``share(sys)``, negative ones as zero; all columns of
         :attr:`DStudy.table`; the required size of ``facet`` as ``n_Erho2`` and ``n_Phi``, each
         with the ends ``_low`` and ``_high`` of its interval. The last are there where it is known
@@ -288,7 +288,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         ------
         PlanError
             If the kind, coefficient, facet or plan is not one that can be, or there are more lines
-            than can be told apart.
+            than can be distinguished.
         VcompError
             If matplotlib is not installed.
         """

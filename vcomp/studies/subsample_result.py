@@ -368,7 +368,7 @@ class SubsampleStudy(display.Printed):
         ------
         PlanError
             If the quantity, facet or kind is not one that can be, or there are more lines than
-            can be told apart.
+            can be distinguished.
         VcompError
             If matplotlib is not installed.
 

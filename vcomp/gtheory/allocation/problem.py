@@ -166,7 +166,7 @@ def counts_objects(cost: Cost | CostFunction, plan: DStudyPlan) -> bool:
     Raises
     ------
     PlanError
-        If the cost has a price for what is no facet of the design.
+        If the cost has a price for something that is not a facet of the design.
     """
     if not isinstance(cost, Cost):
         return False
