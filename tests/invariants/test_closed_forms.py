@@ -15,7 +15,7 @@ from tests.helpers.designs import DESIGNS, UNBALANCED, balanced
 CLOSED = [
     ("type1", {}),
     ("henderson3", {}),
-    ("minque", {"weights": 0}),
+    ("minque", {"prior": 0}),
     ("minque", {}),
     ("minque", {"iterated": True}),
 ]
@@ -30,8 +30,8 @@ def test_all_methods_coincide_on_balanced_data(case, scale):
     by_anova = model.fit("anova")
     total = np.abs(by_anova.vcomp).max()
     k = len(by_anova.vcomp)
-    given_weights = {"weights": np.random.default_rng(seed).uniform(0.1, 2.0, size=k)}
-    for method, options in [*CLOSED, ("minque", given_weights)]:
+    given_prior = {"prior": np.random.default_rng(seed).uniform(0.1, 2.0, size=k)}
+    for method, options in [*CLOSED, ("minque", given_prior)]:
         res = model.fit(method, **options)
         shown = f"{method} {options}"
         np.testing.assert_allclose(

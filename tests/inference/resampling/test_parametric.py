@@ -126,8 +126,8 @@ METHODS = [
     ("type1", {}),
     ("henderson3", {}),
     ("henderson3", {"negative": "refit"}),
-    ("minque", {"weights": 0}),
-    ("minque", {"weights": {"p": 1.0, "q": 2.0, "Residual": 3.0}}),
+    ("minque", {"prior": 0}),
+    ("minque", {"prior": {"p": 1.0, "q": 2.0, "Residual": 3.0}}),
     ("minque", {"iterated": True}),
 ]
 
