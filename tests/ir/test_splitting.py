@@ -262,7 +262,7 @@ def test_real_data():
         ({"n_topics": 0}, PlanError, "must be positive"),
         ({"n_topics": "50"}, PlanError, "number of topics"),
         ({"n_topics": []}, PlanError, "no number of topics"),
-        ({"alpha": 95}, PlanError, "alpha lies between"),
+        ({"alpha": 95}, PlanError, "alpha must be between"),
         ({"sizes": 16}, EstimationError, "whole number of topics from 2 to 15, not 16"),
         ({"sizes": [1, 5]}, EstimationError, "not 1"),
         ({"sizes": [True]}, EstimationError, "not True"),

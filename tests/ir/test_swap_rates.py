@@ -69,7 +69,7 @@ def test_a_difference_on_a_bound_is_in_the_upper_bin():
         ({"bins": [-1, 1]}, PlanError, "that increase from zero or more"),
         ({"bins": [[0, 1], [2, 3]]}, PlanError, "two or more bounds"),
         ({"bins": ["a", "b"]}, PlanError, "bins must be numbers"),
-        ({"alpha": 1}, PlanError, "alpha lies between"),
+        ({"alpha": 1}, PlanError, "alpha must be between"),
         ({"trials": 0}, EstimationError, "trials must be a whole number of at least 1, not 0"),
         ({"rng": "x"}, EstimationError, "rng"),
     ],

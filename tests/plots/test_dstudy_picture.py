@@ -181,7 +181,7 @@ def test_a_table_alone_can_be_drawn():
 class Slow:
     """A source of intervals ± 0.1 that must not be asked for more than the planned sizes."""
 
-    method = "profile"
+    interval = "profile"
 
     def limits(self, quantities, alpha):
         values = quantities.values(np.array([0.5, 0.2, 1.0]))

@@ -219,7 +219,7 @@ MISTAKES = [
     ({"hold": {"a": np.nan}}, "a component must be a number of at least 0"),
     ({"hold": {"a": "x"}}, "a component must be a number of at least 0"),
     ({"hold": {"a": True}}, "a component must be a number of at least 0"),
-    ({"hold": {"Residual": 0}}, "hold the residual at a positive value, or estimated"),
+    ({"hold": {"Residual": 0}}, "hold the residual at a positive value, or estimate it"),
     ({"hold": "a"}, "hold must be a mapping such as {'a': 0.01}"),
     ({"start": {"d": 1.0}}, "start names component 'd', which is not in the model"),
     ({"start": {"Residual": 0.0}}, "the start of 'Residual' must be positive, not 0"),
