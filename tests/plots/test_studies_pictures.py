@@ -172,7 +172,7 @@ def test_infinite_ends_are_left_out():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"quantity": "Rho"}, "'Rho' was not estimated"),
+        ({"what": "Rho"}, "'Rho' was not estimated"),
         ({"kind": "bars"}, "kind is 'span' or 'values'"),
         ({"x": "c"}, "levels of 'c' were not drawn"),
     ],
