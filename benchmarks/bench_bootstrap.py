@@ -55,7 +55,7 @@ def _strata(report: Report, settings: Settings, n_rows: int) -> None:
 
 def _ordinary(res: Any, n: int) -> Any:
     """Return refits of the same draws by the ordinary engine and maximisation."""
-    fit = res._access().generating()
+    fit = res._row_access.generating()
     draws = draws_of(fit.stats, fit.recipe)
     refit = ByLikelihood(fit.stats, fit.recipe.estimator, fit.recipe.names, fit.values)
     return np.array([refit(draws.draw(fit.values, stream(1, b))).values for b in range(n)])

@@ -334,7 +334,7 @@ def items(
     >>> import vcomp
     >>> from matplotlib.figure import Figure
     >>> data = vcomp.datasets.load("bodoff2007_alpha")
-    >>> found = vcomp.item_analysis(data, object="sys", item="topic", response="score")
+    >>> found = vcomp.item_analysis(data, object="sys", item="topic", score="score")
     >>> ax = items(found.table, ax=Figure().subplots())
     >>> [text.get_text() for text in ax.texts]
     ['query 2']

@@ -89,7 +89,7 @@ def test_strata_and_rows_give_the_same_distribution(monkeypatch):
     formula, data = gridded("per document", 2)
     res = vcomp.fit(formula.replace("~ ", "~ xp + xd + "), data)
     by_strata = res.bootstrap(300, rng=5)
-    fit = res._access().generating()
+    fit = res._row_access.generating()
     rows = parametric.draws_of(fit.stats, fit.recipe)
     monkeypatch.setattr(parametric, "draws_of", lambda stats, recipe: _Rows(stats))
     by_rows = parametric_bootstrap(fit, 300, rng=5)
@@ -189,7 +189,7 @@ def test_closed_forms_need_strata_only_where_terms_are_orthogonal(method):
     formula, data = gridded("nested, balanced", 2)
     data["y"] += 3.0 * data["i"]
     res = vcomp.fit(formula, data, method=method)
-    fit = res._access().generating()
+    fit = res._row_access.generating()
     assert type(draws_of(fit.stats, fit.recipe)).__name__ == "_OfStrata"
     assert (res.vcomp > 0.0).all()
     agree_in_mean(res.bootstrap(300, rng=1).values, res.vcomp.to_numpy())
@@ -401,7 +401,7 @@ def test_likelihoods_are_those_of_fits(which, reml):
     found = likelihoods_under(model.statistics, names, v0, holds, 6, rng=4, reml=reml)
     assert found.shape == (6, 3)
     assert (found[:, 0] >= found[:, 1] - 1e-8).all()
-    fit = model.fit(method)._access().generating()
+    fit = model.fit(method)._row_access.generating()
     draws = draws_of(fit.stats, fit.recipe)
     for b in range(6):
         drawn = draws.draw(v0, parametric.stream(4, b))
@@ -415,7 +415,7 @@ def test_likelihoods_are_those_of_fits(which, reml):
 
 def test_likelihoods_need_components_that_can_be_drawn(crossed):
     stats, names = crossed.model.statistics, crossed.model.component_names
-    with pytest.raises(EstimationError, match="v0 must have 3 components"):
+    with pytest.raises(EstimationError, match="v0 must have 3 non-negative components"):
         likelihoods_under(stats, names, np.array([1.0, -1.0, 1.0]), [{}], 2)
     with pytest.raises(EstimationError, match="which is not in the model"):
         likelihoods_under(stats, names, np.ones(3), [{"who": 0.0}], 2)
