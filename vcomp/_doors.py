@@ -14,8 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["front_door"]
-
 
 def front_door(
     package: str, filename: str

@@ -100,7 +100,7 @@ def gstudy(
     """Estimate all variance components of a design in Brennan's notation.
 
     The formula is written from the design: a random term for every main effect and interaction
-    that the data can distinguish, the highest interaction being the residual where a cell holds one
+    that the data can distinguish; the highest interaction is the residual where a cell holds one
     score. ``res.formula`` shows it, and ``print(res.design)`` says where the variance of every
     effect is. Labels of a nested facet may start anew in each level of the facet above.
 

@@ -24,22 +24,6 @@ from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
 from vcomp.exceptions import DataError
 from vcomp.numerics import available_bytes, gib, slices
 
-__all__ = [
-    "NO_VARIANCE",
-    "ItemCovariances",
-    "alpha_of",
-    "best_split",
-    "coefficients_of",
-    "cronbach_alpha",
-    "feldt_limits",
-    "from_complete",
-    "from_pairs",
-    "kuder_richardson",
-    "pair_counts",
-    "same_totals",
-]
-
-
 _FEW = 16
 """The matrix of so many items is made in any case."""
 

@@ -20,12 +20,6 @@ from vcomp.numerics import check_count, seed_from, slices, stream
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SplitHalf",
-    "split_half_reliability",
-]
-
-
 Split: TypeAlias = "str | tuple[Sequence[Hashable], Sequence[Hashable]]"
 
 SPLITS = ("odd-even", "first-last", "random", "all")

@@ -13,17 +13,6 @@ from vcomp.exceptions import DataError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "NAMES",
-    "Coefficient",
-    "IntraclassCorrelations",
-    "RatingMeanSquares",
-    "agreement",
-    "consistency",
-    "one_way",
-]
-
-
 NAMES = {
     # Shrout and Fleiss, McGraw and Wong, cases of the latter, coefficient of a D-study
     ("1", 1): ("ICC(1,1)", "ICC(1)", "1", "Eρ² (r:p), n′ = 1"),

@@ -36,16 +36,6 @@ from vcomp.inference.intervals import FELDT, FromComponents
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BINARY",
-    "SYMBOLS",
-    "Reliability",
-    "reliability",
-    "spearman_brown",
-    "spearman_brown_factor",
-]
-
-
 SYMBOLS = {
     "alpha": "α (Cronbach)",
     "standardised_alpha": "α of standardised items",

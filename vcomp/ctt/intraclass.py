@@ -37,11 +37,6 @@ from vcomp.inference.intervals import FromComponents
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "icc",
-]
-
-
 KINDS = ("1", "A", "C")
 """McGraw and Wong's letters: one-way, absolute agreement, consistency."""
 

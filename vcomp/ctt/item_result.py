@@ -12,11 +12,6 @@ from vcomp import display
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ItemAnalysis",
-]
-
-
 _SHOWN = 25
 """Items that a summary shows."""
 

@@ -27,14 +27,6 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ItemStatistics",
-    "item_analysis",
-    "of_available",
-    "of_complete",
-]
-
-
 _CANCELLED = 1e-6
 """A rest with less variance than this share of what it is the difference of is worked out anew."""
 

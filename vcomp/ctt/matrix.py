@@ -20,17 +20,6 @@ from vcomp.inference import VarianceComponents
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ItemScores",
-    "ScoresOfItems",
-    "TopicSystemScores",
-    "check_choice",
-    "complete_rows",
-    "one_way_components",
-    "read_scores",
-    "two_way_components",
-]
-
 
 class TopicSystemScores(Protocol):
     """A labelled topic × system matrix, such as :class:`vcomp.ir.ScoreMatrix`."""

@@ -18,17 +18,6 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "arrow_table",
-    "dataset",
-    "lazy_polars",
-    "mapping",
-    "record_batches",
-    "relation",
-    "unite_categories",
-    "unite_frames",
-]
-
 
 def mapping(data: Mapping[Any, Any]) -> Part:
     """Return arrays by name as a part; one is looked up only when it is read."""

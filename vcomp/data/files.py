@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyarrow.parquet import ParquetFile
 
-__all__ = [
-    "CONTAINERS",
-    "csv_file",
-    "open_paths",
-    "parquet_file",
-]
-
-
 _EXACT = 2.0**53
 """Whole numbers from here on are not all floats."""
 

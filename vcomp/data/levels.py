@@ -14,15 +14,6 @@ from vcomp.numerics.kernels import count_values, renumber
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "WholeNumbers",
-    "as_categories",
-    "as_levels",
-    "united_levels",
-    "whole_numbers",
-]
-
-
 _DIRECT = 65_536
 """A table of this many possible levels is made whatever the number of rows."""
 

@@ -18,21 +18,6 @@ from vcomp.numerics import MANY_ROWS, THREADS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "KnownDictionaries",
-    "Part",
-    "ReadSlices",
-    "ReadTable",
-    "arrow_part",
-    "declared_kinds",
-    "from_arrow",
-    "from_list",
-    "guarded",
-    "kind_of",
-    "one_column",
-    "reason",
-]
-
 
 def one_column(name: str, values: Any) -> Any:
     """Return an array without an index; of a list what pandas makes of its values."""

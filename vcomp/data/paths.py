@@ -16,14 +16,6 @@ import numpy as np
 
 from vcomp.exceptions import DataError
 
-__all__ = [
-    "DataFile",
-    "alike_levels",
-    "data_files",
-    "refuse_to_replace",
-]
-
-
 _PARQUET = (".parquet", ".pq")
 _TABLES = (".csv", ".tsv", ".tab", ".txt")
 _COMPRESSED = (".gz", ".bz2", ".zst")

@@ -15,13 +15,6 @@ from vcomp.data.source import Source
 from vcomp.exceptions import DataError
 from vcomp.numerics import THREADS, available_bytes, bytes_of_rows
 
-__all__ = [
-    "Missing",
-    "Reading",
-    "check_progress",
-]
-
-
 Missing = Literal["drop", "raise"]
 
 

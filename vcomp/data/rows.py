@@ -25,21 +25,6 @@ from vcomp.numerics import MANY_ROWS, THREADS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CompleteRows",
-    "Rows",
-    "Tally",
-    "complete_rows",
-    "fixed_columns",
-    "fixed_names",
-    "plain_columns",
-    "select_predictors",
-    "select_rows",
-    "source_of",
-    "used_columns",
-]
-
-
 _SHOWN = 5
 """Parts of the data that a message names."""
 

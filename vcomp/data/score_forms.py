@@ -23,16 +23,6 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ITEMS",
-    "RATINGS",
-    "SYSTEMS",
-    "Orientation",
-    "ScoreTable",
-    "read_score_table",
-]
-
-
 _SYSTEM = frozenset({"system", "systems", "sys", "run", "runs", "runid"})
 _TOPIC = frozenset({"topic", "topics", "query", "queries", "qid"})
 _PERSON = frozenset(

@@ -24,13 +24,6 @@ from vcomp.exceptions import DataError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Source",
-    "native",
-    "open_source",
-]
-
-
 _ROWS = 262_144
 """Of a batch: the columns of a model then fit into the processor's caches, or nearly so."""
 

@@ -23,13 +23,6 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "parquet_path",
-    "spool",
-    "write_parquet",
-]
-
-
 _SPOOLED = "path= on a disk with more room, or fewer columns, columns="
 """What helps where the disk is full."""
 

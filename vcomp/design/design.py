@@ -22,16 +22,6 @@ from vcomp.formula import FixedPart, Formula
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Chunk",
-    "Design",
-    "Facet",
-    "TermDesign",
-    "encode",
-    "facet_codes",
-    "term_codes",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Facet:

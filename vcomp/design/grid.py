@@ -18,19 +18,6 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import count_levels, determined_levels, fill_counts, place_rows
 
-__all__ = [
-    "Grid",
-    "PartialGrid",
-    "are_nested",
-    "find_combinations",
-    "find_grid",
-    "find_partial_grid",
-    "is_redundant",
-    "join_facets",
-    "number_combinations",
-]
-
-
 _DIRECT = 1_000_000
 """Possible combinations up to which a table of them is made whatever the number of rows."""
 

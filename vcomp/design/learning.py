@@ -25,18 +25,6 @@ from vcomp.numerics import available_bytes, gib
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Centre",
-    "check_codings",
-    "check_parameters",
-    "check_range",
-    "code_terms",
-    "learn",
-    "learn_facets",
-    "learn_terms",
-]
-
-
 _MANY_TEXTS = 100_000
 """Number of levels up to which they are compared with each other."""
 

@@ -18,11 +18,6 @@ from vcomp.design.structure import Part, Structure
 from vcomp.formula import REPLICATE, Formula, closure, held_effects
 from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
 
-__all__ = [
-    "describe_structure",
-]
-
-
 PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 """Compressed sparse rows: how often each pair occurs."""
 

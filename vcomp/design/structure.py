@@ -25,15 +25,6 @@ from vcomp.formula import (
 )
 from vcomp.plots import Node, ellipses, lattice, venn
 
-__all__ = [
-    "EffectPlace",
-    "Part",
-    "Structure",
-    "draw",
-    "drawn",
-]
-
-
 _MOST = 64
 """Effects that can be read in one picture: six crossed facets have 63."""
 
@@ -328,8 +319,8 @@ class Structure:
         if not self.connected:
             lines.append(
                 f"the design falls into {self.n_parts} parts that share no level: "
-                "differences between levels of different parts cannot be distinguished from differences "
-                "between the parts"
+                "differences between levels of different parts cannot be distinguished from "
+                "differences between the parts"
             )
             lines += [f"  part {number}: {part}" for number, part in enumerate(self.parts, 1)]
             if self.n_parts > len(self.parts) > 0:

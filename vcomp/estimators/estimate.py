@@ -16,16 +16,6 @@ from vcomp import display
 from vcomp._typing import FloatArray, Json
 from vcomp.codec import from_plain, stored
 
-__all__ = [
-    "Certificate",
-    "Estimate",
-    "FixedErrors",
-    "Iteration",
-    "PointEstimate",
-    "StepKind",
-]
-
-
 _STORED = 20_000
 """Largest number of elements of slopes that is written to a file."""
 

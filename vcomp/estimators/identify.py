@@ -19,12 +19,6 @@ from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "check_fixed_rank",
-    "check_terms",
-]
-
-
 _DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding: columns
 are centred, and float64 keeps about 1e-16 of a square."""

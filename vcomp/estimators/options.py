@@ -13,18 +13,6 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import check_rng
 
-__all__ = [
-    "ENGINES",
-    "Hold",
-    "Known",
-    "Start",
-    "check_options",
-    "check_probes",
-    "known_components",
-    "start_of",
-]
-
-
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
 

@@ -18,16 +18,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
 
-__all__ = [
-    "Negative",
-    "below_zero",
-    "check_negative",
-    "drop_negative",
-    "refit_without_negative",
-    "residual_alone",
-]
-
-
 Negative: TypeAlias = Literal["keep", "refit"]
 
 

@@ -11,14 +11,6 @@ from vcomp.estimators.quadratic import ANOVA, MINQUE, Henderson3, Type1
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "METHODS",
-    "ClosedForm",
-    "Estimator",
-    "MethodName",
-    "get_estimator",
-]
-
 
 class Estimator(Protocol):
     """An estimator of components; its options are its fields."""

@@ -12,14 +12,6 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError
 from vcomp.formula import REPLICATE, Design
 
-__all__ = [
-    "Layout",
-    "joined",
-    "layout_divisors",
-    "layout_sizes",
-    "read_layouts",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:

@@ -13,8 +13,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.inference import Smooth
 
-__all__ = ["NO_MEAN", "MeanOfScores", "check_mean", "phi_lambda", "read_cuts"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanOfScores:

@@ -30,16 +30,6 @@ from vcomp.gtheory.universe import (
 )
 from vcomp.inference import VarianceComponents
 
-__all__ = [
-    "DStudyPlan",
-    "PlanOptions",
-    "gstudy_design",
-    "inverse_universe",
-    "make_plans",
-    "own_inverse_n",
-    "own_sizes",
-]
-
 
 def own_sizes(
     components: VarianceComponents,

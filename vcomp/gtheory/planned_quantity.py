@@ -41,12 +41,6 @@ from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSour
 if TYPE_CHECKING:
     from vcomp.inference.resampling import Replicates
 
-__all__ = [
-    "DSTUDY_QUANTITIES",
-    "HasDStudies",
-]
-
-
 DSTUDY_QUANTITIES = (*PLANNED, "Phi_lambda", "n")
 """Names of quantities that need a plan."""
 

@@ -28,24 +28,6 @@ from vcomp.inference.intervals import (
     phi_of,
 )
 
-__all__ = [
-    "PLANNED",
-    "QUANTITIES",
-    "CoefficientName",
-    "Composition",
-    "GoalName",
-    "PlannedName",
-    "Weights",
-    "composition",
-    "first_two_way",
-    "planned_limits",
-    "planned_quantity",
-    "quantities",
-    "sampling_fractions",
-    "weights",
-]
-
-
 CoefficientName: TypeAlias = Literal["Erho2", "Phi"]
 """Eρ² and Φ."""
 

@@ -25,12 +25,6 @@ from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSour
 if TYPE_CHECKING:
     from vcomp.inference.resampling import Replicates
 
-__all__ = [
-    "PublishedComponents",
-    "from_components",
-]
-
-
 _SEPARATOR = re.compile(r"\s*[:×*,]\s*|\s+[xX]\s+")
 _ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
 

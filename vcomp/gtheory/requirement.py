@@ -39,15 +39,6 @@ from vcomp.inference.intervals import (
     feldt_interval,
 )
 
-__all__ = [
-    "SYMBOLS",
-    "Requirement",
-    "check_requirement",
-    "required_size",
-    "requirement_ratio",
-]
-
-
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 """The coefficients as they are printed."""
 

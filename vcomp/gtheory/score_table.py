@@ -16,10 +16,6 @@ from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
 from vcomp.inference import VarianceComponents
 from vcomp.statistics import sum_rows
 
-__all__ = [
-    "crossed_components",
-]
-
 
 def crossed_components(
     scores: FloatArray, levels: Mapping[str, LongArray], method: str

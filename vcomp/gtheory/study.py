@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
     from vcomp.gtheory.allocation import Allocation
 
-__all__ = [
-    "DStudy",
-    "dstudy",
-    "project",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DStudy(display.Printed, StudyRecord):

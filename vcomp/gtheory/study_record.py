@@ -34,15 +34,6 @@ from vcomp.inference.intervals import FromComponents, IntervalSource
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "StudyRecord",
-    "project",
-    "quantity_of",
-    "requirement_of",
-    "study_notes",
-    "study_table",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StudyRecord:

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
     from vcomp.plots import Required
 
-__all__ = [
-    "draw",
-    "draw_phi_lambda",
-    "effects_table",
-    "phi_lambda_table",
-    "quantity_table",
-    "summary",
-]
-
-
 # Tables -----------------------------------------------------------------------------------------
 
 

@@ -17,21 +17,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE, Design
 
-__all__ = [
-    "Counts",
-    "Universe",
-    "all_sizes",
-    "check_columns",
-    "check_facets",
-    "check_universe",
-    "effective_sizes",
-    "positive_size",
-    "read_object",
-    "read_sizes",
-    "read_universe",
-]
-
-
 Rule = Literal["exact", "harmonic", "arithmetic"]
 _RULES = ("exact", "harmonic", "arithmetic")
 

@@ -21,12 +21,6 @@ from vcomp.inference.quantities import Form, Quantities, Smooth
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "read_quantity",
-    "smooth_of",
-]
-
-
 _FUNCTIONS = ("sqrt", "sd", "var", "share")
 _ELSE = "write anything else as a function of the components, such as lambda v: v['sys'] ** 0.5"
 

@@ -22,22 +22,6 @@ from vcomp.codec import stored
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
 
-__all__ = [
-    "TRANSFORMS",
-    "EstimatedQuantity",
-    "Form",
-    "Projected",
-    "Quantities",
-    "Scale",
-    "Smooth",
-    "Transform",
-    "TwoWayMeanSquares",
-    "UsedComponents",
-    "VarianceComponents",
-    "check_policy",
-    "used_components",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TwoWayMeanSquares:

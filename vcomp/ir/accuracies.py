@@ -37,17 +37,6 @@ from vcomp.ir.splitting import split_half
 from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import seed_from
 
-__all__ = [
-    "DEFAULT",
-    "SYSTEM",
-    "TOPIC",
-    "Measures",
-    "accuracy",
-    "accuracy_of",
-    "two_way_components",
-]
-
-
 SYSTEM, TOPIC = "system", "topic"
 """The facets of a bare matrix."""
 

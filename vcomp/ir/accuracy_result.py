@@ -29,20 +29,6 @@ from vcomp.ir.splitting import SplitHalfStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PLANNED",
-    "Accuracy",
-    "ByDStudy",
-    "ByHalves",
-    "ByItself",
-    "ByPairs",
-    "ByPower",
-    "Estimated",
-    "Estimator",
-    "summary",
-]
-
-
 PLANNED: Mapping[type[Measure], PlannedName] = {
     GeneralizabilityCoefficient: "Erho2",
     DependabilityIndex: "Phi",

@@ -27,19 +27,6 @@ from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MeanMeasure",
-    "MeanRows",
-    "Measure",
-    "TopicMeasure",
-    "TruthLike",
-    "complete",
-    "named",
-    "rounding",
-    "sizes",
-]
-
-
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """Means this close, relative to the largest, differ by rounding alone and are tied."""
 

@@ -25,22 +25,6 @@ from vcomp.ir.kernels import fit_binomial_line
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLUMNS",
-    "MODELS",
-    "NO_ERROR",
-    "SCALES",
-    "AccuracyCurve",
-    "Model",
-    "Scale",
-    "choice",
-    "fit_curve",
-    "fit_curves",
-    "to_error",
-    "whole",
-]
-
-
 Model = Literal["exp1", "exp2", "logit"]
 Scale = Literal["correlation", "share", "error"]
 

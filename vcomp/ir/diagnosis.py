@@ -24,14 +24,6 @@ from vcomp.numerics import slices
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "INDICATORS",
-    "Diagnosis",
-    "OriginalCollection",
-    "diagnose",
-]
-
-
 INDICATORS = {
     "mu_s": "mean of simulated less mean of original scores",
     "tau_ap": "τ_AP of the ranking of systems with the original one",

@@ -24,16 +24,6 @@ from vcomp.ir.agreement import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PUBLISHED",
-    "Coefficient",
-    "MappingStudy",
-    "ReliabilityMap",
-    "map_dstudy",
-    "map_reliability",
-]
-
-
 Coefficient = Literal["Erho2", "Phi"]
 
 _SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}

@@ -19,16 +19,6 @@ from vcomp.numerics import check_count, run, seed_from
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PairedTests",
-    "between",
-    "check_bin",
-    "paired_tests",
-    "pairs_of",
-    "signs",
-    "swap_rates",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedTests:

@@ -21,18 +21,6 @@ from vcomp.ir.agreement import MeanMeasure, MeanRows, Measure
 from vcomp.ir.curve import Scale
 from vcomp.ir.kernels import disjoint_sets, means_of_sets
 
-__all__ = [
-    "Halves",
-    "draw_halves",
-    "evaluate_halves",
-    "observed",
-    "observer",
-    "published_sizes",
-    "published_trials",
-    "scale_of",
-]
-
-
 FEWEST = 2
 """Topics of the smallest halves, in the paper and here."""
 

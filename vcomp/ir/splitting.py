@@ -49,13 +49,6 @@ from vcomp.numerics import check_count, run, seed_from
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SplitHalfStudy",
-    "fitted",
-    "split_half",
-    "summary",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitHalfStudy(display.Printed):

@@ -26,15 +26,6 @@ from vcomp.formula import (
     parse_design,
 )
 
-__all__ = [
-    "Claim",
-    "Cooccurrence",
-    "Estimable",
-    "Supported",
-    "estimable_terms",
-    "read_claim",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cooccurrence:

@@ -32,16 +32,6 @@ from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, solve
 
-__all__ = [
-    "Axis",
-    "AxisLikelihood",
-    "analogous_components",
-    "analogous_covariance",
-    "axis_forms",
-    "find_axis",
-]
-
-
 _MOST_COLUMNS = 400
 """Columns up to which their matrices are cheaper than equations of the effects."""
 

@@ -20,17 +20,6 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.multivariate.covariance_components import elements
 
-__all__ = [
-    "ConeMaximum",
-    "Derivatives",
-    "Kind",
-    "MatrixLikelihood",
-    "maximise_in_cone",
-    "pair_traces",
-    "positive_part",
-]
-
-
 Kind = Literal["observed", "expected", "average"]
 
 

@@ -20,21 +20,6 @@ from vcomp.exceptions import EstimationError, PlanError, did_you_mean
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
-__all__ = [
-    "Composite",
-    "CovarianceComponents",
-    "check_shared",
-    "composite_of",
-    "divisors_of",
-    "elements",
-    "is_alike",
-    "object_term",
-    "optimal_weights",
-    "own_matrices",
-    "profile_variability",
-    "read_weights",
-]
-
 
 def elements(linked: BoolArray) -> tuple[tuple[int, int, int], ...]:
     """Return term, row and column of every variance and covariance that there is.

@@ -25,13 +25,6 @@ from vcomp.multivariate.covariance_components import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COMPOSITE",
-    "MultivariateDStudy",
-    "plan_studies",
-]
-
-
 COMPOSITE = "composite"
 """Name of the composite among the scores."""
 

@@ -23,18 +23,6 @@ from vcomp.statistics import tabulate
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Ending",
-    "FacetLink",
-    "Found",
-    "MultivariateRecord",
-    "component_table",
-    "correlation_table",
-    "correlations_of",
-    "record_of",
-    "summary",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Ending:

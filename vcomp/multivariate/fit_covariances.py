@@ -44,15 +44,6 @@ from vcomp.multivariate.variable_layout import Layout, lay_out
 from vcomp.multivariate.variables import read_scores
 from vcomp.numerics import solve_positive
 
-__all__ = [
-    "METHODS",
-    "element_map",
-    "fit_multivariate",
-    "uncorrelated",
-    "uncorrelated_strata",
-]
-
-
 _LEAST = 1e-10
 """Least eigenvalue of the correlations of residuals that are removed from the scores."""
 

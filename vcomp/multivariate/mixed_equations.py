@@ -25,18 +25,6 @@ from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, available_bytes, gib, slices
 
-__all__ = [
-    "EquationsLikelihood",
-    "Pattern",
-    "ResidualBlocks",
-    "block_diagonal",
-    "block_quadratic",
-    "by_block",
-    "diagonal_blocks",
-    "patterns_of",
-    "root",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Pattern:

@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
     from vcomp.multivariate.variable_layout import Layout
 
-__all__ = [
-    "MultivariateResults",
-]
-
 
 class MultivariateResults(display.Printed):
     """Variance and covariance components of several dependent variables.

@@ -36,17 +36,6 @@ from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import covariance_of_solution
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "Strata",
-    "StrataLikelihood",
-    "check_residual",
-    "columns_of",
-    "find_strata",
-    "polarised_components",
-    "polarised_covariance",
-]
-
-
 Quadratic = Callable[[FloatArray], FloatArray]
 
 

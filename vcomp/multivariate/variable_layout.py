@@ -16,11 +16,6 @@ from vcomp.design import number_combinations
 from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.multivariate.variables import Scores
 
-__all__ = [
-    "Layout",
-    "lay_out",
-]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -25,13 +25,6 @@ from vcomp.model import VarianceComponentsModel
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Scores",
-    "plain_name",
-    "read_scores",
-    "read_sides",
-]
-
 
 def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[list[str], str]:
     """Return the responses, as expressions, and the right-hand side.

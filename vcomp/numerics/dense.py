@@ -6,15 +6,6 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 
-__all__ = [
-    "Positive",
-    "bounded_step",
-    "constrained_step",
-    "covariance_of_solution",
-    "solve",
-    "solve_positive",
-]
-
 
 def solve(A: FloatArray, b: FloatArray) -> FloatArray:
     """Solve A x = b.

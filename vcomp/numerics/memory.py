@@ -8,18 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
-__all__ = [
-    "MANY_ROWS",
-    "THREADS",
-    "available_bytes",
-    "bytes_of_rows",
-    "gib",
-    "limited_blas",
-    "rows_in_words",
-    "slices",
-]
-
-
 _OF_A_VALUE = 24.0
 """Bytes of one value of a row: as read, as category, and as code with its sums."""
 

@@ -14,17 +14,6 @@ import numpy as np
 from vcomp.display import progress_bar
 from vcomp.exceptions import EstimationError
 
-__all__ = [
-    "check_count",
-    "check_rng",
-    "check_time_limit",
-    "run",
-    "seed_from",
-    "seed_of",
-    "stream",
-]
-
-
 Row = TypeVar("Row")
 
 _BATCH_SECONDS = 0.25

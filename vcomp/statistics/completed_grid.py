@@ -14,14 +14,6 @@ from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.strata import Layout, coefficients
 from vcomp.statistics.stratification import layout_of, place_in_grid
 
-__all__ = [
-    "CompletedGrid",
-    "Holes",
-    "complete",
-    "refill",
-]
-
-
 _MAX_AXES = 6
 
 

@@ -16,16 +16,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, gib
 from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
 
-__all__ = [
-    "CrossProducts",
-    "PairTable",
-    "RollUp",
-    "ScoreTable",
-    "accumulate",
-    "resum",
-    "tabulate",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PairTable:

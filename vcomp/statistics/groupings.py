@@ -15,15 +15,6 @@ from vcomp.numerics.kernels import pair_counts, squared_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 from vcomp.statistics.strata import Remainder, Stratum, StratumStatistics
 
-__all__ = [
-    "GroupSums",
-    "Groupings",
-    "find_groupings",
-    "group_sums",
-    "resum_strata",
-    "stratum_group_sums",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Groupings:

@@ -19,11 +19,6 @@ from vcomp.formula import Formula
 from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
 from vcomp.statistics.statistics import Statistics
 
-__all__ = [
-    "read_data",
-    "sum_rows",
-]
-
 
 def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
     """Learn the design of rows that are kept, and sum them.

@@ -25,10 +25,6 @@ from vcomp.statistics.groupings import (
 from vcomp.statistics.strata import StratumStatistics
 from vcomp.statistics.stratification import stratify
 
-__all__ = [
-    "Statistics",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Statistics:

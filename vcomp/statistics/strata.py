@@ -22,15 +22,6 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Grid, TermDesign, find_combinations, number_combinations
 from vcomp.statistics.cross_products import CrossProducts
 
-__all__ = [
-    "Cells",
-    "GroupedColumns",
-    "Layout",
-    "Remainder",
-    "Stratum",
-    "StratumStatistics",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Remainder:

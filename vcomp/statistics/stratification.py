@@ -37,21 +37,6 @@ from vcomp.statistics.strata import (
     coefficients,
 )
 
-__all__ = [
-    "BLOCK",
-    "MOST_AXES",
-    "group_means",
-    "layout_of",
-    "place_in_grid",
-    "split_axes",
-    "split_columns",
-    "split_means",
-    "squares_within",
-    "strata_of",
-    "stratify",
-]
-
-
 BLOCK = 65_536
 """Values of a column that are worked on together: what a core's second cache holds."""
 

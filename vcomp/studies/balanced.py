@@ -25,13 +25,6 @@ from vcomp.inference.resampling import Levels, Sample
 from vcomp.numerics import solve
 from vcomp.statistics import split_axes
 
-__all__ = [
-    "BalancedEstimator",
-    "BalancedTable",
-    "is_closed",
-    "stratum_squares",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BalancedTable:

@@ -33,16 +33,6 @@ from vcomp.studies.planned import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "KINDS",
-    "MeasureComparison",
-    "PictureName",
-    "best_for_each",
-    "draw",
-    "summary",
-]
-
-
 _MORE_IS_WORSE = ("n_", "rel_", "abs_")
 
 

@@ -37,13 +37,6 @@ from vcomp.studies.planned import options_of_fit, required_facet
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Measure",
-    "compare_measures",
-    "measures_of",
-]
-
-
 MATRIX_FORMULA = "score ~ (1|sys) + (1|topic)"
 """The model of a topic × system matrix."""
 

@@ -38,18 +38,6 @@ from vcomp.studies.planned import (
 )
 from vcomp.studies.subsample import Subsets
 
-__all__ = [
-    "Influences",
-    "LeftOut",
-    "bootstrap_differences",
-    "correlations",
-    "differences",
-    "influences",
-    "left_out",
-    "required_ratios",
-]
-
-
 _FEWEST = 3
 """Without one of two levels there is one, and no variance."""
 

@@ -33,12 +33,6 @@ from vcomp.studies.planned import options_of_fit, required_facet
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PER_DOCUMENT",
-    "per_document_study",
-]
-
-
 PER_DOCUMENT = "per document"
 """The name of the measure that has a score for every document."""
 

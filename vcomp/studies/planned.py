@@ -20,23 +20,6 @@ from vcomp.model import VarianceComponentsResults
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COEFFICIENTS",
-    "ComparisonRecord",
-    "DifferenceInterval",
-    "Known",
-    "MeasureDifferences",
-    "components_table",
-    "mover",
-    "options_of_fit",
-    "pairs_table",
-    "planned",
-    "required_facet",
-    "requirements",
-    "side_by_side",
-]
-
-
 COEFFICIENTS: tuple[CoefficientName, ...] = ("Erho2", "Phi")
 
 

@@ -38,14 +38,6 @@ from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed
 from vcomp.studies.planned import options_of_fit, planned, required_facet
 from vcomp.studies.subsample_result import SubsampleStudy
 
-__all__ = [
-    "Grid",
-    "Subsets",
-    "draw_levels",
-    "subsample_study",
-]
-
-
 _LIKE_ANOVA = ("type1", "henderson3", "reml")
 """Methods that give the estimates of the analysis of variance, in balanced data with all terms."""
 

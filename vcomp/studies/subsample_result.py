@@ -30,16 +30,6 @@ from vcomp.studies.planned import COEFFICIENTS, planned, required_facet
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Span",
-    "SubsampleStudy",
-    "draw",
-    "quantile",
-    "required_sizes",
-    "span_of",
-    "summary",
-]
-
 
 def draw(study: SubsampleStudy, quantity: str, x: str | None, kind: str, ax: Any | None) -> Any:
     """Return the axes on which a study is drawn; see :meth:`SubsampleStudy.plot`.

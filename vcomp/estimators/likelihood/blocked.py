@@ -33,16 +33,6 @@ from vcomp.estimators.likelihood.equations import Point
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "BlockedLikelihood",
-    "CrossProductsEngine",
-    "forms_of_point",
-    "forms_with_residual",
-    "mivque0",
-    "residual_forms",
-    "residual_sum_of_squares",
-]
-
 
 def forms_with_residual(
     gram: FloatArray, cov_beta: FloatArray, rows: list[FloatArray], v: FloatArray

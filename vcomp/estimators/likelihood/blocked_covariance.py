@@ -21,14 +21,6 @@ from vcomp.numerics import available_bytes, gib
 from vcomp.numerics.sparse import EliminationOrder
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "BlockedCovariance",
-    "Eliminations",
-    "last_form",
-    "with_residual_forms",
-]
-
-
 _SHARE = 0.8
 """Fraction of the free memory that a factor may use."""
 

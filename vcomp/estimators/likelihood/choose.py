@@ -14,14 +14,6 @@ from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
 
-__all__ = [
-    "blocked_for_variances",
-    "choose_engine",
-    "engine_for_decades",
-    "prediction_engine",
-]
-
-
 _SECONDS = 0.1
 """For nearly complete grids: a blocked evaluation may take this long, else holes are solved."""
 

@@ -19,22 +19,6 @@ from vcomp.estimators.estimate import FixedErrors
 from vcomp.numerics import Positive
 from vcomp.statistics import CrossProducts, StratumStatistics
 
-__all__ = [
-    "Columns",
-    "Covariance",
-    "Derivatives",
-    "ExactEngine",
-    "FixedForms",
-    "Forms",
-    "InformationKind",
-    "LikelihoodEngine",
-    "Solution",
-    "SummedEngine",
-    "Totals",
-    "errors_of_fixed",
-]
-
-
 InformationKind = Literal["observed", "expected", "average"]
 
 

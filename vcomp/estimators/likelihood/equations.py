@@ -22,16 +22,6 @@ from vcomp.numerics import Positive
 from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "Equations",
-    "Point",
-    "Tables",
-    "large_at_zero",
-    "random_part",
-    "squares_at_zero",
-]
-
-
 _MANY_ELEMENTS = 2e7
 """Elements of all columns of a term's forms above which (7.7) is used instead."""
 

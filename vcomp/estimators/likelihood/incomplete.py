@@ -41,13 +41,6 @@ from vcomp.statistics import (
     split_columns,
 )
 
-__all__ = [
-    "N_PROBES",
-    "CompletedLikelihood",
-    "HoleColumns",
-    "HoleMatrix",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class HoleColumns:

@@ -23,12 +23,6 @@ from vcomp.numerics import available_bytes, gib
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "IterativeLikelihood",
-    "iterative_memory",
-]
-
-
 _PROBES = 16, 64
 _PROBE_ENTRIES = 1e8
 """Numbers of probes for very large and for small tables, and entries × probes in between."""

@@ -17,13 +17,6 @@ from vcomp.numerics import slices, solve_positive
 from vcomp.numerics.sparse import Probes, Solved, log_quadrature
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "COLUMNS_AT_ONCE",
-    "Context",
-    "IterativePoint",
-]
-
-
 COLUMNS_AT_ONCE = 16
 """Right-hand sides of one pass over the tables: two cache lines for each level."""
 

@@ -31,15 +31,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import seed_of
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "ML",
-    "REML",
-    "Certified",
-    "certify",
-    "estimate_by_likelihood",
-]
-
-
 _FLAT = 1e-8
 """An eigenvalue below this, on a unit diagonal, is a flat direction: its standard error is over
 10,000 times those of the single components."""

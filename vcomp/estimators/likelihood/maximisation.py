@@ -18,13 +18,6 @@ from vcomp.estimators.estimate import Iteration, StepKind
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
 from vcomp.numerics import bounded_step
 
-__all__ = [
-    "VANISHED",
-    "Maximum",
-    "maximise",
-]
-
-
 _NEWTON_BELOW = 0.05
 """Newton decrement (in standard errors) below which the observed information is used."""
 

@@ -27,10 +27,6 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood.engine import Forms
 from vcomp.statistics import GroupedColumns, Remainder
 
-__all__ = [
-    "NestedCovariance",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class _Level:

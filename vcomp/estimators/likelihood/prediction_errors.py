@@ -27,11 +27,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive, slices
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
-__all__ = [
-    "prediction_variances",
-]
-
-
 _AT_ONCE = 65_536
 """Combinations of one pass."""
 

@@ -19,15 +19,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics.sparse import Solved, SparseTable, conjugate_gradients, side_by_side
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "PairProducts",
-    "Reduced",
-    "SparseEquations",
-    "SparseSystem",
-    "build_sparse_equations",
-]
-
-
 _MAX_PRODUCTS = 2000
 
 

@@ -34,16 +34,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve
 from vcomp.statistics import Cells, Stratum, StratumStatistics, split_axes
 
-__all__ = [
-    "StrataLikelihood",
-    "fixed_of_terms",
-    "over_axes",
-    "quadratic_forms_of",
-    "single_cells",
-    "strata_solution",
-    "stratum_covariance",
-]
-
 
 def strata_solution(
     stats: StratumStatistics,

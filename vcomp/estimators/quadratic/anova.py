@@ -23,13 +23,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import seed_of, solve
 from vcomp.statistics import GroupSums, Statistics
 
-__all__ = [
-    "ANOVA",
-    "AnovaTable",
-    "anova_table",
-    "henderson1",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ANOVA:

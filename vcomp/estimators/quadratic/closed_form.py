@@ -23,25 +23,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve, solve_positive
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
-__all__ = [
-    "Henderson3",
-    "Type1",
-    "adjusted",
-    "estimate_from",
-    "fixed_effects",
-    "henderson3_table",
-    "left_after_fixed",
-    "negative_components",
-    "no_variance",
-    "orthogonal_estimate",
-    "orthogonal_point",
-    "orthogonal_table",
-    "point_from",
-    "point_of",
-    "type1_table",
-]
-
-
 _EXACT_FIT = 1e-13
 """y'Qy below this fraction of y'y is rounding error: the fixed part reproduces the response."""
 

@@ -31,11 +31,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "MINQUE",
-]
-
-
 _DENSE_BELOW = 1500
 """Number of groups up to which the forms are computed with dense matrices."""
 

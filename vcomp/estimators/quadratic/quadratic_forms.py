@@ -21,16 +21,6 @@ from vcomp._typing import FloatArray
 from vcomp.numerics import available_bytes
 from vcomp.statistics import CrossProducts, StratumStatistics
 
-__all__ = [
-    "StratumPart",
-    "TooLargeError",
-    "contrast_with_mean",
-    "quadratic_covariance",
-    "stratum_parts",
-    "stratum_quadratic_covariance",
-]
-
-
 _DENSE_BELOW = 1_000_000
 """Elements up to which a product of pair tables is kept as a dense matrix."""
 

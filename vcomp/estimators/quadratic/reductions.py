@@ -23,12 +23,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "Adjustment",
-    "Reductions",
-]
-
-
 Terms = frozenset[int]
 
 _DENSE_BELOW = 4_000_000

@@ -27,18 +27,6 @@ from vcomp.numerics import covariance_of_solution, solve
 from vcomp.numerics.sparse import Fill, Rademacher, SparseTable, row_products
 from vcomp.statistics import CrossProducts, Statistics
 
-__all__ = [
-    "ProbedForms",
-    "Probing",
-    "Sampling",
-    "average_until",
-    "exact_sampling",
-    "nearest_covariance",
-    "probed_sampling",
-    "sampling_covariance",
-]
-
-
 _ALL_GROUPS_UP_TO = 128
 """Groups of the smallest terms together up to which their traces are summed exactly."""
 

@@ -28,16 +28,6 @@ from vcomp.numerics import available_bytes, gib, limited_blas, solve
 from vcomp.numerics.kernels import weighted_gram
 from vcomp.statistics import CrossProducts
 
-__all__ = [
-    "Contrasts",
-    "Coordinates",
-    "EngineForms",
-    "PriorForms",
-    "Priors",
-    "Space",
-]
-
-
 _DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding error."""
 

@@ -24,11 +24,6 @@ from vcomp.gtheory.projection import QUANTITIES, GoalName
 from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import used_components
 
-__all__ = [
-    "optimize",
-]
-
-
 NEAR = 0.25
 """Designs with so much more error (cost, with a target) than the best are near it."""
 

@@ -21,18 +21,6 @@ from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import Goal, Solution, solve, solve_any
 from vcomp.gtheory.study_record import S
 
-__all__ = [
-    "Aim",
-    "AllocatedDesign",
-    "AllocationRecord",
-    "Alternative",
-    "design_words",
-    "error_of_each",
-    "goal_of",
-    "shown",
-]
-
-
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ", "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
 """What can be aimed at, as it is printed."""
 

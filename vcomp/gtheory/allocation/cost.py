@@ -17,15 +17,6 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import Design
 
-__all__ = [
-    "Cost",
-    "CostFunction",
-    "money",
-    "parse_cost",
-    "read_cost",
-]
-
-
 _NUMBER = r"(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'[^']*'|"[^"]*\""""
 _NAME = r"""[^\s()+*×:\-/'"]+"""

@@ -24,13 +24,6 @@ from vcomp.gtheory.projection import quantities, weights
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Frontiers",
-    "draw",
-    "trace_frontiers",
-]
-
-
 _MOST_POINTS = 300
 _FEW_POINTS = 120
 _LEAST_POINTS = 25

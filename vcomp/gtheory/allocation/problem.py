@@ -17,14 +17,6 @@ from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition
 from vcomp.inference import VarianceComponents
 
-__all__ = [
-    "SizeProblem",
-    "counts_objects",
-    "evaluate",
-    "make_problem",
-    "read_bounds",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeProblem:

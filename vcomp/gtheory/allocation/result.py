@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from vcomp.gtheory.projection import CoefficientName
     from vcomp.inference.resampling import Replicates
 
-__all__ = [
-    "Allocation",
-    "summary",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Allocation(display.Printed, AllocationRecord[S]):

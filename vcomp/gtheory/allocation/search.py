@@ -23,13 +23,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 
-__all__ = [
-    "relaxed",
-    "search",
-    "value_at",
-]
-
-
 _TIE = 1e-11
 """Relative width of the classes within which values count as the same. Classes, since a series of
 designs that are each hardly worse than the one before would lead anywhere."""

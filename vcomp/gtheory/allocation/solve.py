@@ -13,17 +13,6 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 
-__all__ = [
-    "ROOM",
-    "Goal",
-    "Solution",
-    "continuous_sizes",
-    "first_that_reaches",
-    "solve",
-    "solve_any",
-]
-
-
 ROOM = 1e-10
 """A budget or a target counts as kept within this share of it: what rounding may take away."""
 

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     from vcomp.inference.resampling import Replicates
 
-__all__ = [
-    "Stability",
-    "draw_components",
-    "find_stability",
-]
-
-
 _MANY = 1e8
 
 _SMALL = 0.001

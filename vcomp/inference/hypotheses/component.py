@@ -26,17 +26,6 @@ from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "TESTS",
-    "ComponentFit",
-    "HypothesisTest",
-    "Score",
-    "Simulation",
-    "TestName",
-    "component_test",
-    "score_test",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class HypothesisTest:

@@ -30,14 +30,6 @@ from vcomp.estimators.quadratic import (
 )
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "Ratio",
-    "exact_ratio",
-    "ratio_of_table",
-    "synthesised_ratio",
-]
-
-
 _SAME = 1e-9
 """Expectations, and variances, that differ relatively by less than this are the same."""
 

@@ -20,23 +20,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals import normal_quantile
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "ContrastTest",
-    "Contrasts",
-    "JointTest",
-    "KenwardRoger",
-    "Satterthwaite",
-    "contrasts_of",
-    "degrees_of_freedom",
-    "fixed_errors_of",
-    "known_components_of",
-    "normal_test",
-    "satterthwaite_of",
-    "t_interval",
-    "t_tests",
-]
-
-
 _SAME_DF = 1e-8
 """Degrees of freedom that differ relatively by less than this are equal."""
 

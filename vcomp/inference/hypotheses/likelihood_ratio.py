@@ -20,15 +20,6 @@ from vcomp.exceptions import EstimationError
 from vcomp.inference.resampling import likelihoods_under
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "NullFit",
-    "Simulated",
-    "mixture_p",
-    "null_fit",
-    "simulated_p",
-]
-
-
 _TIE = 1e-8
 """Ratios that differ by less are equal: at a bound they are 0 up to rounding error."""
 

@@ -27,19 +27,6 @@ from vcomp.statistics import Statistics
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ComparedFit",
-    "Comparison",
-    "ModelComparison",
-    "check_comparable",
-    "check_likelihood",
-    "check_rows",
-    "compare_fits",
-    "facets_of",
-    "mixture_tail",
-]
-
-
 _SAME = 1e-9
 """Relative differences of sums that a different order of rows may cause."""
 

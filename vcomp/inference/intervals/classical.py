@@ -19,22 +19,6 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
 from vcomp.numerics import solve
 
-__all__ = [
-    "ARTEAGA",
-    "FELDT",
-    "MeanSquares",
-    "arteaga_interval",
-    "erho2_of",
-    "feldt_interval",
-    "linear_limits",
-    "mean_squares",
-    "phi_of",
-    "ratio_limits",
-    "rests_on_two",
-    "unbiased_covariance",
-]
-
-
 _KNOWN = 1e12
 """Degrees of freedom of a component known to one part in a million, used as the maximum."""
 

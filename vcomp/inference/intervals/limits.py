@@ -32,31 +32,6 @@ from vcomp.inference.quantities import (
     used_components,
 )
 
-__all__ = [
-    "AT_BOUND",
-    "BELOW_ZERO",
-    "EXACT_F",
-    "LOGIT_SCALE",
-    "LOG_SCALE",
-    "MODIFIED_LARGE_SAMPLE",
-    "SATTERTHWAITE",
-    "WALD",
-    "FromComponents",
-    "IntervalName",
-    "IntervalSource",
-    "check_local_interval",
-    "check_source",
-    "cut",
-    "delta_limits",
-    "log_interval",
-    "logit_interval",
-    "normal_quantile",
-    "satterthwaite_interval",
-    "standard_errors",
-    "wald_interval",
-]
-
-
 _ENDLESS = 1e6
 
 

@@ -10,12 +10,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray
 
-__all__ = [
-    "lower_limits",
-    "ratios_at_zero",
-]
-
-
 _CANCELLED = 1e-9
 """Terms of a sum below this fraction of the largest are rounding error."""
 

@@ -19,12 +19,6 @@ from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 
-__all__ = [
-    "maximise_nested",
-    "nested_derivatives",
-]
-
-
 Tree: TypeAlias = tuple[FloatArray, LongArray, LongArray]
 Eliminated: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 Strata: TypeAlias = tuple[

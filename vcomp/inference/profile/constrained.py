@@ -19,15 +19,6 @@ from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import constrained_step
 
-__all__ = [
-    "SearchPoint",
-    "Surface",
-    "maximise_on",
-    "rescaled",
-    "search_point",
-]
-
-
 _INSIDE = 0.1
 """The residual keeps at least this fraction in one step, unless the surface requires less."""
 

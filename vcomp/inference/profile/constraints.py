@@ -17,14 +17,6 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import Surface
 
-__all__ = [
-    "Constraint",
-    "LinearConstraint",
-    "Range",
-    "RatioConstraint",
-    "SmoothConstraint",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Range:

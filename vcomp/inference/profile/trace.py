@@ -24,19 +24,6 @@ from vcomp.numerics import bounded_step
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Coordinate",
-    "End",
-    "ProfileCurve",
-    "Trace",
-    "Visit",
-    "check_engine",
-    "checked_maximum",
-    "signed_root",
-    "trace_curve",
-]
-
-
 _CLOSE = 1e-6
 """A step on the coordinate below this is the last: the remaining error is its square."""
 

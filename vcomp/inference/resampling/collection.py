@@ -22,15 +22,6 @@ from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.numerics import run, seed_from
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "GeneratingFit",
-    "SampleRefit",
-    "collect",
-    "replicates_of",
-    "report_failures",
-]
-
-
 _SAVED_OPTIONS = {"hold": "hold", "prior": "weights", "iterated": "iterated"}
 """Options of estimators that the replicates depend on, with their names in stored files."""
 

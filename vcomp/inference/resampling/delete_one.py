@@ -38,14 +38,6 @@ from vcomp.numerics import check_count, run
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Jackknife",
-    "Jackknifed",
-    "Scale",
-    "jackknife",
-]
-
-
 Scale: TypeAlias = Literal["natural", "log", "logit"]
 
 KIND = "jackknife"

@@ -20,17 +20,6 @@ from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import available_bytes, check_count, gib, seed_from, stream
 from vcomp.statistics import GroupedColumns, Statistics, Stratum, StratumStatistics
 
-__all__ = [
-    "Draws",
-    "RowDraws",
-    "StrataDraws",
-    "draw_errors",
-    "draws_of",
-    "factor_of",
-    "simulate_responses",
-]
-
-
 _DEPENDENT = 1e-12
 """Eigenvalue of products, on a unit diagonal, below which columns are linearly dependent."""
 

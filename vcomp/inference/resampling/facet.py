@@ -40,15 +40,6 @@ from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_fa
 from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "FacetSample",
-    "adjusted",
-    "check_levels",
-    "expectation",
-    "facet_bootstrap",
-    "refit_sample",
-]
-
 
 def expectation(components: VarianceComponents, facet: str) -> FloatArray:
     """Return A with E* σ̂²* = A σ̂² over all resamples of a facet, eq. (10.12), (k + 1, k + 1).

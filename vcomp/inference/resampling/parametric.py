@@ -30,12 +30,6 @@ from vcomp.inference.resampling.replicates import Replicates
 from vcomp.numerics import check_count, check_rng, check_time_limit, run, seed_from, stream
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "likelihoods_under",
-    "parametric_bootstrap",
-    "positive_part",
-]
-
 
 def parametric_bootstrap(
     fit: GeneratingFit,

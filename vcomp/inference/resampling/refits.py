@@ -31,18 +31,6 @@ from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
 from vcomp.numerics import seed_of
 from vcomp.statistics import Statistics, StratumStatistics
 
-__all__ = [
-    "TOLERANCE",
-    "ByLikelihood",
-    "Compiled",
-    "InClosedForm",
-    "Packed",
-    "Recipe",
-    "Refit",
-    "Refitted",
-    "refit_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

@@ -24,14 +24,6 @@ from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale,
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BootstrapType",
-    "FromReplicates",
-    "Replicates",
-    "check_same",
-]
-
-
 _FORMAT = 1
 _SAME = 1e-6
 """Relative difference up to which estimates count as those of the same fit."""

@@ -16,13 +16,6 @@ from vcomp.exceptions import DesignError, EstimationError, did_you_mean
 from vcomp.formula import names_in
 from vcomp.statistics import Statistics
 
-__all__ = [
-    "Levels",
-    "Sample",
-    "check_facets",
-    "statistics_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:

@@ -27,12 +27,6 @@ from vcomp.ir.documents.document_universe import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "document_universe",
-    "write_per_document",
-]
-
-
 _SHOWN = 5
 """Largest number of names in a message."""
 

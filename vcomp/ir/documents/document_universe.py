@@ -25,24 +25,6 @@ from vcomp.numerics import available_bytes, gib
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CASES",
-    "NORMALIZED",
-    "SCORES",
-    "SET_MEASURES",
-    "DocumentUniverse",
-    "TopicBlock",
-    "UniverseOf",
-    "check_universe",
-    "document_scores",
-    "label_columns",
-    "measured_sets",
-    "score_rows",
-    "score_table",
-    "set_measures",
-]
-
-
 UniverseOf = Literal["topic", "assessor", "all"]
 """Whose documents a system is scored on, see :func:`vcomp.ir.document_universe`."""
 

@@ -21,10 +21,6 @@ from vcomp.ir.splits import (
 )
 from vcomp.numerics import check_count, seed_from
 
-__all__ = [
-    "Extrapolated",
-]
-
 
 class Extrapolated(Measure):
     """A measure that is estimated from halves of the topics, by the curve of one model."""

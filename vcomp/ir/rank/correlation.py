@@ -13,26 +13,6 @@ from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.numerics import check_rng
 
-__all__ = [
-    "ESTIMATORS",
-    "INTERVALS",
-    "TARGETS",
-    "TAU_ESTIMATORS",
-    "VARIANTS",
-    "AccuracyEstimator",
-    "RankCorrelation",
-    "RankOptions",
-    "Swaps",
-    "TauEstimator",
-    "TauInterval",
-    "TauTarget",
-    "TauVariant",
-    "check_one_of",
-    "check_tau_estimator",
-    "check_variant",
-]
-
-
 _TINY = 1e-280
 """Below it the incomplete beta function is about to underflow."""
 

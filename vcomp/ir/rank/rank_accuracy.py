@@ -38,15 +38,6 @@ from vcomp.numerics import seed_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "estimated_tau",
-    "expected_correlation",
-    "expected_tau",
-    "expected_tau_ap",
-    "paired_differences",
-]
-
-
 _MOST_CELLS = 2 * 10**8
 """Draws times systems that are held at once: 1.6 GB, of which there are a few."""
 

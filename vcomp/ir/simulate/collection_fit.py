@@ -40,19 +40,6 @@ from vcomp.ir.simulate.margin_families import (
 )
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
-__all__ = [
-    "CopulaName",
-    "MarginFamily",
-    "MeansOf",
-    "check_between_0_and_1",
-    "check_effects",
-    "check_options",
-    "fit_collection",
-    "read_complete",
-    "true_means_of",
-]
-
-
 _CONSTANT = 1e-12
 """Residuals smaller than this, relative to the largest value, are rounding errors."""
 

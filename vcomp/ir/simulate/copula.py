@@ -18,24 +18,6 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.ir.simulate.margin import GRID, Margin, normal_weights
 
-__all__ = [
-    "COPULAS",
-    "SMOOTHING",
-    "Copula",
-    "Effects",
-    "Scale",
-    "Spread",
-    "correlation_factor",
-    "decompose",
-    "fitted_df",
-    "gaussian",
-    "normal_scores",
-    "spread_of",
-    "student",
-    "student_quantiles",
-]
-
-
 COPULAS = ("gaussian", "t")
 
 _FEWEST, _MOST = 1.0, 200.0

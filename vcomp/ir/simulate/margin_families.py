@@ -19,28 +19,6 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate.margin import GRID, Margin, continuous, discrete
 
-__all__ = [
-    "CONTINUOUS",
-    "DISCRETE",
-    "EFFECTS",
-    "FAMILIES",
-    "beta_binomial_margin",
-    "beta_kernel_margin",
-    "beta_margin",
-    "cdf_bandwidth",
-    "density_bandwidth",
-    "discrete_kernel_margin",
-    "kernel_margin",
-    "normal_margin",
-    "places_on",
-    "score_margin",
-    "selected_width",
-    "support_of",
-    "truncated_kernel_margin",
-    "truncated_normal_margin",
-]
-
-
 _NORMAL_IQR = 1.3489795003921634
 """Interquartile range of the standard normal distribution."""
 

@@ -9,17 +9,6 @@ from numba import njit
 
 from vcomp._typing import IntArray, LongArray
 
-__all__ = [
-    "add_places",
-    "count_levels",
-    "count_values",
-    "determined_levels",
-    "fill_counts",
-    "place_rows",
-    "renumber",
-]
-
-
 _FEW = 65_536
 """Number of levels up to which several tables of counts are used."""
 

@@ -7,11 +7,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray
 
-__all__ = [
-    "group_counts",
-    "group_sums",
-]
-
 
 @njit(cache=True, nogil=True)
 def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray:

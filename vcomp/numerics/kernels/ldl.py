@@ -13,15 +13,6 @@ from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 
-__all__ = [
-    "backward",
-    "factor",
-    "factor_derivative",
-    "fill_pattern",
-    "forward",
-    "sparse_quadratics",
-]
-
 
 @njit(cache=True, nogil=True)
 def fill_pattern(

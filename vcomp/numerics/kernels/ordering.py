@@ -7,12 +7,6 @@ from numba import njit
 
 from vcomp._typing import IntArray, LongArray
 
-__all__ = [
-    "elimination_tree",
-    "minimum_degree",
-]
-
-
 _NODE, _CLIQUE, _ABSORBED = 0, 1, 2
 """States: not yet eliminated; eliminated, its neighbours a clique; within a larger clique."""
 

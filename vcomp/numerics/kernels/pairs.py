@@ -7,15 +7,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = [
-    "ONCE",
-    "join_pairs",
-    "number_parts",
-    "pair_counts",
-    "squared_counts",
-]
-
-
 ONCE = np.zeros(0)
 """Weights of observations that count once."""
 

@@ -7,12 +7,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = [
-    "mirror_upper",
-    "weighted_gram",
-]
-
-
 _TILE = 64
 
 

@@ -12,15 +12,6 @@ from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 
-__all__ = [
-    "inverse_derivative",
-    "leaf_diagonal",
-    "mirror_lower",
-    "selected_inverse",
-    "tail_gram",
-]
-
-
 _TILE = 64
 
 

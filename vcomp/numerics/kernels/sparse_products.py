@@ -12,17 +12,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 
-__all__ = [
-    "add_eliminated",
-    "add_products",
-    "add_squares",
-    "gather",
-    "row_forms",
-    "scatter",
-    "symmetric_product",
-    "transpose",
-]
-
 
 @njit(cache=True, nogil=True)
 def gather(

@@ -20,15 +20,6 @@ from vcomp.numerics.kernels import ldl, selected_inverse
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
-__all__ = [
-    "EliminationOrder",
-    "Factor",
-    "Inverse",
-    "Pattern",
-    "plan_elimination",
-]
-
-
 _SPARSE_SECONDS = 2e-9
 """Seconds for a product of two entries of a sparse column, in factor and inverse."""
 

@@ -10,15 +10,6 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 
-__all__ = [
-    "AllUnits",
-    "Probes",
-    "Rademacher",
-    "Solved",
-    "conjugate_gradients",
-    "log_quadrature",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Solved:

@@ -15,15 +15,6 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import sparse_products as kernels
 
-__all__ = [
-    "Fill",
-    "SparseTable",
-    "over_threads",
-    "row_products",
-    "side_by_side",
-]
-
-
 _BLOCKS = 4
 """Largest number of blocks of rows; their sums are added in order, whatever the threads."""
 

@@ -22,13 +22,6 @@ from vcomp.statistics.batches.survey import Survey
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CellPlaces",
-    "FacetPlaces",
-    "places_of_rows",
-]
-
-
 _MOST_PLACES = 2**62
 
 _DIRECT = 2**20

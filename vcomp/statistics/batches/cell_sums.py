@@ -23,15 +23,6 @@ from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CellSums",
-    "check_table",
-    "dense_places",
-    "restated",
-    "table_bytes",
-]
-
-
 _FEW_PLACES = 2**22
 """A table of so many cells is made however many rows there are."""
 

@@ -15,16 +15,6 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.statistics.kernels import add_to_cells, merge_cells
 
-__all__ = [
-    "Addable",
-    "CellTable",
-    "EveryCell",
-    "add_up",
-    "sum_cells",
-    "united",
-]
-
-
 _FIRST_COUNTS = np.uint8
 
 _SPREAD = 8

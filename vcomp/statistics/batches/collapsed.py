@@ -30,14 +30,6 @@ from vcomp.statistics.stratification import (
     squares_within,
 )
 
-__all__ = [
-    "CollapsePlan",
-    "CollapsedGroups",
-    "PartSums",
-    "collapse_plan",
-]
-
-
 _SPREAD = 2
 """Use a dense table up to this many places per row."""
 

@@ -17,14 +17,6 @@ from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import Addable
 from vcomp.statistics.batches.survey import ColumnKinds, Survey, XSums, kinds_of, survey_rows
 
-__all__ = [
-    "FirstPass",
-    "Passes",
-    "RowCoding",
-    "learn_in_passes",
-    "matrix_of",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowCoding:

@@ -51,12 +51,6 @@ from vcomp.statistics.batches.survey import Survey
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "gather_on_dask",
-    "source_on_dask",
-]
-
-
 _TOGETHER = 8
 """Sums that one task adds up."""
 

@@ -33,16 +33,6 @@ from vcomp.statistics.batches.first_pass import RowCoding, learn_in_passes, matr
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Batches",
-    "Coder",
-    "check_rows",
-    "check_scores",
-    "gather",
-    "total_of",
-]
-
-
 _BLOCK = 2**20
 """Number of cells in a block of a sum."""
 

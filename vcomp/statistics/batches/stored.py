@@ -26,14 +26,6 @@ from vcomp.statistics.batches.survey import ColumnKinds, FacetSurvey, Survey
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "read_sums",
-    "replacing",
-    "target_of",
-    "write_sums",
-]
-
-
 _VERSION = 1
 _HEADER = "vcomp.json"
 

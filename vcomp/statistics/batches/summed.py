@@ -38,13 +38,6 @@ from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratification import MOST_AXES, layout_of, split_columns, strata_of
 
-__all__ = [
-    "ReadAgain",
-    "SummedData",
-    "finish",
-]
-
-
 _BLOCK = 2**17
 """Cells that are summed at a time."""
 

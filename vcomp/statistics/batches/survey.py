@@ -20,16 +20,6 @@ from vcomp.numerics.kernels import count_levels, determined_levels
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ColumnKinds",
-    "FacetSurvey",
-    "Survey",
-    "XSums",
-    "kinds_of",
-    "survey_rows",
-    "united_facets",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FacetSurvey:

@@ -9,11 +9,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray
 
-__all__ = [
-    "add_to_cells",
-    "merge_cells",
-]
-
 
 @njit(cache=True, nogil=True)
 def add_to_cells(

@@ -9,13 +9,6 @@ from numba import njit
 
 from vcomp._typing import FloatArray, IntArray
 
-__all__ = [
-    "cell_sums",
-    "fill_cells",
-    "place_cells",
-    "within_cells",
-]
-
 
 @njit(cache=True, nogil=True)
 def place_cells(places: Any, cells: IntArray, order: IntArray, n_cells: int) -> None:

@@ -13,11 +13,6 @@ from numba import njit
 
 from vcomp._typing import LongArray
 
-__all__ = [
-    "cells_that_occur",
-    "renumber_cells",
-]
-
 
 @njit(cache=True, nogil=True)
 def cells_that_occur(places: LongArray, n_cells: int) -> Any:

@@ -7,11 +7,6 @@ from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 
-__all__ = [
-    "squares_in_strata",
-]
-
-
 _WORK = 32_768
 """Numbers that are worked on together: what a core's second cache holds, and its first nearly."""
 
