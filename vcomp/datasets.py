@@ -17,6 +17,8 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["Dataset", "available", "load"]
+
 # pandas is imported where a frame is made, so that importing vcomp stays quick
 
 
