@@ -35,7 +35,7 @@ def observations(values, measure):
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_published_fits(name, measure, model, reference):
     """Coefficients and predictions of R for the observations that are stored with them."""
-    values = reference(f"splithalf_{name}")["values"]
+    values = reference(f"irj2015_splithalf_{name}")["values"]
     curve = fit_curve(*observations(values, measure), model, scale=SCALES[measure])
     stored = values["fitted_coefficients"][measure]
     expected = [stored[model]["intercept"], stored[model]["slope"]]

@@ -97,8 +97,8 @@ def test_published_estimates_from_splits_to_curves(published):
     "name", ["adhoc3", "enterprise2006", "genomics2004", "web2010ap", "genomics2004_drop25"]
 )
 def test_sizes_and_trials_are_the_published_ones(name, reference):
-    values = reference(f"splithalf_{name}")["values"]
-    n_topics = values["n_topics"]
+    values = reference(f"irj2015_splithalf_{name}")["values"]
+    n_topics = reference(f"irj2015_{name}")["values"]["n_topics"]
     assert published_sizes(n_topics) == values["subset_sizes"]
     assert published_trials(len(values["subset_sizes"])) == values["trials_per_size"]
 

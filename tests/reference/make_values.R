@@ -3,7 +3,7 @@
 #     Rscript tests/reference/make_values.R [folder to write to]
 #
 # Packages: lme4, lmerTest, pbkrtest, nlme, jsonlite; VCA for the files vca_*. The tables are those
-# that the packages of R have, tests/reference/data, and rows deleted from these.
+# that the packages of R have, with rows deleted.
 
 suppressMessages({
   library(jsonlite)
@@ -20,13 +20,6 @@ table_of <- function(name) {
   known <- tables[[name]]
   if (!is.null(known$parent)) {
     return(droplevels(table_of(known$parent)[-known$deleted_rows, ]))
-  }
-  own <- file.path(here, "data", paste0(name, ".csv"))
-  if (file.exists(own)) {
-    frame <- read.csv(own)
-    facets <- setdiff(names(frame), "score")
-    frame[facets] <- lapply(frame[facets], factor)
-    return(frame)
   }
   package <- if (name == "Orthodont") "nlme" else "lme4"
   frame <- get(data(list = name, package = package, envir = environment()))

@@ -179,8 +179,6 @@ def made(name: str, profiles: bool = True) -> Values | None:
         return plans.mapping_values(stored(name)["values"])
     if kind == "gt4ireval":
         return plans.gt4ireval_values(stored(name)["values"])
-    if kind == "splithalf":
-        return plans.split_half_values(stored(name)["values"])
     return None
 
 

