@@ -19,6 +19,7 @@ vcomp/inference/kernels/nested_strata.py is the same recursion in compiled form.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,9 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood.engine import Forms
 from vcomp.statistics import GroupedColumns, Remainder
+
+# Vectors are summed in batches of this many values, whose temporary arrays fit into the cache.
+_BATCH_VALUES = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +62,24 @@ class NestedCovariance:
     def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
         """Return log|V| and B'V⁻¹B."""
         tree = self._eliminate(c)
-        means = self._means_above(tree, self._depth, self._means)
-        return self._log_det(tree, c), self._gram(tree, means, c)
+        gram = self._within / c[-1]
+        for batch in self._batches():
+            gram = gram + self._gram(tree, self._means_above(tree, self._depth, batch))
+        return self._log_det(tree, c), gram
 
     def forms(self, c: FloatArray) -> Forms:
         """Return all forms at components `c`."""
         tree = self._eliminate(c)
-        means = self._means_above(tree, self._depth, self._means)
         traces, squares = self._traces_and_squares(tree, c)
-        first, second = self._quadratics(tree, means, c)
-        return Forms(
-            self._log_det(tree, c), traces, squares, self._gram(tree, means, c), first, second
-        )
+        size, b, s2 = self._depth + 2, self._within.shape[0], c[-1]
+        gram = self._within / s2
+        first, second = np.zeros((size, b, b)), np.zeros((size, size, b, b))
+        first[-1], second[-1, -1] = gram / s2, gram / s2 / s2
+        for batch in self._batches():
+            means = self._means_above(tree, self._depth, batch)
+            gram = gram + self._gram(tree, means)
+            self._add_quadratics(first, second, tree, means, c)
+        return Forms(self._log_det(tree, c), traces, squares, gram, first, second)
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every grouping, (q_l, b, r)."""
@@ -185,13 +195,20 @@ class NestedCovariance:
             found.append((means[depth] - means[depth - 1][parent]) + carried[parent])
         return found
 
-    def _gram(self, tree: list[_Level], means: list[FloatArray], c: FloatArray) -> FloatArray:
-        total = self._within / c[-1]
+    def _batches(self) -> Iterator[FloatArray]:
+        """Yield the means of some vectors at a time."""
+        groups, b, vectors = self._means.shape
+        step = max(1, _BATCH_VALUES // max(1, groups * b))
+        for start in range(0, vectors, step):
+            yield self._means[:, :, start : start + step]
+
+    def _gram(self, tree: list[_Level], means: list[FloatArray]) -> FloatArray:
+        """Return what the means add to B'V⁻¹B."""
+        total = _inner(_times(tree[0].a, means[0]), means[0])
         for depth in range(self._depth, 0, -1):
             away = means[depth] - means[depth - 1][self._parents[depth - 1]]
             total = total + _inner(_times(tree[depth].a, away), away)
-        gram: FloatArray = total + _inner(_times(tree[0].a, means[0]), means[0])
-        return gram
+        return total
 
     def _used(self, tree: list[_Level], c: FloatArray) -> list[FloatArray]:
         """Return 1 − κ of all levels, eq. (3.7)."""
@@ -278,37 +295,37 @@ class NestedCovariance:
 
     # Quadratic forms ----------------------------------------------------------------------------
 
-    def _quadratics(
-        self, tree: list[_Level], means: list[FloatArray], c: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B.
+    def _add_quadratics(
+        self,
+        first: FloatArray,
+        second: FloatArray,
+        tree: list[_Level],
+        means: list[FloatArray],
+        c: FloatArray,
+    ) -> None:
+        """Add what the means add to B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B.
 
         K_m V⁻¹B is constant in the groups of level m: it is a column of its own with known means.
         """
-        s2, size, b = c[-1], self._depth + 2, self._within.shape[0]
+        s2 = c[-1]
         delta = self._deviations(tree, means)
         sums = [_times(level.a, d) for level, d in zip(tree, delta, strict=True)]
         shrink = 1.0 / tree[-1].shrink
-        rest = _times(
-            shrink, delta[-1]
-        )  # deviations of the innermost means from their predictions
-        first = np.empty((size, b, b))
-        second = np.empty((size, size, b, b))
+        # Deviations of the innermost means from their predictions.
+        rest = _times(shrink, delta[-1])
         for depth, r in enumerate(sums):
-            first[depth] = _inner(r, r)
+            first[depth] += _inner(r, r)
             again = self._again(tree, depth, r)
             for above in range(depth + 1):
-                second[above, depth] = _inner(sums[above], _times(tree[above].a, again[above]))
-                second[depth, above] = second[above, depth].T
+                product = _inner(sums[above], _times(tree[above].a, again[above]))
+                _add_symmetric(second, above, depth, product)
         weighted = _times(self._n, rest)
-        first[-1] = (self._within + _inner(weighted, rest)) / s2 / s2
+        first[-1] += _inner(weighted, rest) / s2 / s2
         again = self._again(tree, self._depth, rest / s2)
         for depth, r in enumerate(sums):
-            second[depth, -1] = _inner(r, _times(tree[depth].a, again[depth]))
-            second[-1, depth] = second[depth, -1].T
+            _add_symmetric(second, depth, -1, _inner(r, _times(tree[depth].a, again[depth])))
         twice = _times(shrink, again[-1])
-        second[-1, -1] = (self._within / s2 + _inner(weighted, twice)) / s2 / s2
-        return first, second
+        second[-1, -1] += _inner(weighted, twice) / s2 / s2
 
     def _again(self, tree: list[_Level], depth: int, values: FloatArray) -> list[FloatArray]:
         """Return δ of a column that is constant in the groups of one level."""
@@ -318,6 +335,12 @@ class NestedCovariance:
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
     product: FloatArray = weights[:, None, None] * values
     return product
+
+
+def _add_symmetric(second: FloatArray, row: int, column: int, product: FloatArray) -> None:
+    second[row, column] += product
+    if row != column:
+        second[column, row] += product.T
 
 
 def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
