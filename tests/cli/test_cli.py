@@ -32,7 +32,7 @@ def test_the_main_job():
         "44 sys × 150 topic, fully crossed, balanced",
         "D-study sys × topic; object of measurement: sys",
         "For Eρ² = 0.95",
-        "How near to the true ranking is one that rests on n topic?",
+        "Correlation of a ranking by n topic with the true ranking",
     ):
         assert line in done.stdout
     assert done.stderr == ""
@@ -115,7 +115,7 @@ def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
     assert stored["rank_accuracy"]["expected_tau"][0]["estimate"] == pytest.approx(
         res.expected_tau(b=5)["estimate"].item()
     )
-    done = run("dstudy", str(path), "b=20", "--target", "0.9")
+    done = run("dstudy", str(path), "b=20", "--goal", "0.9")
     assert str(res.dstudy(b=20).summary()) in done.stdout
     assert "For Eρ² = 0.9" in done.stdout
 

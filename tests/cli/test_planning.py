@@ -77,9 +77,9 @@ def test_objects_that_cost():
     assert "i = 12, a = 1; Eρ² is lower" in out
 
 
-def test_the_cheapest_design_for_a_target():
+def test_the_cheapest_design_for_a_goal():
     out = run(
-        "dstudy", "--components", TREC, "i=50", "a=1", "--cost", "5*i + i:a", "--target", ".97",
+        "dstudy", "--components", TREC, "i=50", "a=1", "--cost", "5*i + i:a", "--goal", ".97",
         "--coefficient", "Phi",
     ).stdout  # fmt: skip
     assert "Φ = 0.970" in out
@@ -91,20 +91,20 @@ def test_the_cheapest_design_for_a_target():
     [
         (["--budget", "10"], "--budget needs --cost"),
         (["--alternative", "p x (a:i)"], "--alternative needs --cost"),
-        (["--cost", "i"], "--cost needs one of --budget and --target"),
+        (["--cost", "i"], "--cost needs one of --budget and --goal"),
         (["--n-objects", "9"], "--n-objects needs --cost"),
         (["--cost", "i*a", "--budget", "9", "--plot", "a.doc"], "cannot draw 'a.doc'"),
         (["--cost", "i*a", "--budget", "9", "--plot", "no such/a.png"], "cannot write"),
-        (["--universe", "i=5,6"], "one size of 'i' is wanted here, not 2"),
+        (["--universe", "i=5,6"], "give one size of 'i', not 2"),
         (["--fixed", "q"], "unknown facet 'q'"),
         (["--cut", "low"], "is not a number"),
         (["--cut", "0.2"], "Φ(λ) compares the mean of all scores"),
         (["--cost", "i +", "--budget", "10"], "^"),
         (["--layout", "missing.csv"], "not both"),
-        (["--facet", "i"], "--facet needs --target"),
-        (["--facet", "i", "--target", ".9", "--cost", "i"], "--facet needs --target"),
-        (["--coefficient", "Phi"], "--coefficient needs --target"),
-        (["--coefficient", "phi", "--target", ".9", "--facet", "i"], "'Erho2' or 'Phi'"),
+        (["--facet", "i"], "--facet needs --goal"),
+        (["--facet", "i", "--goal", ".9", "--cost", "i"], "--facet needs --goal"),
+        (["--coefficient", "Phi"], "--coefficient needs --goal"),
+        (["--coefficient", "phi", "--goal", ".9", "--facet", "i"], "'Erho2' or 'Phi'"),
     ],
 )
 def test_mistakes(arguments, message):
@@ -114,8 +114,8 @@ def test_mistakes(arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_a_target_of_one_coefficient():
-    plan = ("dstudy", "--components", TREC, "i=20", "a=3", "--target", ".95", "--facet", "i")
+def test_a_goal_of_one_coefficient():
+    plan = ("dstudy", "--components", TREC, "i=20", "a=3", "--goal", ".95", "--facet", "i")
     both, one = run(*plan).stdout, run(*plan, "--coefficient", "Phi").stdout
     assert "For Eρ² = 0.95" in both
     assert "For Φ = 0.95" in both

@@ -56,14 +56,14 @@ def test_numbers_that_cannot_be(reliability, factor, message):
 
 
 @pytest.mark.parametrize(
-    ("reliability", "target", "name"),
+    ("reliability", "goal", "name"),
     [
         (0.0, 0.9, "reliability"),
         (1.0, 0.9, "reliability"),
-        (0.5, 1.0, "target"),
-        (0.5, "x", "target"),
+        (0.5, 1.0, "goal"),
+        (0.5, "x", "goal"),
     ],
 )
-def test_targets_that_cannot_be(reliability, target, name):
+def test_goals_that_cannot_be(reliability, goal, name):
     with pytest.raises(PlanError, match=f"{name} lies between 0 and 1"):
-        spearman_brown_factor(reliability, target)
+        spearman_brown_factor(reliability, goal)

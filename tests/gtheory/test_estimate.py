@@ -56,7 +56,7 @@ def test_signal_to_noise_is_the_odds_of_the_coefficient(published):
 def test_required_size(published):
     study = published.dstudy(i=10, interval="log")
     required = study.required(0.9, "Phi")
-    found = published.quantity("n", i=10, target=0.9, coefficient="Phi", interval="log")
+    found = published.quantity("n", i=10, goal=0.9, coefficient="Phi", interval="log")
     assert found.estimate == pytest.approx(9 * 1.2 / 0.5, rel=1e-12)
     assert (found.low, found.high) == (required.low, required.high)
     # log n = log(σ²_i + σ²_e) − log σ²_p + log 9

@@ -64,9 +64,9 @@ def test_synthetic_1(reference):
     crossed, nested = values["p_x_I"], values["I_nested_in_p"]
     check(dstudy(g, item=[r["n_i"] for r in crossed]), crossed)
     check(dstudy(g, "item:person", object="person", item=[r["n_i"] for r in nested]), nested)
-    for target, needed in values["required_n"].items():
+    for goal, needed in values["required_n"].items():
         for coefficient, n in needed.items():
-            found = dstudy(g, item=1).required(float(target), coefficient)
+            found = dstudy(g, item=1).required(float(goal), coefficient)
             assert found.n == n["n_ceil"]
 
 
@@ -75,9 +75,9 @@ def test_synthetic_2_has_items_as_replicates(reference):
     g = gstudy(values["components"], replicated=True)
     rows = values["I_nested_in_p"]
     check(dstudy(g, replicate=[r["n_i"] for r in rows]), rows)
-    for target, needed in values["required_n"].items():
+    for goal, needed in values["required_n"].items():
         for coefficient, n in needed.items():
-            assert dstudy(g, replicate=1).required(float(target), coefficient).n == n["n_ceil"]
+            assert dstudy(g, replicate=1).required(float(goal), coefficient).n == n["n_ceil"]
 
 
 def test_synthetic_3(reference):

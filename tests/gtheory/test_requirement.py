@@ -21,25 +21,25 @@ variances = st.floats(1e-4, 10.0)
 @given(
     values=st.lists(variances, min_size=7, max_size=7),
     held=st.integers(1, 100),
-    target=st.floats(0.05, 0.99),
+    goal=st.floats(0.05, 0.99),
 )
-def test_required_size_is_the_smallest(design, coefficient, facet, other, values, held, target):
+def test_required_size_is_the_smallest(design, coefficient, facet, other, values, held, goal):
     g = from_components(dict(zip(NAMES, values, strict=True)))
-    found = g.dstudy(design, **{facet: 1, other: held}).required(target, coefficient, facet)
+    found = g.dstudy(design, **{facet: 1, other: held}).required(goal, coefficient, facet)
     assert found.held == {other: held}
 
     def reached(n):
         return g.dstudy(design, **{facet: n, other: held}).table[coefficient][0]
 
     if np.isinf(found.n):
-        assert reached(10**12) < target * (1 + 1e-9)
+        assert reached(10**12) < goal * (1 + 1e-9)
         assert "does not fall with more" in found.why
         return
     assume(found.n < 10**9)
     assert isinstance(found.n, int)
-    assert reached(found.n) >= target * (1 - 1e-8)
+    assert reached(found.n) >= goal * (1 - 1e-8)
     if found.n > 1:
-        assert reached(found.n - 1) < target
+        assert reached(found.n - 1) < goal
 
 
 @given(p=st.integers(1, 1000), k=st.integers(1, 10_000))
@@ -111,12 +111,12 @@ def test_errors():
         study.required(coefficient="phi")
     with pytest.raises(PlanError, match=r"'sys' has no size in this D-study; .*\['topic'\]"):
         study.required(facet="sys")
-    for target in (0, 1, 1.5, np.nan, "0.9"):
+    for goal in (0, 1, 1.5, np.nan, "0.9"):
         with pytest.raises(PlanError, match="between 0 and 1"):
-            study.required(target)
+            study.required(goal)
 
 
-def test_a_target_that_is_only_approached():
+def test_a_goal_that_is_only_approached():
     # τ/(τ + A) is .9 itself: no size of a gets there, and rounding must not invent one
     g = from_components(
         {"p": 0.9, "i": 0.0, "a": 0.0, "pi": 0.3, "pa": 0.7, "ia": 0.0, "pia": 0.2}

@@ -324,7 +324,7 @@ def test_the_gstudys_own_rows_as_a_layout():
     st.booleans(),
     st.integers(1, 4),
 )
-def test_required_sizes_reach_their_target(values, coefficient, facet, finite, other):
+def test_required_sizes_reach_their_goal(values, coefficient, facet, finite, other):
     names = ["p", "i", "o", "pi", "po", "io", "pio"]
     g = from_components(dict(zip(names, [v / 4 for v in values], strict=True)))
     held = {"i": "o", "o": "i"}[facet]

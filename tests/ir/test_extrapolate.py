@@ -254,33 +254,33 @@ def test_the_smallest_test_that_is_accurate_enough(model, scale):
     curve = fit_curve(n, accuracy, model, scale=scale)
     for wanted in (0.15, 0.05):
         target = {"correlation": 1.0 - 2.0 * wanted, "share": 1.0 - wanted, "error": wanted}[scale]
-        needed = curve.needed(target)
+        needed = curve.required(target)
         assert needed == round(needed) > 1
         reached, short = curve.at(np.array([needed, needed - 1.0]))
         worse = -1.0 if scale == "error" else 1.0
         assert worse * (reached - target) >= -1e-9
         assert worse * (short - target) < 0.0
     easy = {"correlation": -0.9, "share": 0.05, "error": 0.95}[scale]
-    assert curve.needed(easy) == 1.0
+    assert curve.required(easy) == 1.0
 
 
 def test_a_size_that_gives_the_accuracy_is_enough():
     n = np.array([2.0, 4.0, 8.0])
     curve = fit_curve(n, 0.8 * n**-0.5, "exp1", scale="error")
-    assert curve.needed(0.1) == 64.0
+    assert curve.required(0.1) == 64.0
 
 
 def test_accuracies_that_no_test_reaches():
     flat = fit_curve([2, 4, 8, 16], [0.5, 0.5, 0.5, 0.4], "logit", scale="share")
-    assert flat.needed(0.9) == np.inf
+    assert flat.required(0.9) == np.inf
     slow = fit_curve([2, 4, 8, 16], [0.5, 0.5, 0.5, 0.50001], "exp1", scale="share")
-    assert slow.needed(0.999) == np.inf
+    assert slow.required(0.999) == np.inf
 
 
 @pytest.mark.parametrize("accuracy", [1.0, -1.0, 90, np.nan, "0.9", True, None])
 def test_accuracies_that_cannot_be_asked_for(accuracy):
-    with pytest.raises(PlanError, match="accuracy lies between -1 and 1, not at"):
-        fit_curve(*noisy()).needed(accuracy)
+    with pytest.raises(PlanError, match="goal must be between -1 and 1, not"):
+        fit_curve(*noisy()).required(accuracy)
 
 
 @pytest.mark.parametrize("model", ["exp1", "exp2"])

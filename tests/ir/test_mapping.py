@@ -76,13 +76,13 @@ def test_sentences_of_the_paper():
     assert map_reliability("power_ratio", Erho2=0.95) == pytest.approx(0.8, abs=0.03)
     assert map_reliability("sens_abs", Erho2=0.9) == pytest.approx(0.03, abs=0.005)
     assert map_reliability("sens_rel", Phi=0.75) == pytest.approx(0.2, abs=0.04)
-    assert PUBLISHED["tau"].needed(0.9) == pytest.approx(0.97, abs=0.01)
+    assert PUBLISHED["tau"].required(0.9) == pytest.approx(0.97, abs=0.01)
 
 
 @given(st.sampled_from(list(KEYS)), st.floats(0.01, 0.99), st.floats(0.01, 0.99))
 def test_a_curve_and_back(indicator, x, other):
     curve = PUBLISHED[indicator]
-    assert curve.needed(curve.at(x)) == pytest.approx(x, rel=1e-9)
+    assert curve.required(curve.at(x)) == pytest.approx(x, rel=1e-9)
     if x < other:
         assert (curve.at(x) < curve.at(other)) == curve.rises
 
@@ -202,7 +202,7 @@ def test_other_bad_input(crossed_study):
     with pytest.raises(PlanError, match="alpha"):
         PUBLISHED["tau"].predict(0.9, alpha=2)
     with pytest.raises(DataError, match="tau lies between 0 and 1, not at 2"):
-        PUBLISHED["tau"].needed(2)
+        PUBLISHED["tau"].required(2)
     with pytest.raises(PlanError, match=r"study is a D-study.*not a DataFrame"):
         map_dstudy(crossed_study.table)
     with pytest.raises(PlanError, match="no curve for 'F'"):

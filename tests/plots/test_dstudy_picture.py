@@ -116,9 +116,9 @@ def test_sizes_that_do_not_vary_are_told_below():
     assert study.plot("i").get_xlabel() == "levels of i in each h  (with h = 3)"
 
 
-def test_a_target_says_which_size_reaches_it(crossed):
+def test_a_goal_says_which_size_reaches_it(crossed):
     study = crossed.dstudy(b=[5, 10])
-    ax = study.plot(target=0.9)
+    ax = study.plot(goal=0.9)
     for label, name in zip(legend(ax), ("Erho2", "Phi"), strict=True):
         needs = study.required(0.9, name)
         size, low, high = map(vcomp.display.count, (needs.n, needs.low, needs.high))
@@ -129,17 +129,17 @@ def test_a_target_says_which_size_reaches_it(crossed):
         study.required(0.9, name).n for name in ("Erho2", "Phi")
     ]
     with pytest.raises(PlanError, match="between 0 and 1, not at 95"):
-        study.plot(target=95)
+        study.plot(goal=95)
 
 
 def test_every_combination_has_its_own_required_size():
     study = PUBLISHED.dstudy(i=[5, 20], a=[1, 2])
     sizes = [PUBLISHED.dstudy(i=5, a=a).required(0.9, c, "i").n for c in ("Erho2", "Phi")
              for a in (1, 2)]  # fmt: skip
-    assert [label.split(" at ")[1] for label in legend(study.plot("i", target=0.9))] == [
+    assert [label.split(" at ")[1] for label in legend(study.plot("i", goal=0.9))] == [
         str(n) for n in sizes
     ]
-    labels = legend(study.plot("a", target=0.99))
+    labels = legend(study.plot("a", goal=0.99))
     assert labels[0] == "Eρ²  i = 5:  0.99 is out of reach"
 
 
@@ -167,7 +167,7 @@ def test_a_table_alone_can_be_drawn():
     frame = PUBLISHED.dstudy(i=[5, 20], a=1).table
     needs = {("Phi", (1.0,)): Required(7.0, 3.0, INF)}
     ax = plots.dstudy(
-        frame, "i", ["a"], coefficients=["Phi"], target=0.8, required=needs, xlabel="queries"
+        frame, "i", ["a"], coefficients=["Phi"], goal=0.8, required=needs, xlabel="queries"
     )
     assert legend(ax) == ["Φ:  0.8 at 7 (3 to ∞)"]
     assert ax.get_xlabel() == "queries"

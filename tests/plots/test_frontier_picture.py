@@ -40,12 +40,12 @@ def test_lines_are_the_frontiers_and_the_mark_is_the_best():
     np.testing.assert_allclose(whisker[:, 1], [row["Phi_low"], row["Phi_high"]])
 
 
-def test_a_target_and_another_coefficient():
-    found = STUDY.optimize("10*i + i*a", target=0.95)
-    assert legend(found.plot())[-1] == "target 0.95"
+def test_a_goal_and_another_coefficient():
+    found = STUDY.optimize("10*i + i*a", goal=0.95)
+    assert legend(found.plot())[-1] == "goal 0.95"
     ax = found.plot("abs_err_var")
     assert ax.get_ylabel() == "absolute error variance σ²(Δ)"
-    assert not any("target" in text for text in legend(ax))
+    assert not any("goal" in text for text in legend(ax))
     with pytest.raises(PlanError, match=r"not 'phi' \(did you mean 'Phi'\?\)"):
         found.plot("phi")
 

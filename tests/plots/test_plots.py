@@ -165,7 +165,7 @@ def test_axes_that_are_passed_are_used(crossed):
 def test_every_symbol_can_be_written(crossed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph is a warning of matplotlib's
-        for ax in (crossed.plot(), crossed.dstudy(b=[5, 10]).plot(target=0.9)):
+        for ax in (crossed.plot(), crossed.dstudy(b=[5, 10]).plot(goal=0.9)):
             ax.figure.canvas.draw()
 
 

@@ -113,7 +113,7 @@ def test_more_measures_than_lines():
     assert len(drawn_text(plots.measures(table, ["Phi"]))) == 13
     with pytest.raises(DataError, match="the table of measures has no column"):
         plots.measures(table, ["Erho2"])
-    ax = plots.measure_curves(table[:2], "n", "Phi", target=0.9)
+    ax = plots.measure_curves(table[:2], "n", "Phi", goal=0.9)
     assert len(segments(ax)) == 0
 
 

@@ -145,7 +145,7 @@ def test_more_facets_and_designs():
     found = vcomp.compare_measures(data, f"~{right}", responses=["y", "z"], **sizes)
     assert "n_Phi" not in found.table
     table = vcomp.compare_measures(
-        data, f"~{right}", responses=["y", "z"], facet="b", target=0.8, **sizes
+        data, f"~{right}", responses=["y", "z"], facet="b", goal=0.8, **sizes
     ).table
     res = vcomp.fit(f"z ~{right}", data)
     for row in table[table["measure"] == "z"].to_dict("records"):
@@ -201,7 +201,7 @@ def test_the_best_for_a_budget():
     cheap = found.best("10*b + b*c", budget=500).set_index("measure")
     assert dearer.loc["z", "Erho2"] < cheap.loc["z", "Erho2"]
     assert dearer.loc["y", "Erho2"] == cheap.loc["y", "Erho2"]
-    reached = found.best("10*b + b*c", target=0.5)
+    reached = found.best("10*b + b*c", goal=0.5)
     assert reached["cost"].is_monotonic_increasing
     with pytest.raises(vcomp.PlanError, match="no entry for measure 'z'"):
         found.best({"y": "b"}, budget=500)
@@ -212,7 +212,7 @@ def test_the_best_for_a_budget():
 def test_a_measure_for_which_no_design_is_enough(frame):
     flat = frame.assign(noise=np.arange(72) % 9 + (np.arange(72) % 5 == 0))
     found = vcomp.compare_measures(flat, BOTH, responses=["ap", "noise"], method="anova", topic=10)
-    table = found.best("topic", target=0.8)
+    table = found.best("topic", goal=0.8)
     assert table["measure"].tolist() == ["ap", "noise"]
     assert isinstance(table["reason"].iloc[1], str)
     assert table["Erho2"].isna().tolist() == [False, True]
@@ -285,7 +285,7 @@ def test_warnings_have_the_name_of_their_measure(frame):
         ({"responses": ["ap", "rr"], "topik": 5}, vcomp.PlanError, "measure 'ap': .*topik"),
         ({"responses": ["ap", "rr"], "topic": 0}, vcomp.PlanError, "size of 'topic'"),
         ({"responses": ["ap", "rr"], "method": "x"}, vcomp.EstimationError, "method"),
-        ({"responses": ["ap", "rr"], "target": 2}, vcomp.PlanError, "between 0 and 1"),
+        ({"responses": ["ap", "rr"], "goal": 2}, vcomp.PlanError, "between 0 and 1"),
         ({"responses": ["ap", "rr"], "facet": "doc"}, vcomp.PlanError, "'doc' has no size"),
         ({"responses": ["ap", "rr"], "alpha": 5}, vcomp.PlanError, "alpha"),
         ({"responses": ["ap", "rr"], "workers": 0}, vcomp.EstimationError, "workers"),

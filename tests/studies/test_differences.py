@@ -222,13 +222,13 @@ def test_correlations_of_what_does_not_vary():
 # Ratios -----------------------------------------------------------------------------------------
 
 
-def ends_of_n(frame, response, target, alpha=0.05):
+def ends_of_n(frame, response, goal, alpha=0.05):
     """Return n for Eρ² with its F interval, not rounded: Urbano et al. (2013), eq. (8), (12)."""
     table = vcomp.fit(f"{response} {BOTH}", frame, method="anova").anova_table()
     M_s, _, M_e = table["mean_sq"]
     df_s, _, df_e = table["df"]
     n_q = frame["topic"].nunique()
-    odds = target / (1 - target)
+    odds = goal / (1 - goal)
     zeta = {tail: (M_s / (M_e * f.isf(tail, df_s, df_e)) - 1) / n_q for tail in (0.025, 0.975)}
     estimate = (M_s / M_e - 1) / n_q
     return odds / estimate, odds / zeta[0.975], odds / zeta[0.025]
@@ -236,7 +236,7 @@ def ends_of_n(frame, response, target, alpha=0.05):
 
 def test_ratios_of_required_sizes():
     frame = scores(2, 12, 15)
-    found = compared(frame, target=0.9, topic=[10, 20])
+    found = compared(frame, goal=0.9, topic=[10, 20])
     table = found.required_ratios().table
     (n1, l1, u1), (n2, l2, u2) = (ends_of_n(frame, m, 0.9) for m in MEASURES)
     row = table.iloc[0]
@@ -251,7 +251,7 @@ def test_ratios_of_required_sizes():
     assert np.log(row["high"]) == pytest.approx(
         np.log(n1 / n2) + sqrt(a * a + b * b - 2 * r * a * b), rel=1e-8
     )
-    other = compared(frame, target=0.5, topic=10).required_ratios().table
+    other = compared(frame, goal=0.5, topic=10).required_ratios().table
     assert other["ratio"].item() == pytest.approx(row["ratio"], rel=1e-12)
     assert "Ratios of topic needed for Eρ² = 0.9" in str(found.required_ratios())
 

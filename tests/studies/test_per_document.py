@@ -185,7 +185,7 @@ def test_what_is_not_normalised_is_told_where_it_matters():
         ({"topics": 50}, PlanError, "did you mean 'topic'"),
         ({"topic": 0}, PlanError, "measure 'F'"),
         ({"facet": "query"}, PlanError, "measure 'F'"),
-        ({"target": 2}, PlanError, "measure 'F'"),
+        ({"goal": 2}, PlanError, "measure 'F'"),
         ({"assessors": "cross"}, PlanError, "did you mean 'crossed'"),
         ({"assessors": "none"}, PlanError, "needs one assessor a topic"),
         ({"alpha": 5}, PlanError, "alpha must be between 0 and 1"),

@@ -163,7 +163,7 @@ def test_it_is_continued_from_a_file(frame, tmp_path):
 
 
 def test_another_plan_needs_no_other_fits(study):
-    other = study.with_plan({"b": 50}, target=0.9, alpha=0.2)
+    other = study.with_plan({"b": 50}, goal=0.9, alpha=0.2)
     assert other.replicates is study.replicates
     rows = other.frame
     s, e = (rows[f"var({c})"].clip(lower=0.0) for c in ("a", "Residual"))
@@ -270,7 +270,7 @@ def test_sizes_of_numpy(frame):
         ({"path": 50}, vcomp.DataError, "path must be the name of a file"),
         ({"dstudy": {"b": [10, 20]}}, vcomp.PlanError, "dstudy= has 2"),
         ({"dstudy": {"c": 10}}, vcomp.PlanError, "unknown facet 'c'"),
-        ({"target": 1.5}, vcomp.PlanError, "between 0 and 1"),
+        ({"goal": 1.5}, vcomp.PlanError, "between 0 and 1"),
         ({"facet": "c"}, vcomp.PlanError, "'c' has no size"),
         ({"alpha": 0}, vcomp.PlanError, "alpha"),
     ],

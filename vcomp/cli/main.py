@@ -115,14 +115,14 @@ def gstudy(
 @click.option(
     "--layout", type=click.Path(path_type=Path), help="A table of the planned observations."
 )
-@click.option("--target", type=float, help="Also print the sizes that reach this coefficient.")
-@click.option("--facet", metavar="FACET", help="With --target: the facet whose size is sought.")
+@click.option("--goal", type=float, help="Also print the sizes that reach this coefficient.")
+@click.option("--facet", metavar="FACET", help="With --goal: the facet whose size is sought.")
 @click.option("--cut", metavar="X,X…", help="Cut scores λ: print the dependability Φ(λ).")
 @click.option("--cost", metavar="TEXT", help="Prices, such as '50*topic + 2*topic:judge + 1000'.")
 @click.option("--budget", type=float, help="With --cost: find the best design within it.")
 @click.option(
     "--coefficient",
-    help="With --cost: Erho2 (the default), Phi, rel_err_var or abs_err_var. With --target "
+    help="With --cost: Erho2 (the default), Phi, rel_err_var or abs_err_var. With --goal "
     "alone: Erho2 or Phi, by default both.",
 )
 @click.option(
@@ -145,7 +145,7 @@ def dstudy(
     components: str | None,
     design: str | None,
     layout: Path | None,
-    target: float | None,
+    goal: float | None,
     facet: str | None,
     cut: str | None,
     cost: str | None,
@@ -166,10 +166,10 @@ def dstudy(
         raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
     if len(files) + (components is not None) != 1:
         raise click.UsageError("give one of RESULT.json and --components")
-    if facet is not None and (target is None or cost is not None):
-        raise click.UsageError("--facet needs --target, and cannot be used with --cost")
-    if target is None and cost is None and coefficient is not None:
-        raise click.UsageError("--coefficient needs --target, or --cost with --budget")
+    if facet is not None and (goal is None or cost is not None):
+        raise click.UsageError("--facet needs --goal, and cannot be used with --cost")
+    if goal is None and cost is None and coefficient is not None:
+        raise click.UsageError("--coefficient needs --goal, or --cost with --budget")
     n = sizes_argument([a for a in arguments if "=" in a])
     source: Any
     if components is not None:
@@ -179,7 +179,7 @@ def dstudy(
     study = source.dstudy(
         design, layout=layout, sizes=n, alpha=alpha, interval=interval, **plan_of(**plan)
     )
-    cheapest = None if cost is None else target
+    cheapest = None if cost is None else goal
     texts = [
         str(study.summary()),
         cut_score_text(study, cut),
@@ -188,9 +188,9 @@ def dstudy(
         ),
     ]
     click.echo("\n\n".join(text for text in texts if text is not None))
-    if target is not None and cost is None:
+    if goal is not None and cost is None:
         for name in ("Erho2", "Phi") if coefficient is None else (coefficient,):
-            click.echo(str(study.required(target, name, facet)))
+            click.echo(str(study.required(goal, name, facet)))
 
 
 @cli.command("tau", epilog=_EXAMPLES)

@@ -31,7 +31,7 @@ plan_options = with_options(
         help="Compare objects within the levels of this facet.",
     ),
 )
-"""Options that say what is measured, and to which universe scores generalize."""
+"""Options for the object of measurement and the universe of generalization."""
 
 
 def plan_of(
@@ -57,20 +57,20 @@ def allocation_text(
     study: Any,
     cost: str | None,
     budget: float | None,
-    target: float | None,
+    goal: float | None,
     coefficient: str,
     alternatives: Sequence[str],
     picture: Path | None = None,
     n_objects: int | None = None,
 ) -> str | None:
-    """Return the best design for a budget or a target, None if neither is given.
+    """Return the best design for a budget or a goal, None if neither is given.
 
     Parameters
     ----------
     study : the D-study whose design comes first
     cost : prices as text
-    budget, target : one of them
-    coefficient : to be maximised, or to reach the target
+    budget, goal : one of them
+    coefficient : to be maximised, or to reach the goal
     alternatives : other designs
     picture : where to draw the frontier
     n_objects : number of objects, if the cost depends on it
@@ -82,15 +82,15 @@ def allocation_text(
         if lost:
             raise click.UsageError(f"{lost[0]} needs --cost, such as --cost '50*topic + 1000'")
         return None
-    if (budget is None) == (target is None):
-        raise click.UsageError("--cost needs one of --budget and --target")
+    if (budget is None) == (goal is None):
+        raise click.UsageError("--cost needs one of --budget and --goal")
     if picture is not None:
         check_picture(str(picture))
     designs = [str(study.plan.design), *alternatives] if alternatives else None
     found = study.optimize(
         cost,
         budget=budget,
-        target=target,
+        goal=goal,
         coefficient=coefficient,
         designs=designs,
         n_objects=n_objects,
@@ -119,4 +119,4 @@ def cut_score_text(study: Any, cut: str | None) -> str | None:
     made = display.simple_table(
         list(zip(*cells, strict=True)), header, title="Decisions by a cut score λ"
     )
-    return str(display.summary([made], ["Φ(λ): how dependable they are."]))
+    return str(display.summary([made], ["Φ(λ): dependability of decisions by the cut score λ."]))

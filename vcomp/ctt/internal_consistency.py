@@ -66,7 +66,7 @@ class Reliability(display.Printed):
         over items, in the units of the scores
     mean, sd_total : mean score, and standard deviation of the totals (nan where they are not of
         the same items)
-    n_objects, n_items : that the coefficients rest on
+    n_objects, n_items : that were used
     n_missing : cells without a score
     missing : how they were treated, in words; empty where there are none
     interval_method : of the interval of alpha, in words
@@ -163,7 +163,7 @@ class Reliability(display.Printed):
         by_reason: dict[str, list[str]] = {}
         for name, why in self.reasons.items():
             if name in BINARY:
-                continue  # no one misses them where scores are not 0 or 1
+                continue  # not reported for scores other than 0 and 1
             by_reason.setdefault(why, []).append(SYMBOLS[name])
         lines += [f"Not given: {', '.join(names)}: {why}." for why, names in by_reason.items()]
         return lines + list(self.notes)
@@ -174,11 +174,11 @@ class Reliability(display.Printed):
 
 
 _ABOVE_ONE = (
-    "α above 1 is that of no complete data: the covariances of pairs are of different objects; "
-    "missing='reml' has none of this."
+    "α is above 1, which complete scores cannot give: pairwise covariances are of different "
+    "objects. missing='reml' avoids this."
 )
 
-_NEEDS_ALL = "for complete scores; missing='pairwise' or 'listwise' gives them here"
+_NEEDS_ALL = "these need complete scores; use missing='pairwise' or 'listwise'"
 
 
 def reliability(
@@ -209,11 +209,11 @@ def reliability(
     missing : what to do where cells are missing:
 
         * ``"reml"``: alpha is kσ²_p/(kσ²_p + σ²_pi), with variance components by REML from the
-          cells that are there, and has the interval of modified large samples. Other coefficients
+          available cells, and has the interval of modified large samples. Other coefficients
           need covariances of items and are not given;
-        * ``"pairwise"``: every covariance is of the objects that have both items. Such
-          covariances may be those of no complete data; the interval of alpha is Feldt's with the
-          harmonic mean of the numbers of objects of pairs, which is too wide where much is
+        * ``"pairwise"``: every covariance is of the objects that have both items. The matrix
+          of such covariances need not be positive definite; the interval of alpha is Feldt's with
+          the harmonic mean of the numbers of objects of pairs, which is too wide where much is
           missing;
         * ``"listwise"``: objects without a score on every item are left out;
         * ``"raise"``: an error.
@@ -230,7 +230,7 @@ def reliability(
     ------
     DataError
         If `scores` is not a numeric matrix of at least two objects and two items, a score is
-        infinite, all totals are equal, or too few cells are there for the treatment; if long data
+        infinite, all totals are equal, or too few cells have a score for the treatment; if long data
         have two scores of one object on one item.
     PlanError
         If `alpha` is not between 0 and 1.
@@ -277,8 +277,8 @@ def reliability(
     there = f"{display.count(n_missing)} of {display.count(n_cells)} cells are missing"
     if missing == "raise":
         raise DataError(
-            f"{there}; missing='reml' and 'pairwise' use those that are there, 'listwise' leaves "
-            "out the objects that have any"
+            f"{there}; missing='reml' and 'pairwise' use the available ones, 'listwise' leaves out "
+            "the objects with missing ones"
         )
     if missing == "listwise":
         kept = complete_rows(matrix)
@@ -305,7 +305,7 @@ def _of_complete(matrix: ItemScores, alpha: float, n_missing: int, words: str) -
     found |= binary
     notes: tuple[str, ...] = ()
     if binary:
-        notes = ("KR-20 is α of items scored 0 or 1; KR-21 takes them as equally difficult.",)
+        notes = ("KR-20 is α of items scored 0 or 1; KR-21 assumes equal difficulty.",)
     else:
         reasons |= dict.fromkeys(BINARY, why)
     return _result(
@@ -324,15 +324,15 @@ def _of_pairs(matrix: ItemScores, alpha: float, n_missing: int, there: str) -> R
     try:
         covariances = from_pairs(matrix, counts)
     except DataError as error:
-        raise DataError(f"{error}; missing='reml' needs none") from None
+        raise DataError(f"{error}; missing='reml' needs no covariances") from None
     if covariances.total <= 0.0:
         raise DataError(
             "the covariances of pairs add up to a variance of the total that is not above 0; "
-            "take missing='reml'"
+            "use missing='reml'"
         )
     k = covariances.k
     found, reasons = coefficients_of(covariances, int(counts.min()))
-    reasons |= dict.fromkeys(BINARY, "are for scores of which none is missing")
+    reasons |= dict.fromkeys(BINARY, "need complete scores")
     of_pairs = counts[~np.eye(k, dtype=bool)]
     n = float(1.0 / np.mean(1.0 / of_pairs))
     words = (
@@ -469,15 +469,15 @@ def spearman_brown(reliability: Any, factor: float = 2.0) -> Any:
     return float(longer) if longer.ndim == 0 else longer
 
 
-def spearman_brown_factor(reliability: float, target: float) -> float:
-    """Return how many times as long a test has to be for a reliability of `target`.
+def spearman_brown_factor(reliability: float, goal: float) -> float:
+    """Return how many times as long a test has to be for a reliability of `goal`.
 
         m = ρ' (1 − ρ) / (ρ (1 − ρ'))
 
     Parameters
     ----------
     reliability : ρ of the test as it is, above 0 and below 1
-    target : ρ', above 0 and below 1
+    goal : ρ', above 0 and below 1
 
     Returns
     -------
@@ -498,11 +498,11 @@ def spearman_brown_factor(reliability: float, target: float) -> float:
     >>> round(spearman_brown_factor(0.8, 0.9), 4)
     2.25
     """
-    for name, value in (("reliability", reliability), ("target", target)):
+    for name, value in (("reliability", reliability), ("goal", goal)):
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not 0.0 < value < 1.0:
             raise PlanError(f"{name} lies between 0 and 1, not at {value!r}")
-    odds = [float(x) / (1.0 - float(x)) for x in (target, reliability)]
+    odds = [float(x) / (1.0 - float(x)) for x in (goal, reliability)]
     return odds[0] / odds[1]
 
 

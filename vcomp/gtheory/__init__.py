@@ -1,4 +1,4 @@
-"""Generalizability theory: D-studies, their coefficients, and the sizes for a target or budget."""
+"""Generalizability theory: D-studies, their coefficients, and the sizes for a goal or budget."""
 
 from vcomp._doors import front_door
 

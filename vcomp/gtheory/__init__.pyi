@@ -6,7 +6,7 @@ from .plan import DStudyPlan as DStudyPlan
 from .plan import make_plans as make_plans
 from .planned_quantity import HasDStudies as HasDStudies
 from .projection import CoefficientName as CoefficientName
-from .projection import GoalName as GoalName
+from .projection import ObjectiveName as ObjectiveName
 from .projection import PlannedName as PlannedName
 from .projection import Weights as Weights
 from .projection import first_two_way as first_two_way

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 DSTUDY_QUANTITIES = (*PLANNED, "Phi_lambda", "n")
 """Names of quantities that need a plan."""
 
-_OPTIONS = {"n": ("target", "coefficient", "facet"), "Phi_lambda": ("cut",)}
+_OPTIONS = {"n": ("goal", "coefficient", "facet"), "Phi_lambda": ("cut",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _Options:
 
     plan: PlanOptions
     negative: Projected | None = None
-    target: float | None = None
+    goal: float | None = None
     coefficient: CoefficientName | None = None
     facet: str | None = None
     cut: float | None = None
@@ -184,7 +184,7 @@ class HasDStudies:
         alpha: float = 0.05,
         negative: Projected | None = None,
         interval: IntervalName | IntervalSource | Replicates = "auto",
-        target: float | None = None,
+        goal: float | None = None,
         coefficient: CoefficientName | None = None,
         facet: str | None = None,
         cut: float | None = None,
@@ -203,7 +203,7 @@ class HasDStudies:
                 ``"universe_var"``, ``"rel_err_var"`` σ²(δ), ``"abs_err_var"`` σ²(Δ), ``"Erho2"``,
                 ``"Phi"``, ``"rel_sem"`` and ``"abs_sem"`` (standard errors of measurement),
                 ``"rel_signal_noise"`` and ``"abs_signal_noise"``; ``"Phi_lambda"``, with the cut
-                score ``cut``; ``"n"``, the required size of ``facet`` for ``target`` (.95) of
+                score ``cut``; ``"n"``, the required size of ``facet`` for ``goal`` (.95) of
                 ``coefficient`` (``"Erho2"``)
             a function
                 of a pandas Series of the components, such as ``lambda v: v["sys"] ** 0.5``
@@ -214,7 +214,7 @@ class HasDStudies:
             None is ``"zero"`` for shares and for what a D-study projects, else ``"keep"``
         interval : how the interval is made, as in :meth:`dstudy`; functions have ``"wald"``,
             ``"log"``, ``"profile"`` and ``"bootstrap"``
-        target, coefficient, facet : of ``"n"``
+        goal, coefficient, facet : of ``"n"``
         cut : of ``"Phi_lambda"``, on the scale of the scores
 
         Raises
@@ -240,7 +240,7 @@ class HasDStudies:
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
         plan = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe, within, layout)
-        options = _Options(plan, negative, target, coefficient, facet, cut)
+        options = _Options(plan, negative, goal, coefficient, facet, cut)
         return _quantity(
             self._components(),
             what,
@@ -280,7 +280,7 @@ def _quantity(
         If the plan cannot be, is more than one, or an option is not one of the quantity.
     """
     check_alpha(alpha)
-    given = {k: getattr(options, k) for k in ("target", "coefficient", "facet", "cut")}
+    given = {k: getattr(options, k) for k in ("goal", "coefficient", "facet", "cut")}
     allowed = _OPTIONS.get(what, ()) if isinstance(what, str) else ()
     strange = [k for k, value in given.items() if value is not None and k not in allowed]
     if strange:
@@ -417,16 +417,16 @@ def _required(
     alpha: float,
 ) -> EstimatedQuantity:
     """Return the size of a facet that a coefficient needs, not rounded up."""
-    target = 0.95 if options.target is None else options.target
+    goal = 0.95 if options.goal is None else options.goal
     coefficient: CoefficientName = options.coefficient or "Erho2"
-    facet = check_requirement(plan, target, coefficient, options.facet)
-    ratio = requirement_ratio(components, plan, target, coefficient, facet)
+    facet = check_requirement(plan, goal, coefficient, options.facet)
+    ratio = requirement_ratio(components, plan, goal, coefficient, facet)
     found = required_size(
         components,
         source,
         plan,
         negative=local.negative,
-        target=target,
+        goal=goal,
         coefficient=coefficient,
         facet=facet,
         alpha=alpha,
@@ -437,7 +437,7 @@ def _required(
             "n", found.n, np.nan, found.low, found.high, alpha, found.interval_method, notes
         )
     value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
-    notes = (f"levels of {facet} for {coefficient} = {target}: {display.count(found.n)}",)
+    notes = (f"levels of {facet} for {coefficient} = {goal}: {display.count(found.n)}",)
     return EstimatedQuantity(
         "n", value, se, found.low, found.high, alpha, found.interval_method, notes
     )

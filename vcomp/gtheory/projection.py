@@ -31,7 +31,7 @@ from vcomp.inference.intervals import (
 CoefficientName: TypeAlias = Literal["Erho2", "Phi"]
 """Eρ² and Φ."""
 
-GoalName: TypeAlias = Literal["Erho2", "Phi", "rel_err_var", "abs_err_var"]
+ObjectiveName: TypeAlias = Literal["Erho2", "Phi", "rel_err_var", "abs_err_var"]
 """What a design is chosen for."""
 
 QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")

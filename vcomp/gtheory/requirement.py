@@ -45,12 +45,12 @@ SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """The size of a facet at which a coefficient reaches a target.
+    """The size of a facet at which a coefficient reaches a goal.
 
     Attributes
     ----------
     coefficient : ``"Erho2"`` or ``"Phi"``
-    target : what it is to reach
+    goal : what it is to reach
     facet : whose size is required
     n : the smallest size that reaches it; infinite where none does
     low, high : interval of n; nan where it is not known
@@ -66,7 +66,7 @@ class Requirement:
     """
 
     coefficient: str
-    target: float
+    goal: float
     facet: str
     n: float
     low: float
@@ -79,9 +79,9 @@ class Requirement:
     def __str__(self) -> str:
         symbol = SYMBOLS[self.coefficient]
         if self.why:
-            return f"{symbol} = {display.number(self.target)} is out of reach: {self.why}"
+            return f"{symbol} = {display.number(self.goal)} is out of reach: {self.why}"
         text = (
-            f"For {symbol} = {display.number(self.target)}, {display.count(self.n)} "
+            f"For {symbol} = {display.number(self.goal)}, {display.count(self.n)} "
             f"{'level' if self.n == 1 else 'levels'} of {self.facet} "
             f"{'is' if self.n == 1 else 'are'} needed"
         )
@@ -100,17 +100,17 @@ def required_size(
     plan: DStudyPlan,
     *,
     negative: Projected,
-    target: float,
+    goal: float,
     coefficient: CoefficientName,
     facet: str | None,
     alpha: float,
 ) -> Requirement:
-    """Return the size of `facet` at which `coefficient` reaches `target`.
+    """Return the size of `facet` at which `coefficient` reaches `goal`.
 
     The error variance is A + B/n in the size n of the facet (of a finite universe A is negative
     where all levels leave no error), all others held at the sizes of the
     first plan (of the G-study's own plan at the G-study's sizes, not at the effective ones), so
-    n = B/(τ(1 − π)/π − A) with universe-score variance τ and target π; no size reaches the target
+    n = B/(τ(1 − π)/π − A) with universe-score variance τ and goal π; no size reaches the goal
     when A alone is too much. The interval is that of the F quantiles in a two-way design;
     elsewhere that of n as a ratio of two variances, by the method of the D-study.
 
@@ -120,7 +120,7 @@ def required_size(
     source : of the interval
     plan : of the D-study
     negative : how negative components are taken, ``"zero"`` or ``"keep"``
-    target : between 0 and 1
+    goal : between 0 and 1
     coefficient : ``"Erho2"`` or ``"Phi"``
     facet : may be None where only one has a size
     alpha : the interval has confidence 1 − alpha
@@ -128,7 +128,7 @@ def required_size(
     Raises
     ------
     PlanError
-        The target, coefficient or facet is not one that can be.
+        The goal, coefficient or facet is not one that can be.
 
     References
     ----------
@@ -138,12 +138,12 @@ def required_size(
     --------
     >>> from vcomp.gtheory import from_components
     >>> study = from_components({"p": 1.0, "i": 2.0, "Residual": 8.0}).dstudy(i=10)
-    >>> study.required(target=0.8, coefficient="Phi").n
+    >>> study.required(goal=0.8, coefficient="Phi").n
     40
     """
-    facet = check_requirement(plan, target, coefficient, facet)
+    facet = check_requirement(plan, goal, coefficient, facet)
     held = _held(components, plan, facet)
-    universe, a, b, room = _forms(components, plan, target, coefficient, facet)
+    universe, a, b, room = _forms(components, plan, goal, coefficient, facet)
     values = used_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
     # what cancels to the last digits is no room
@@ -156,7 +156,7 @@ def required_size(
     if two_way is not None:
         table, interval_method = two_way
         interval = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
-        ends = interval(table, target, alpha)
+        ends = interval(table, goal, alpha)
     elif b.any():
         found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
         ends, interval_method = (
@@ -172,23 +172,23 @@ def required_size(
         why = f"it takes {levels}, and with them nothing is left to generalize over."
     # What is more than there are cannot be had.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
-    return Requirement(coefficient, target, facet, n, low, high, alpha, held, interval_method, why)
+    return Requirement(coefficient, goal, facet, n, low, high, alpha, held, interval_method, why)
 
 
-def check_requirement(plan: DStudyPlan, target: float, coefficient: str, facet: str | None) -> str:
+def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: str | None) -> str:
     """Return the facet that is meant.
 
     Raises
     ------
     PlanError
-        The target, coefficient or facet is not one that can be.
+        The goal, coefficient or facet is not one that can be.
     """
-    _check(target, coefficient)
+    _check(goal, coefficient)
     return _facet(facet, plan)
 
 
 def requirement_ratio(
-    components: VarianceComponents, plan: DStudyPlan, target: float, coefficient: str, facet: str
+    components: VarianceComponents, plan: DStudyPlan, goal: float, coefficient: str, facet: str
 ) -> Quantities:
     """Return the size n = B/(τ(1 − π)/π − A) that a coefficient needs as a ratio of components.
 
@@ -196,21 +196,21 @@ def requirement_ratio(
     ----------
     components : of the G-study
     plan : of the D-study, the first of which holds the other facets
-    target : π
+    goal : π
     coefficient : ``"Erho2"`` or ``"Phi"``
     facet : whose size is required
     """
-    _, _, b, room = _forms(components, plan, target, coefficient, facet)
+    _, _, b, room = _forms(components, plan, goal, coefficient, facet)
     return Quantities("ratio", b[None, :], room[None, :])
 
 
 def _forms(
-    components: VarianceComponents, plan: DStudyPlan, target: float, coefficient: str, facet: str
+    components: VarianceComponents, plan: DStudyPlan, goal: float, coefficient: str, facet: str
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the weights of τ, A, B and of the room τ(1 − π)/π − A that is left for B/n."""
     held = _held(components, plan, facet)
     universe, a, b = _split(components, plan, coefficient, facet, held)
-    return universe, a, b, universe * (1 - target) / target - a
+    return universe, a, b, universe * (1 - goal) / goal - a
 
 
 def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
@@ -252,18 +252,16 @@ def _split(
     return w.universe[0], np.where(falls, -all_levels, error), np.where(falls, inverse, 0.0)
 
 
-def _feldt_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
+def _feldt_ends(table: TwoWayMeanSquares, goal: float, alpha: float) -> tuple[float, float]:
     # a coefficient's lower limit needs the most levels
     zetas = reversed(feldt_interval(table, alpha))
-    low, high = (_ceil(target / (z * (1 - target))) if z > 0 else math.inf for z in zetas)
+    low, high = (_ceil(goal / (z * (1 - goal))) if z > 0 else math.inf for z in zetas)
     return low, high
 
 
-def _arteaga_ends(table: TwoWayMeanSquares, target: float, alpha: float) -> tuple[float, float]:
+def _arteaga_ends(table: TwoWayMeanSquares, goal: float, alpha: float) -> tuple[float, float]:
     lambdas = reversed(arteaga_interval(table, alpha))
-    low, high = (
-        _ceil(target * (1 - v) / (v * (1 - target))) if v > 0 else math.inf for v in lambdas
-    )
+    low, high = (_ceil(goal * (1 - v) / (v * (1 - goal))) if v > 0 else math.inf for v in lambdas)
     return low, high
 
 
@@ -284,11 +282,11 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
     )
 
 
-def _check(target: float, coefficient: str) -> None:
+def _check(goal: float, coefficient: str) -> None:
     if coefficient not in list(SYMBOLS):
         raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
-    if not isinstance(target, Real) or not 0 < target < 1:
-        raise PlanError(f"the target of a coefficient lies between 0 and 1, not at {target!r}")
+    if not isinstance(goal, Real) or not 0 < goal < 1:
+        raise PlanError(f"the goal of a coefficient lies between 0 and 1, not at {goal!r}")
 
 
 def _facet(facet: str | None, plan: DStudyPlan) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vcomp import display
 from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import CoefficientName, GoalName, PlannedName
+from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
 from vcomp.gtheory.requirement import Requirement
 from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
 from vcomp.gtheory.study_views import (
@@ -217,25 +217,25 @@ class DStudy(display.Printed, StudyRecord):
 
     def required(
         self,
-        target: float = 0.95,
+        goal: float = 0.95,
         coefficient: CoefficientName = "Erho2",
         facet: str | None = None,
     ) -> Requirement:
-        """Return how many levels of `facet` reach `target`, with an interval.
+        """Return how many levels of `facet` reach `goal`, with an interval.
 
         The other facets are held at the sizes of the *first* plan; a facet nested in `facet` keeps
         its size within each level. See :func:`~vcomp.gtheory.required_size`.
 
         Parameters
         ----------
-        target : of the coefficient, between 0 and 1
+        goal : of the coefficient, between 0 and 1
         coefficient : ``"Erho2"`` or ``"Phi"``
         facet : may be left out where only one has a size
 
         Raises
         ------
         PlanError
-            The target, coefficient or facet is not one that can be.
+            The goal, coefficient or facet is not one that can be.
 
         References
         ----------
@@ -248,21 +248,21 @@ class DStudy(display.Printed, StudyRecord):
         >>> print(study.required(0.9))
         For Eρ² = 0.9, 18 levels of i are needed.
         """
-        return requirement_of(self, target, coefficient, facet)
+        return requirement_of(self, goal, coefficient, facet)
 
     def optimize(
         self,
         cost: Any,
         *,
         budget: float | None = None,
-        target: float | None = None,
-        coefficient: GoalName = "Erho2",
+        goal: float | None = None,
+        coefficient: ObjectiveName = "Erho2",
         designs: str | Sequence[str] | None = None,
         bounds: Mapping[str, Any] | None = None,
         n_objects: Any = None,
         top: int = 10,
     ) -> Allocation[DStudy]:
-        """Return the best design for a budget, or the cheapest design that reaches a target.
+        """Return the best design for a budget, or the cheapest design that reaches a goal.
 
         The sizes of all facets that are not fixed are chosen anew; the parameters are those of
         :func:`vcomp.gtheory.allocation.optimize`.
@@ -272,7 +272,7 @@ class DStudy(display.Printed, StudyRecord):
         cost : of a measurement: prices per level of a facet and per combination of levels,
             ``{"topic": 50, "topic:judge": 2}``; text; :class:`vcomp.Cost`; or a function of sizes
         budget : the most that a measurement may cost
-        target : instead of a budget, the value that the coefficient has to reach (an error
+        goal : instead of a budget, the value that the coefficient has to reach (an error
             variance: not to exceed)
         coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
         designs : alternatives in Brennan's notation; the study's own design if None
@@ -283,7 +283,7 @@ class DStudy(display.Printed, StudyRecord):
         Raises
         ------
         PlanError
-            If nothing can be had for the budget or nothing reaches the target, a facet without
+            If nothing can be had for the budget or nothing reaches the goal, a facet without
             bound costs nothing, the cost falls when a size grows, or an argument does not fit.
 
         Examples
@@ -292,13 +292,13 @@ class DStudy(display.Printed, StudyRecord):
         >>> trec = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
         ...                         "ia": .00143, "pia": .00176})
         >>> study = trec.dstudy("p x (a:i)", i=50, a=1)
-        >>> print(study.optimize({"i": 5, "a": 1}, target=0.97, coefficient="Phi").best)
+        >>> print(study.optimize({"i": 5, "a": 1}, goal=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
         """
         # The search is compiled code, which other D-studies do not wait for.
         from vcomp.gtheory.allocation import optimize
 
-        options = (budget, target, coefficient, designs, bounds, n_objects, top)
+        options = (budget, goal, coefficient, designs, bounds, n_objects, top)
         return optimize(self, cost, *options)
 
     def summary(self) -> Any:
@@ -323,7 +323,7 @@ class DStudy(display.Printed, StudyRecord):
         x: str | None = None,
         coefficient: CoefficientName | Sequence[CoefficientName] = ("Erho2", "Phi"),
         ax: Any | None = None,
-        target: float | None = None,
+        goal: float | None = None,
     ) -> Any:
         """Draw Eρ² and Φ over the size of a facet, with their intervals.
 
@@ -335,7 +335,7 @@ class DStudy(display.Printed, StudyRecord):
         x : the facet on the horizontal axis; the one of which most sizes are planned if None
         coefficient : ``"Erho2"``, ``"Phi"`` or both
         ax : matplotlib axes to draw on; those of a new figure if None
-        target : draws a line there, and the legend has the size of `x` that reaches it
+        goal : draws a line there, and the legend has the size of `x` that reaches it
 
         Returns
         -------
@@ -344,7 +344,7 @@ class DStudy(display.Printed, StudyRecord):
         Raises
         ------
         PlanError
-            The facet, a coefficient or the target is not one that can be, or there are more lines
+            The facet, a coefficient or the goal is not one that can be, or there are more lines
             than can be distinguished.
         VcompError
             matplotlib is not installed.
@@ -354,11 +354,11 @@ class DStudy(display.Printed, StudyRecord):
         >>> from matplotlib.figure import Figure
         >>> from vcomp.gtheory import from_components
         >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[10, 20])
-        >>> ax = study.plot(target=0.9, ax=Figure().subplots())
+        >>> ax = study.plot(goal=0.9, ax=Figure().subplots())
         >>> print(ax.get_legend().get_texts()[0].get_text())
         Eρ²:  0.9 at 18
         """
-        return draw(self, x, coefficient, ax, target)
+        return draw(self, x, coefficient, ax, goal)
 
     def __repr__(self) -> str:
         plan = self.plan

@@ -113,7 +113,7 @@ def quantity_of(study: StudyRecord, name: str, plan: DStudyPlan | None = None) -
 
 def requirement_of(
     study: StudyRecord,
-    target: float,
+    goal: float,
     coefficient: CoefficientName,
     facet: str | None,
     plan: DStudyPlan | None = None,
@@ -123,7 +123,7 @@ def requirement_of(
     Parameters
     ----------
     study : the D-study
-    target : of the coefficient, between 0 and 1
+    goal : of the coefficient, between 0 and 1
     coefficient : ``"Erho2"`` or ``"Phi"``
     facet : may be None where only one has a size
     plan : whose first row holds the other sizes; that of the study if None
@@ -133,7 +133,7 @@ def requirement_of(
         study.source,
         study.plan if plan is None else plan,
         negative=study.negative,
-        target=target,
+        goal=goal,
         coefficient=coefficient,
         facet=facet,
         alpha=study.alpha,

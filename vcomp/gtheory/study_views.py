@@ -264,7 +264,7 @@ def draw(
     x: str | None,
     coefficient: str | Sequence[str],
     ax: Any | None,
-    target: float | None,
+    goal: float | None,
 ) -> Any:
     """Return the axes on which a D-study is drawn; see :meth:`DStudy.plot`.
 
@@ -274,7 +274,7 @@ def draw(
     x : facet on the horizontal axis, or None
     coefficient : one or several
     ax : matplotlib axes, or None
-    target : of the coefficients, or None
+    goal : of the coefficients, or None
     """
     several = not isinstance(coefficient, str) and isinstance(coefficient, Iterable)
     chosen = tuple(coefficient) if several else (str(coefficient),)
@@ -285,14 +285,14 @@ def draw(
     plan = study.plan
     facet = _horizontal(plan, x)
     others = [f for f in plan.facets if f != facet]
-    required = None if target is None else _required(study, facet, others, chosen, target)
+    required = None if goal is None else _required(study, facet, others, chosen, goal)
     return plots.dstudy(
         study_table(study),
         facet,
         others,
         coefficients=chosen,
         curves=_curves(study, facet, required or {}),
-        target=target,
+        goal=goal,
         required=required,
         alpha=study.alpha,
         xlabel=_label(plan, facet, others),
@@ -344,15 +344,15 @@ def _sizes(plan: DStudyPlan, facet: str) -> list[float]:
 
 
 def _required(
-    study: StudyRecord, facet: str, others: Sequence[str], chosen: Sequence[str], target: float
+    study: StudyRecord, facet: str, others: Sequence[str], chosen: Sequence[str], goal: float
 ) -> Mapping[tuple[str, tuple[float, ...]], Required]:
-    """Return what the target needs at every combination of the other facets' sizes."""
+    """Return what the goal needs at every combination of the other facets' sizes."""
     columns = [study.plan.facets.index(f) for f in others]
     first = {tuple(row[columns].tolist()): row for row in study.plan.sizes[::-1]}
     found = {}
     for (sizes, row), name in itertools.product(first.items(), chosen):
         one = replace(study.plan, sizes=row[None, :])
-        needs = requirement_of(study, target, name, facet, one)
+        needs = requirement_of(study, goal, name, facet, one)
         found[name, sizes] = plots.Required(needs.n, needs.low, needs.high)
     return found
 

@@ -182,12 +182,12 @@ class AccuracyCurve:
             lines = lines[[0, 2, 1, 4, 3]]
         return dict(zip(COLUMNS, _accuracy(_error(self.model, lines), self.scale), strict=True))
 
-    def needed(self, accuracy: float) -> float:
-        """Return the smallest number of topics with this expected accuracy.
+    def required(self, goal: float) -> float:
+        """Return the smallest number of topics at which the expected accuracy reaches a goal.
 
         Parameters
         ----------
-        accuracy : such as τ = 0.9; for an ``"error"`` the largest that is acceptable
+        goal : such as τ = 0.9; for an ``"error"`` the largest that is acceptable
 
         Returns
         -------
@@ -197,19 +197,19 @@ class AccuracyCurve:
         Raises
         ------
         PlanError
-            If the accuracy is not within the limits of its scale.
+            If the goal is not within the limits of its scale.
 
         Examples
         --------
         >>> from vcomp.ir import fit_curve
-        >>> fit_curve([5, 10, 20, 40], [0.5, 0.64, 0.76, 0.83], "logit").needed(0.9)
+        >>> fit_curve([5, 10, 20, 40], [0.5, 0.64, 0.76, 0.83], "logit").required(0.9)
         97.0
         """
-        is_number = isinstance(accuracy, Real) and not isinstance(accuracy, bool)
-        e = float(to_error(np.array(float(accuracy)), self.scale)) if is_number else np.nan
+        is_number = isinstance(goal, Real) and not isinstance(goal, bool)
+        e = float(to_error(np.array(float(goal)), self.scale)) if is_number else np.nan
         if not 0.0 < e < 1.0:
             low = "-1" if self.scale == "correlation" else "0"
-            raise PlanError(f"accuracy lies between {low} and 1, not at {accuracy!r}")
+            raise PlanError(f"goal must be between {low} and 1, not {goal!r}")
         a, b = self.params
         if b >= 0.0:
             return np.inf

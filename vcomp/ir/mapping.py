@@ -53,7 +53,7 @@ class ReliabilityMap:
     --------
     >>> PUBLISHED["tau"].at(0.95).round(3)
     np.float64(0.864)
-    >>> PUBLISHED["tau"].needed(0.9).round(3)
+    >>> PUBLISHED["tau"].required(0.9).round(3)
     np.float64(0.964)
     """
 
@@ -82,19 +82,19 @@ class ReliabilityMap:
         """
         return self._base(coefficient) ** self.exponent
 
-    def needed(self, value: ArrayLike) -> Any:
-        """Return the coefficient that gives a value of the indicator: the curve from y to x.
+    def required(self, goal: ArrayLike) -> Any:
+        """Return the coefficient at which the indicator reaches a goal: the curve from y to x.
 
         Parameters
         ----------
-        value : of the indicator, one or several
+        goal : one or several values of the indicator
 
         Raises
         ------
         DataError
             If a value is not a number between 0 and 1; nan stays nan.
         """
-        base = _shares(value, self.indicator) ** (1.0 / self.exponent)
+        base = _shares(goal, self.indicator) ** (1.0 / self.exponent)
         return base if self.rises else 1.0 - base
 
     def predict(self, coefficient: ArrayLike, *, alpha: float = 0.05) -> pd.DataFrame:

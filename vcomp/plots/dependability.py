@@ -46,11 +46,11 @@ _LOG_FROM = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The size that a target needs on one line of the picture.
+    """The size that a goal needs on one line of the picture.
 
     Attributes
     ----------
-    n : size of the facet on the horizontal axis; infinite where none reaches the target
+    n : size of the facet on the horizontal axis; infinite where none reaches the goal
     low, high : interval of n; nan where it is not known
     """
 
@@ -70,7 +70,7 @@ def dstudy(
     *,
     coefficients: Sequence[str] = ("Erho2", "Phi"),
     curves: pd.DataFrame | None = None,
-    target: float | None = None,
+    goal: float | None = None,
     required: Mapping[tuple[str, Others], Required] | None = None,
     alpha: float = 0.05,
     xlabel: str | None = None,
@@ -91,8 +91,8 @@ def dstudy(
     coefficients : ``"Erho2"``, ``"Phi"`` or both
     curves : a table with many sizes of `x`, drawn as lines; without it the planned sizes are
         joined
-    target : of the coefficients, a horizontal line
-    required : (coefficient, sizes of `others`) → the size that reaches the target
+    goal : of the coefficients, a horizontal line
+    required : (coefficient, sizes of `others`) → the size that reaches the goal
     alpha : intervals have confidence 1 − alpha
     xlabel : of the horizontal axis; "levels of" the facet if None
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -130,14 +130,14 @@ def dstudy(
     aside = min(_ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
     for place, line in enumerate(lines):
         needs = None if required is None else required.get((line.coefficient, line.others))
-        line.draw_curve(ax, target, needs)
+        line.draw_curve(ax, goal, needs)
         if bands:
             line.draw_band(ax)
         if len(lines) <= _BANDS_UP_TO:
-            line.draw_need(ax, target, needs)
+            line.draw_need(ax, goal, needs)
         line.draw_points(ax, aside * (place - (len(lines) - 1) / 2.0), whiskers=not bands)
-    if target is not None:
-        ax.axhline(target, color=GREY, linewidth=1.0)
+    if goal is not None:
+        ax.axhline(goal, color=GREY, linewidth=1.0)
     _horizontal(ax, lines, aside * len(lines))
     ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
     _vertical(ax, lines)
@@ -162,11 +162,11 @@ class _Line:
         known = self.curve["low"].notna().any() or self.points["low"].isna().all()
         return len(self.curve) > 1 and bool(known)
 
-    def draw_curve(self, ax: Any, target: float | None, needs: Required | None) -> None:
+    def draw_curve(self, ax: Any, goal: float | None, needs: Required | None) -> None:
         style, marker = _STYLES[self.coefficient]
         look = {"color": self.colour, "linewidth": 1.8, "linestyle": style}
         ax.plot(self.curve["x"].to_numpy(), self.curve["y"].to_numpy(), **look)
-        label = self.label if needs is None else f"{self.label}:  {_need(target, needs)}"
+        label = self.label if needs is None else f"{self.label}:  {_need(goal, needs)}"
         ax.plot([], [], marker=marker, label=label, **look)
 
     def draw_points(self, ax: Any, place: float, *, whiskers: bool) -> None:
@@ -181,9 +181,9 @@ class _Line:
         x, low, high = (self.curve[c].to_numpy() for c in ("x", "low", "high"))
         ax.fill_between(x, low, high, color=self.colour, alpha=0.15, linewidth=0.0)
 
-    def draw_need(self, ax: Any, target: float | None, needs: Required | None) -> None:
-        if needs is not None and target is not None and math.isfinite(needs.n):
-            ax.plot([needs.n, needs.n], [0.0, target], ":", color=self.colour, linewidth=1.2)
+    def draw_need(self, ax: Any, goal: float | None, needs: Required | None) -> None:
+        if needs is not None and goal is not None and math.isfinite(needs.n):
+            ax.plot([needs.n, needs.n], [0.0, goal], ":", color=self.colour, linewidth=1.2)
 
 
 def _lines(
@@ -232,11 +232,11 @@ def _select(
     return chosen.drop_duplicates().sort_values("x", kind="stable")
 
 
-def _need(target: float | None, needs: Required) -> str:
-    goal = "target" if target is None else display.number(target)
+def _need(goal: float | None, needs: Required) -> str:
+    reached = "goal" if goal is None else display.number(goal)
     if not math.isfinite(needs.n):
-        return f"{goal} is out of reach"
-    text = f"{goal} at {display.count(needs.n)}"
+        return f"{reached} is out of reach"
+    text = f"{reached} at {display.count(needs.n)}"
     if math.isnan(needs.low) or math.isnan(needs.high):
         return text
     return f"{text} ({display.count(needs.low)} to {display.count(needs.high)})"

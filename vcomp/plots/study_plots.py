@@ -185,7 +185,7 @@ def measures(
     table: pd.DataFrame,
     coefficients: Sequence[str] = ("Erho2", "Phi"),
     *,
-    target: float | None = None,
+    goal: float | None = None,
     alpha: float = 0.05,
     xlabel: str = "coefficient",
     ax: Any | None = None,
@@ -197,7 +197,7 @@ def measures(
     table : a row a measure with the columns measure and, of every coefficient, its value and the
         ends ``_low`` and ``_high`` of its interval
     coefficients : ``"Erho2"``, ``"Phi"`` or both
-    target : of the coefficients, a vertical line
+    goal : of the coefficients, a vertical line
     alpha : intervals have confidence 1 − alpha
     xlabel : of the horizontal axis
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -229,7 +229,7 @@ def measures(
     ax = new_axes(ax, (6.0, max(2.2, 1.3 + 0.45 * len(table))))
     numbers = table[columns].to_numpy(dtype=float)
     numbers = numbers[np.isfinite(numbers)]
-    low = min([*numbers.tolist(), *([] if target is None else [target])], default=0.0)
+    low = min([*numbers.tolist(), *([] if goal is None else [goal])], default=0.0)
     ax.set_xlim(max(0.0, np.floor(10.0 * low - 1e-9) / 10.0 - 0.02), 1.01)
     places = np.arange(len(table), dtype=float)
     for k, name in enumerate(coefficients):
@@ -239,8 +239,8 @@ def measures(
         whiskers(ax, aside, left, right, color=COLOURS[k], linewidth=2.0)
         ax.plot(value, aside, linestyle="none", marker=_MARKERS[name], color=COLOURS[k],
                 label=SYMBOLS[name], clip_on=False)  # fmt: skip
-    if target is not None:
-        ax.axvline(target, color=GREY, linewidth=1.0)
+    if goal is not None:
+        ax.axvline(goal, color=GREY, linewidth=1.0)
     ax.set_yticks(places, [escaped(name) for name in table["measure"]])
     ax.set_ylim(len(table) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
@@ -257,7 +257,7 @@ def measure_curves(
     coefficient: str,
     *,
     curves: pd.DataFrame | None = None,
-    target: float | None = None,
+    goal: float | None = None,
     alpha: float = 0.05,
     xlabel: str | None = None,
     ax: Any | None = None,
@@ -271,7 +271,7 @@ def measure_curves(
     x : the column on the horizontal axis
     coefficient : ``"Erho2"`` or ``"Phi"``
     curves : a table with many sizes, for the lines; without it the sizes of `table` are joined
-    target : of the coefficient, a horizontal line
+    goal : of the coefficient, a horizontal line
     alpha : intervals have confidence 1 − alpha
     xlabel : of the horizontal axis; "levels of" the facet if None
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -309,8 +309,8 @@ def measure_curves(
         known = rows.dropna(subset=[f"{coefficient}_low", f"{coefficient}_high"])
         ends = [known[f"{coefficient}{e}"].to_numpy(dtype=float) for e in ("_low", "_high")]
         ax.vlines(known[x].to_numpy(dtype=float), *ends, linewidth=1.2, **look)
-    if target is not None:
-        ax.axhline(target, color=GREY, linewidth=1.0)
+    if goal is not None:
+        ax.axhline(goal, color=GREY, linewidth=1.0)
     _horizontal(ax, table if curves is None else curves, x)
     ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
     ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals")
@@ -359,7 +359,7 @@ def frontier(
     best_label: str = "",
     best_interval: tuple[float, float] = (math.nan, math.nan),
     budget: float | None = None,
-    target: float | None = None,
+    goal: float | None = None,
     alpha: float = 0.05,
     ax: Any | None = None,
 ) -> Any:
@@ -373,7 +373,7 @@ def frontier(
     best : design, cost and coefficient of the recommendation, which is marked
     best_label : its sizes, for the legend
     best_interval : of its coefficient, drawn as a whisker where it is known
-    budget, target : lines, where they are given
+    budget, goal : lines, where they are given
     alpha : the interval has confidence 1 − alpha
     ax : matplotlib axes to draw on; those of a new figure if None
 
@@ -418,7 +418,7 @@ def frontier(
         ax.plot(cost, value, **look)
     if best is not None:
         _mark(ax, best, best_label, best_interval, palette.get(best[0], GREY), alpha)
-    for name, at, line in (("budget", budget, ax.axvline), ("target", target, ax.axhline)):
+    for name, at, line in (("budget", budget, ax.axvline), ("goal", goal, ax.axhline)):
         if at is not None:
             label = f"{name} {display.number(at, 6)}"
             line(at, color=GREY, linewidth=1.0, linestyle=":", label=label)

@@ -16,7 +16,7 @@ from vcomp.gtheory import (
     SYMBOLS,
     CoefficientName,
     DStudy,
-    GoalName,
+    ObjectiveName,
     quantity_of,
 )
 from vcomp.inference import used_components
@@ -46,7 +46,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     studies : its D-study
     labels : the columns that tell it from others, empty where it has its name only
     failures : measures that could not be fitted, with the reason
-    target : of the coefficients in required sizes
+    goal : of the coefficients in required sizes
     facet : whose size is required, as it was given
     alpha : intervals have confidence 1 − alpha
 
@@ -174,7 +174,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         workers: int = 1,
         progress: bool | None = None,
     ) -> MeasureDifferences:
-        """Return how many times as many levels one measure needs as another for the target.
+        """Return how many times as many levels one measure needs as another for the goal.
 
         Parameters
         ----------
@@ -194,11 +194,11 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         cost: Any,
         *,
         budget: float | None = None,
-        target: float | None = None,
-        coefficient: GoalName = "Erho2",
+        goal: float | None = None,
+        coefficient: ObjectiveName = "Erho2",
         **options: Any,
     ) -> pd.DataFrame:
-        """Return the best design of every measure for a budget, or the cheapest for a target.
+        """Return the best design of every measure for a budget, or the cheapest for a goal.
 
         The measures compare by what can be had of each for the same money, best first; every one
         has sizes of its own.
@@ -207,7 +207,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         ----------
         cost : as for :meth:`DStudy.optimize`; or a mapping of the names of the measures to their
             costs, where judgements for one take more than those for another
-        budget, target, coefficient, **options : as for :meth:`DStudy.optimize`, which also gives
+        budget, goal, coefficient, **options : as for :meth:`DStudy.optimize`, which also gives
             more of one measure: ``compared.studies["AP"].optimize(...)``
 
         Returns
@@ -239,7 +239,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         0  keywords    300  600.0  0.966
         1  sentence    120  600.0  0.950
         """
-        return best_for_each(self, cost, budget, target, coefficient, options)
+        return best_for_each(self, cost, budget, goal, coefficient, options)
 
     def summary(self) -> Any:
         """Return a printable summary: the measures side by side, with intervals.
@@ -350,12 +350,12 @@ def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:
 
 
 def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
-    confidence, target = display.level(compared.alpha), display.number(compared.target)
+    confidence, goal = display.level(compared.alpha), display.number(compared.goal)
     held = [c for c in _facets(compared) if c not in set(table["facet"])]
     once = table.drop_duplicates(["measure", *held])
     cells = {facet: [display.count(n) for n in once[facet]] for facet in held}
     for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
-        cells[f"{symbol} = {target}"] = [display.count(n) for n in once[f"n_{name}"]]
+        cells[f"{symbol} = {goal}"] = [display.count(n) for n in once[f"n_{name}"]]
         ends = zip(once[f"n_{name}_low"], once[f"n_{name}_high"], strict=True)
         cells[f"{confidence} interval" + " " * blanks] = [_range(*pair) for pair in ends]
     return display.simple_table(
@@ -451,7 +451,7 @@ def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any
     same = ", ".join(f"{escaped(f)} = {display.count(n)}" for f, n in sizes[0])
     where = f"coefficient with {same}" if same and len(set(sizes)) == 1 else "coefficient"
     return plots.measures(
-        rows, chosen, target=compared.target, alpha=compared.alpha, xlabel=where, ax=ax
+        rows, chosen, goal=compared.goal, alpha=compared.alpha, xlabel=where, ax=ax
     )
 
 
@@ -477,7 +477,7 @@ def _curves(compared: MeasureComparison, coefficient: str, x: str | None, ax: An
         facet,
         coefficient,
         curves=pd.concat(lines, ignore_index=True),
-        target=compared.target,
+        goal=compared.goal,
         alpha=compared.alpha,
         xlabel=f"levels of {escaped(facet)}" + (f"  (with {held})" if held else ""),
         ax=ax,
@@ -520,8 +520,8 @@ def best_for_each(
     compared: MeasureComparison,
     cost: Any,
     budget: float | None,
-    target: float | None,
-    coefficient: GoalName,
+    goal: float | None,
+    coefficient: ObjectiveName,
     options: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Return the best design of every measure; see :meth:`MeasureComparison.best`."""
@@ -532,7 +532,7 @@ def best_for_each(
     for name, study in compared.studies.items():
         try:
             found = study.optimize(
-                costs[name], budget=budget, target=target, coefficient=coefficient, **options
+                costs[name], budget=budget, goal=goal, coefficient=coefficient, **options
             )
         except PlanError as error:
             reasons[name] = str(error)
@@ -544,7 +544,7 @@ def best_for_each(
         name, reason = next(iter(reasons.items()))
         raise PlanError(f"measure {name!r}: {reason}")
     table = pd.concat(rows, ignore_index=True)
-    by_cost = target is not None
+    by_cost = goal is not None
     column = "cost" if by_cost else coefficient
     up = by_cost or coefficient.endswith("_var")
     table = table.sort_values(column, ascending=up, kind="stable")

@@ -285,7 +285,7 @@ def compare_measures(
     missing: Missing = "drop",
     options: Mapping[str, Any] | None = None,
     dstudy: Mapping[str, Any] | None = None,
-    target: float = 0.95,
+    goal: float = 0.95,
     facet: str | None = None,
     alpha: float = 0.05,
     workers: int = 1,
@@ -317,7 +317,7 @@ def compare_measures(
         arguments of :meth:`VarianceComponentsModel.fit`
     dstudy : further arguments of :meth:`VarianceComponentsResults.dstudy`, such as
         ``{"design": "p x (a:i)", "fixed": "a"}``
-    target : of the coefficients in required sizes
+    goal : of the coefficients in required sizes
     facet : whose size is required; may be None, and is told where only one has a size
     alpha : intervals have confidence 1 − alpha
     workers : threads that fit
@@ -372,7 +372,7 @@ def compare_measures(
     environment = caller_environment(eval_env, 1)
     arguments = _dstudy_arguments(dstudy, n, alpha)
     further = options_of_fit(options)
-    settings = _Options(method, missing, further, environment, arguments, target, facet)
+    settings = _Options(method, missing, further, environment, arguments, goal, facet)
     made = _fit_all(measures, settings, workers, progress)
     failures = {m.name: str(f) for m, f in zip(measures, made, strict=True)
                 if isinstance(f, VcompError)}  # fmt: skip
@@ -389,7 +389,7 @@ def compare_measures(
         studies={m.name: study for m, (_, study) in done},
         labels={m.name: m.labels for m, _ in done},
         failures=failures,
-        target=target,
+        goal=goal,
         facet=facet,
         alpha=alpha,
     )
@@ -404,7 +404,7 @@ class _Options:
     options: Mapping[str, Any]
     environment: Any
     dstudy: Mapping[str, Any]
-    target: float
+    goal: float
     facet: str | None
 
 
@@ -464,7 +464,7 @@ def _one(measure: Measure, settings: _Options) -> tuple[VarianceComponentsResult
         raise EstimationError("all its components are zero: the scores do not vary")
     try:
         study = res.dstudy(**settings.dstudy)
-        required_facet(study, settings.target, settings.facet)
+        required_facet(study, settings.goal, settings.facet)
         return res, study
     except PlanError as error:
         raise PlanError(f"measure {measure.name!r}: {error}") from None

@@ -232,10 +232,8 @@ def required_ratios(
 ) -> MeasureDifferences:
     """Return ratios of required sizes; see :meth:`MeasureComparison.required_ratios`."""
     _check_coefficient(coefficient)
-    studies, target = compared.studies, compared.target
-    facets = {
-        name: required_facet(study, target, compared.facet) for name, study in studies.items()
-    }
+    studies, goal = compared.studies, compared.goal
+    facets = {name: required_facet(study, goal, compared.facet) for name, study in studies.items()}
     unknown = [name for name, facet in facets.items() if facet is None]
     if unknown:
         raise PlanError(
@@ -243,17 +241,17 @@ def required_ratios(
             "compare_measures"
         )
     made = {
-        name: requirement_ratio(study.components, study.plan, target, coefficient, str(facet))
+        name: requirement_ratio(study.components, study.plan, goal, coefficient, str(facet))
         for (name, study), facet in zip(studies.items(), facets.values(), strict=True)
     }
     known = {
-        name: _logarithms(study, made[name], target, coefficient, str(facets[name]))
+        name: _logarithms(study, made[name], goal, coefficient, str(facets[name]))
         for name, study in studies.items()
     }
     r, how, doubts = _correlations(compared, made, shared, workers, progress)
     table = pairs_table(list(studies), known, r, {}, ratio=True)
     which = ", ".join(dict.fromkeys(map(str, facets.values())))
-    what = f"Ratios of {which} needed for {SYMBOLS[coefficient]} = {display.number(target)}"
+    what = f"Ratios of {which} needed for {SYMBOLS[coefficient]} = {display.number(goal)}"
     words = f"{_MOVER} on the logarithmic scale, {how}"
     endless = [name for name, of in known.items() if np.isposinf(of.estimate).any()]
     doubts += tuple(
@@ -293,7 +291,7 @@ def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tupl
 
 
 def _logarithms(
-    study: DStudy, ratio: Quantities, target: float, coefficient: str, facet: str
+    study: DStudy, ratio: Quantities, goal: float, coefficient: str, facet: str
 ) -> Known:
     """Return the logarithm of the size that is required, not rounded up, with its interval."""
     values = ratio.values(used_components(study.components, study.negative).values)
@@ -302,7 +300,7 @@ def _logarithms(
     by_f = study.source.interval in ("auto", "f")
     table = first_two_way(study.components, study.plan) if by_f else None
     if table is not None and table.columns == facet:
-        low, high = _f_ends(table, target, coefficient, study.alpha)
+        low, high = _f_ends(table, goal, coefficient, study.alpha)
     else:
         found = study.source.limits(ratio, study.alpha)
         low, high = found.low, found.high
@@ -311,14 +309,14 @@ def _logarithms(
 
 
 def _f_ends(
-    table: Any, target: float, coefficient: str, alpha: float
+    table: Any, goal: float, coefficient: str, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of a required size from F quantiles (Urbano et al. 2013, eq. 12, 13)."""
     if coefficient == "Erho2":
         against = [1.0 / z if z > 0.0 else np.inf for z in feldt_interval(table, alpha)]
     else:
         against = [(1.0 - v) / v if v > 0.0 else np.inf for v in arteaga_interval(table, alpha)]
-    high, low = (np.array([a * target / (1.0 - target)]) for a in against)
+    high, low = (np.array([a * goal / (1.0 - goal)]) for a in against)
     return low, high
 
 

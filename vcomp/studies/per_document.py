@@ -66,7 +66,7 @@ def per_document_study(
     assessors: Assessors | None = None,
     method: MethodName = "reml",
     options: Mapping[str, Any] | None = None,
-    target: float = 0.95,
+    goal: float = 0.95,
     facet: str | None = "topic",
     alpha: float = 0.05,
     **n: Any,
@@ -88,7 +88,7 @@ def per_document_study(
         ``"nested"``: those of different topics are different ones, or taken to be; ``"none"``:
         there is one for each topic, and no such facet. If None, as the judgements are
     method, options : how components are estimated, as for :func:`vcomp.fit`
-    target : of the coefficients in required sizes
+    goal : of the coefficients in required sizes
     facet : whose size is required; None for none
     alpha : intervals have confidence 1 − alpha
     **n : sizes of ``topic``, ``assessor`` and ``document`` (in a topic), each one or several. A
@@ -154,7 +154,7 @@ def per_document_study(
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
-    settings = _Options(method, options_of_fit(options), target, facet, alpha)
+    settings = _Options(method, options_of_fit(options), goal, facet, alpha)
     terms, more, by_document, by_set = _TERMS[kind]
     results, studies = {}, {}
     of_sets = {name: sizes for name, sizes in n.items() if name != "document"}
@@ -168,7 +168,7 @@ def per_document_study(
         studies=studies,
         labels={name: {} for name in results},
         failures={},
-        target=target,
+        goal=goal,
         facet=facet,
         alpha=alpha,
     )
@@ -180,7 +180,7 @@ class _Options:
 
     method: MethodName
     options: Mapping[str, Any]
-    target: float
+    goal: float
     facet: str | None
     alpha: float
 
@@ -205,7 +205,7 @@ def _fit(
     try:
         # The design is said where it is planned, or else it is the data's, with effective sizes.
         study = res.dstudy(design if n else None, object="system", alpha=settings.alpha, **n)
-        required_facet(study, settings.target, settings.facet)
+        required_facet(study, settings.goal, settings.facet)
     except PlanError as error:
         raise PlanError(f"measure {name!r}: {error}") from None
     return res, study

@@ -33,7 +33,7 @@ class ComparisonRecord:
     studies : its D-study
     labels : the columns that distinguish it from others, empty where it has its name only
     failures : measures that could not be fitted, with the reason
-    target : of the coefficients in required sizes
+    goal : of the coefficients in required sizes
     facet : whose size is required, as it was given
     alpha : intervals have confidence 1 − alpha
     """
@@ -42,24 +42,24 @@ class ComparisonRecord:
     studies: Mapping[str, DStudy]
     labels: Mapping[str, Mapping[str, Any]]
     failures: Mapping[str, str]
-    target: float
+    goal: float
     facet: str | None
     alpha: float
 
 
-def required_facet(study: DStudy, target: float, facet: str | None) -> str | None:
+def required_facet(study: DStudy, goal: float, facet: str | None) -> str | None:
     """Return the facet whose size is required; None where several have one and none is given.
 
     Parameters
     ----------
     study : whose plan has the facets
-    target : of the coefficients
+    goal : of the coefficients
     facet : as it was given
 
     Raises
     ------
     PlanError
-        If the target or the facet is not one that can be.
+        If the goal or the facet is not one that can be.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def required_facet(study: DStudy, target: float, facet: str | None) -> str | Non
     named = [f for f in free if f != REPLICATE] or free
     if facet is None and not named:
         return None
-    found = check_requirement(plan, target, COEFFICIENTS[0], facet or named[0])
+    found = check_requirement(plan, goal, COEFFICIENTS[0], facet or named[0])
     return found if facet is not None or len(named) == 1 else None
 
 
@@ -282,7 +282,7 @@ def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
         table = study.table.reset_index(drop=True)
         sizes = list(study.plan.facets)
         shares = res.gstudy(compared.alpha)["percent"] / 100.0
-        facet = required_facet(study, compared.target, compared.facet)
+        facet = required_facet(study, compared.goal, compared.facet)
         first = {"measure": name, **compared.labels[name], "nobs": res.nobs}
         parts = [
             pd.DataFrame(first, index=table.index),
@@ -291,7 +291,7 @@ def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
             table.drop(columns=sizes),
         ]
         if facet is not None:
-            parts.append(_required(study, compared.target, facet))
+            parts.append(_required(study, compared.goal, facet))
         frames.append(pd.concat(parts, axis=1))
     return pd.concat(frames, ignore_index=True)
 
@@ -314,14 +314,14 @@ def components_table(compared: ComparisonRecord) -> pd.DataFrame:
 
 
 def requirements(
-    study: DStudy, target: float, facet: str, coefficient: CoefficientName
+    study: DStudy, goal: float, facet: str, coefficient: CoefficientName
 ) -> list[Requirement]:
     """Return the required size of a facet with the other sizes of every plan.
 
     Parameters
     ----------
     study : of the plans
-    target : of the coefficient
+    goal : of the coefficient
     facet : whose size is required
     coefficient : ``"Erho2"`` or ``"Phi"``
     """
@@ -332,17 +332,17 @@ def requirements(
     for row in range(len(plan)):
         held = tuple(plan.sizes[row, others].tolist())
         if held not in known:
-            known[held] = replace(study, plan=plan.alone(row)).required(target, coefficient, facet)
+            known[held] = replace(study, plan=plan.alone(row)).required(goal, coefficient, facet)
         found.append(known[held])
     return found
 
 
-def _required(study: DStudy, target: float, facet: str) -> pd.DataFrame:
+def _required(study: DStudy, goal: float, facet: str) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, Any] = {"facet": facet}
     for coefficient in COEFFICIENTS:
-        found = requirements(study, target, facet, coefficient)
+        found = requirements(study, goal, facet, coefficient)
         for ending, attribute in (("", "n"), ("_low", "low"), ("_high", "high")):
             numbers = [float(getattr(r, attribute)) for r in found]
             columns[f"n_{coefficient}{ending}"] = _whole(numbers)

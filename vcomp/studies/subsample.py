@@ -255,7 +255,7 @@ def subsample_study(
     missing: Missing = "drop",
     options: Mapping[str, Any] | None = None,
     dstudy: Mapping[str, Any] | None = None,
-    target: float = 0.95,
+    goal: float = 0.95,
     facet: str | None = None,
     alpha: float = 0.05,
     rng: int | np.random.Generator | None = None,
@@ -287,7 +287,7 @@ def subsample_study(
         arguments of :meth:`VarianceComponentsModel.fit`
     dstudy : arguments of :meth:`VarianceComponentsResults.dstudy` for one plan, such as
         ``{"topic": 50}``; the sizes of all the data if None
-    target : of the coefficients in required sizes
+    goal : of the coefficients in required sizes
     facet : whose size is required; may be None, and is told where only one has a size
     alpha : spans hold a share of 1 − alpha of the subsets
     rng : seed, or a generator that one is drawn from once; 0 if not given. Every subset has random
@@ -343,7 +343,7 @@ def subsample_study(
         raise EstimationError(f"sizes is a mapping such as {{'topic': [10, 25]}}, not {sizes!r}")
     subsets = Subsets.of(fit, design, res.components, check_facets(design, tuple(sizes)))
     study = planned(res, dstudy, alpha)
-    required_facet(study, target, facet)
+    required_facet(study, goal, facet)
     cells = _cells(subsets, {f: _numbers(f, sizes[f]) for f in sizes}, grid)
     made = _estimates(subsets, cells, trials, rng, workers, time_limit, path, progress)
     return SubsampleStudy(
@@ -353,7 +353,7 @@ def subsample_study(
         replicates=made,
         results=res,
         dstudy=study,
-        target=target,
+        goal=goal,
         facet=facet,
     )
 

@@ -80,7 +80,7 @@ def _symbol(study: SubsampleStudy, quantity: str) -> str:
     if quantity in study.replicates.names:
         return f"σ²({quantity})"
     symbol = SYMBOLS[quantity.removeprefix("n_")]
-    return f"{study.required_facet} needed for {symbol} = {display.number(study.target)}"
+    return f"{study.required_facet} needed for {symbol} = {display.number(study.goal)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class SubsampleStudy(display.Printed):
         fitted has nan and ``converged=False``
     results : the fit of all the data
     dstudy : of all the data, with the one plan that all coefficients are for
-    target : of the coefficients in required sizes
+    goal : of the coefficients in required sizes
     facet : whose size is required, as it was given
 
     Examples
@@ -190,7 +190,7 @@ class SubsampleStudy(display.Printed):
     replicates: Replicates
     results: VarianceComponentsResults
     dstudy: DStudy
-    target: float = 0.95
+    goal: float = 0.95
     facet: str | None = None
 
     @property
@@ -205,7 +205,7 @@ class SubsampleStudy(display.Printed):
     @property
     def required_facet(self) -> str | None:
         """The facet whose size is required; None where several have one and none is given."""
-        return required_facet(self.dstudy, self.target, self.facet)
+        return required_facet(self.dstudy, self.goal, self.facet)
 
     def full(self, what: str) -> float:
         """Return a quantity as estimated from all data, negative components set to zero.
@@ -238,7 +238,7 @@ class SubsampleStudy(display.Printed):
         self,
         dstudy: Mapping[str, Any] | None = None,
         *,
-        target: float | None = None,
+        goal: float | None = None,
         facet: str | None = None,
         alpha: float | None = None,
     ) -> SubsampleStudy:
@@ -247,7 +247,7 @@ class SubsampleStudy(display.Printed):
         Parameters
         ----------
         dstudy : arguments of :meth:`VarianceComponentsResults.dstudy`, for one plan
-        target : of the coefficients in required sizes; as it is if None
+        goal : of the coefficients in required sizes; as it is if None
         facet : whose size is required
         alpha : spans hold a share of 1 − alpha of the subsets; as it is if None
 
@@ -257,9 +257,9 @@ class SubsampleStudy(display.Printed):
             If the D-study cannot be, or has several plans.
         """
         made = planned(self.results, dstudy, self.dstudy.alpha if alpha is None else alpha)
-        target = self.target if target is None else target
-        required_facet(made, target, facet)
-        return replace(self, dstudy=made, target=target, facet=facet)
+        goal = self.goal if goal is None else goal
+        required_facet(made, goal, facet)
+        return replace(self, dstudy=made, goal=goal, facet=facet)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -395,11 +395,11 @@ class SubsampleStudy(display.Printed):
             return quantity_of(study, quantity).values(used)[:, 0]
         facet = self.required_facet
         assert facet is not None
-        return required_sizes(study, used, self.target, quantity.removeprefix("n_"), facet)
+        return required_sizes(study, used, self.goal, quantity.removeprefix("n_"), facet)
 
 
 def required_sizes(
-    study: DStudy, v: FloatArray, target: float, coefficient: str, facet: str
+    study: DStudy, v: FloatArray, goal: float, coefficient: str, facet: str
 ) -> FloatArray:
     """Return the size of a facet that each of several sets of components needs, (B,).
 
@@ -407,9 +407,9 @@ def required_sizes(
     ----------
     study : whose plan holds the other facets
     v : (B, k + 1) components as D-studies take them
-    target, coefficient, facet : as for :meth:`DStudy.required`
+    goal, coefficient, facet : as for :meth:`DStudy.required`
     """
-    ratio = requirement_ratio(study.components, study.plan, target, coefficient, facet)
+    ratio = requirement_ratio(study.components, study.plan, goal, coefficient, facet)
     b, room = v @ ratio.a[0], v @ ratio.denominator[0]
     # What cancels to the last digits is no room, as for one set of components.
     held = v @ np.maximum(-ratio.denominator[0], 0.0)
@@ -536,7 +536,7 @@ def _notes(study: SubsampleStudy) -> list[str]:
     if facet is not None:
         needs = [f"{display.count(study.full(f'n_{c}'))} for {s}" for c, s in SYMBOLS.items()]
         notes.append(
-            f"n: levels of {facet} needed for {display.number(study.target)} in "
+            f"n: levels of {facet} needed for {display.number(study.goal)} in "
             f"{display.level(study.dstudy.alpha)} of subsets; all the data say "
             f"{' and '.join(needs)}."
         )

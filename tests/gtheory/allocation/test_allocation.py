@@ -134,13 +134,13 @@ def test_recommendations_against_the_table_of_all_plans(values, prices, coeffici
             sign * own[coefficient], (sign * frame[coefficient]).max(), rtol=1e-10
         )
     # And back: the cheapest design that is as good costs no more.
-    target = float(row[coefficient])
-    assume(0 < target < 1)
+    goal = float(row[coefficient])
+    assume(0 < goal < 1)
     back = g.dstudy(i=1, a=1).optimize(
-        cost, target=target * (1 - sign * 1e-9), coefficient=coefficient, designs=KINDS
+        cost, goal=goal * (1 - sign * 1e-9), coefficient=coefficient, designs=KINDS
     )
     assert back.best.cost <= row["cost"] * (1 + 1e-9)
-    assert back.aim.target == pytest.approx(target)
+    assert back.aim.goal == pytest.approx(goal)
 
 
 @pytest.mark.parametrize("plan", [{}, {"fixed": "a"}, {"universe": {"i": 25, "a": 12}}])
@@ -164,7 +164,7 @@ def test_fixed_facets_and_finite_universes(plan, kind, coefficient):
         found = own.optimize("4*i + i*a", budget=budget, coefficient=coefficient, bounds=bounds)
         best = frame.loc[each <= budget, coefficient].max()
         np.testing.assert_allclose(found.best.study.columns[coefficient][0], best, rtol=1e-12)
-    found = own.optimize("4*i + i*a", target=0.84, coefficient=coefficient, bounds=bounds)
+    found = own.optimize("4*i + i*a", goal=0.84, coefficient=coefficient, bounds=bounds)
     assert found.best.cost == each[frame[coefficient] >= 0.84].min()
 
 
@@ -242,7 +242,7 @@ def test_the_ratio_has_an_interval_where_components_have():
 
 
 def test_the_required_size_of_one_facet():
-    found = dstudy(TREC3).optimize("25*topic", target=0.95, coefficient="Phi")
+    found = dstudy(TREC3).optimize("25*topic", goal=0.95, coefficient="Phi")
     required = dstudy(TREC3).required(0.95, "Phi")
     assert found.required.n == required.n == found.best.sizes["topic"]
     assert (found.required.low, found.required.high) == (required.low, required.high)
@@ -259,7 +259,7 @@ def test_what_is_printed():
         "Best of the other designs: p × i × a, i = 83, a = 2; Eρ² is lower by 0.0016.",
     ):
         assert words in " ".join(text.split())
-    text = str(study().optimize("i*a", target=0.001, coefficient="abs_err_var"))
+    text = str(study().optimize("i*a", goal=0.001, coefficient="abs_err_var"))
     assert "The cheapest design with σ²(Δ) ≤ 0.001" in text
     found = study().optimize("i*a", budget=10)
     assert repr(found).startswith("Allocation(p × i × a: ")
@@ -294,17 +294,17 @@ def test_polars_and_numpy_arguments():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "either budget=.* or target=.*; neither is given"),
-        ({"budget": 5, "target": 0.9}, "both are given"),
+        ({}, "either budget=.* or goal=.*; neither is given"),
+        ({"budget": 5, "goal": 0.9}, "both are given"),
         ({"budget": 0}, "the budget is a positive number, not 0"),
         ({"budget": -5}, "the budget is a positive number"),
         ({"budget": np.nan}, "the budget is a positive number"),
         ({"budget": np.inf}, "the budget is a positive number"),
         ({"budget": "100"}, "the budget is a positive number, not '100'"),
         ({"budget": True}, "the budget is a positive number"),
-        ({"target": 1.0}, "lies between 0 and 1, not at 1.0"),
-        ({"target": 0}, "the target is a positive number"),
-        ({"target": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
+        ({"goal": 1.0}, "lies between 0 and 1, not at 1.0"),
+        ({"goal": 0}, "the goal is a positive number"),
+        ({"goal": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
         ({"budget": 100, "coefficient": None}, "coefficient is one of 'rel_err_var'"),
         ({"budget": 100, "top": 0}, "top is a whole number from 1 to 10,000"),
         ({"budget": 100, "top": 10**9}, "top is a whole number from 1 to 10,000, not 1000000000"),
@@ -315,8 +315,8 @@ def test_polars_and_numpy_arguments():
         ({"budget": 100, "bounds": {"j": 3}}, "bounds has 'j', which has no size"),
         ({"budget": 100, "bounds": {"i": (200, None)}}, "too small: the cheapest design, i = 200"),
         ({"budget": 1.5}, "the cheapest design, i = 1, a = 1, costs 2"),
-        ({"target": 0.95, "bounds": {"i": (1, 9)}}, r"mostly of σ²\(pi\) = 0.01258.*with i ≤ 9"),
-        ({"target": 0.99, "bounds": {"a": 1, "i": (1, 9)}}, "a = 1"),
+        ({"goal": 0.95, "bounds": {"i": (1, 9)}}, r"mostly of σ²\(pi\) = 0.01258.*with i ≤ 9"),
+        ({"goal": 0.99, "bounds": {"a": 1, "i": (1, 9)}}, "a = 1"),
     ],
 )  # fmt: skip
 def test_arguments_that_cannot_be(arguments, message):
@@ -340,7 +340,7 @@ def test_objects_that_are_counted_in_one_alternative_alone():
 
 def test_other_mistakes():
     with pytest.raises(PlanError, match="out of reach: the variance of p is not estimated above"):
-        study(p=0).optimize("i*a", target=0.9)
+        study(p=0).optimize("i*a", goal=0.9)
     with pytest.raises(PlanError, match=r"'topc' is no facet \(did you mean 'topic'\?\)"):
         dstudy(TREC3).optimize({"topc": 5}, budget=100)
     with pytest.raises(PlanError, match="'a' costs nothing"):

@@ -72,9 +72,9 @@ def test_thinned_frontiers_hold_designs_of_the_frontier():
         assert best.cost == pytest.approx(row.cost, rel=1e-12)
 
 
-def test_with_a_target_it_goes_on_to_twice_the_cost():
+def test_with_a_goal_it_goes_on_to_twice_the_cost():
     g = from_components(BODOFF_LI).dstudy(i=1, a=1)
-    found = g.optimize("3*i + i*a", target=0.9)
+    found = g.optimize("3*i + i*a", goal=0.9)
     assert found.best.cost < found.frontier["cost"].max() <= 2 * found.best.cost
     row = found.frontier[found.frontier["cost"] == found.best.cost].iloc[0]
     assert {f: row[f] for f in "ia"} == found.best.sizes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import evaluate
-from vcomp.gtheory.allocation.solve import ROOM, Goal, continuous_sizes, solve
+from vcomp.gtheory.allocation.solve import ROOM, Limit, continuous_sizes, solve
 
 coefficient = st.one_of(st.just(0.0), st.floats(-2, 2).map(lambda x: 10.0**x))
 WIDEST = {1: 300, 2: 50, 3: 12}
@@ -58,9 +58,9 @@ def test_the_least_error_for_a_budget(design, share):
     most = min(dearest_at_the_edge(cost, lo, hi) * 0.999, costs.max() * 1.01)
     least = costs.min() * 0.99
     assume(most > least)
-    goal = Goal(budget=least + share * (most - least))
-    found = solve(error, cost, lo, hi, goal)
-    paid = costs <= goal.limit
+    limit = Limit(budget=least + share * (most - least))
+    found = solve(error, cost, lo, hi, limit)
+    paid = costs <= limit.value
     assert found.found == paid.any()
     if paid.any():
         best = errors[paid].min()
@@ -73,22 +73,22 @@ def test_the_least_error_for_a_budget(design, share):
 
 @settings(deadline=None, max_examples=300)
 @given(designs(), st.floats(0.0, 1.0))
-def test_the_least_cost_for_a_target(design, share):
+def test_the_least_cost_for_a_goal(design, share):
     error, cost, lo, hi = design
     _, errors, costs = everything(*design)
-    goal = Goal(None, errors.min() * 0.9 + share * (errors.max() - errors.min() * 0.9))
-    assume(goal.allowed > 0)
-    found = solve(error, cost, lo, hi, goal)
-    reached = errors <= goal.limit
+    limit = Limit(None, errors.min() * 0.9 + share * (errors.max() - errors.min() * 0.9))
+    assume(limit.allowed > 0)
+    found = solve(error, cost, lo, hi, limit)
+    reached = errors <= limit.value
     beyond = dearest_at_the_edge(cost, lo, hi)
     if reached.any() and costs[reached].min() < beyond:
         np.testing.assert_allclose(found.cost[0], costs[reached].min(), rtol=1.1e-11)
-        assert found.error[0] <= goal.limit * (1 + 1e-12)
+        assert found.error[0] <= limit.value * (1 + 1e-12)
     elif not reached.any() and np.isfinite(hi).all() and (hi <= WIDEST[lo.size]).all():
         assert not found.found
     elif found.found:
         assert found.cost[0] >= beyond * (1 - 1e-12)
-        assert found.error[0] <= goal.limit * (1 + 1e-12)
+        assert found.error[0] <= limit.value * (1 + 1e-12)
 
 
 @settings(deadline=None)
@@ -100,7 +100,7 @@ def test_products_of_two_sizes_are_shared_in_the_ratio_of_variances(a, b, both, 
         np.array([0.0, 0.0, 0.0, 1.0]),
         np.full(2, 1e-6),
         np.full(2, np.inf),
-        Goal(budget),
+        Limit(budget),
     )
     expected = [math.sqrt(budget * a / b), math.sqrt(budget * b / a)]
     np.testing.assert_allclose(found, expected, rtol=1e-6)  # an interior point stops before 1e-10
@@ -115,7 +115,7 @@ def test_nested_sizes_depend_on_prices_and_variances(outer, inner, price, each, 
     assume(n_a > 1.01)
     found = continuous_sizes(
         np.array([0.0, 0.0, outer, inner]), np.array([0.0, 0.0, price, each]), np.ones(2),
-        np.full(2, np.inf), Goal(budget),
+        np.full(2, np.inf), Limit(budget),
     )  # fmt: skip
     assume(budget / (price + each * n_a) > 1.01)
     # At its optimum the error is flat: sizes are known to the root of its precision, 1e-10.
@@ -127,10 +127,10 @@ def test_three_facets_and_a_budget_of_a_million():
     variances, each = np.array([1.0, 0.5, 0.3]), np.array([7.123, 11.777, 13.131])
     error, cost = np.zeros(8), np.zeros(8)
     error[[4, 2, 1]], cost[[4, 2, 1]] = variances, each
-    goal, lo, hi = Goal(1e6), np.ones(3), np.full(3, np.inf)
+    limit, lo, hi = Limit(1e6), np.ones(3), np.full(3, np.inf)
     expected = np.sqrt(variances / each) * 1e6 / np.sqrt(variances * each).sum()
-    np.testing.assert_allclose(continuous_sizes(error, cost, lo, hi, goal), expected, rtol=1e-6)
-    found = solve(error, cost, lo, hi, goal)
+    np.testing.assert_allclose(continuous_sizes(error, cost, lo, hi, limit), expected, rtol=1e-6)
+    found = solve(error, cost, lo, hi, limit)
     assert found.work < 10**6  # of 10^15 triples of sizes within the budget
     # Errors grow by the square of relative distances: beyond ±300 (0.6 %) they are 1e-5 larger.
     least = np.sqrt(variances * each).sum() ** 2 / 1e6
@@ -145,16 +145,16 @@ def test_three_facets_and_a_budget_of_a_million():
 def test_equally_good_sizes():
     # The second facet does not matter: it has its least size, and the rest is not spent.
     error, cost = np.array([0.0, 0.0, 1.0, 0.0]), np.array([5.0, 1.0, 10.0, 0.0])
-    found = solve(error, cost, np.array([1.0, 3.0]), np.full(2, np.inf), Goal(100))
+    found = solve(error, cost, np.array([1.0, 3.0]), np.full(2, np.inf), Limit(100))
     assert found.sizes.tolist() == [[9.0, 3.0]]
     assert found.cost.tolist() == [98.0]
     # Nothing matters.
-    found = solve(np.zeros(4), cost, np.array([2.0, 3.0]), np.full(2, np.inf), Goal(100))
+    found = solve(np.zeros(4), cost, np.array([2.0, 3.0]), np.full(2, np.inf), Limit(100))
     assert found.sizes.tolist() == [[2.0, 3.0]]
     # What costs nothing is as large as may be.
     cost = np.array([5.0, 0.0, 10.0, 0.0])
     error = np.array([0.0, 1.0, 1.0, 1.0])
-    found = solve(error, cost, np.ones(2), np.array([np.inf, 7.0]), Goal(100))
+    found = solve(error, cost, np.ones(2), np.array([np.inf, 7.0]), Limit(100))
     assert found.sizes.tolist() == [[9.0, 7.0]]
 
 
@@ -162,10 +162,10 @@ def test_rounding_takes_no_level_away():
     # 0.1 · 3 is above 0.3 in floating point, and 69 tenths are 6.9.
     error = np.array([0.0, 1.0])
     for n in (3, 7, 69):
-        found = solve(error, np.array([0.0, 0.1]), np.ones(1), np.full(1, np.inf), Goal(n / 10))
+        found = solve(error, np.array([0.0, 0.1]), np.ones(1), np.full(1, np.inf), Limit(n / 10))
         assert found.sizes.tolist() == [[n]]
         found = solve(
-            error, np.array([0.0, 0.1]), np.ones(1), np.full(1, np.inf), Goal(None, 1 / n)
+            error, np.array([0.0, 0.1]), np.ones(1), np.full(1, np.inf), Limit(None, 1 / n)
         )
         assert found.sizes.tolist() == [[n]]
 
@@ -173,24 +173,24 @@ def test_rounding_takes_no_level_away():
 def test_what_cannot_be():
     error, cost = np.array([0.1, 1.0]), np.array([5.0, 1.0])
     lo, hi = np.ones(1), np.full(1, np.inf)
-    assert not solve(error, cost, lo, hi, Goal(5.9)).found
-    assert not solve(error, cost, lo, hi, Goal(None, 0.1)).found
-    assert not solve(error, cost, lo, hi, Goal(None, 0.0)).found
-    assert not solve(error, cost, lo, np.full(1, 9.0), Goal(None, 0.2)).found
-    assert np.isnan(continuous_sizes(error, cost, lo, hi, Goal(5.9))).all()
+    assert not solve(error, cost, lo, hi, Limit(5.9)).found
+    assert not solve(error, cost, lo, hi, Limit(None, 0.1)).found
+    assert not solve(error, cost, lo, hi, Limit(None, 0.0)).found
+    assert not solve(error, cost, lo, np.full(1, 9.0), Limit(None, 0.2)).found
+    assert np.isnan(continuous_sizes(error, cost, lo, hi, Limit(5.9))).all()
     # More levels than can be counted.
-    assert not solve(error, cost, lo, hi, Goal(None, 0.1 + 1e-17)).found
+    assert not solve(error, cost, lo, hi, Limit(None, 0.1 + 1e-17)).found
 
 
 def test_large_numbers():
     # Products of sizes are beyond what can be counted, and the sizes are not.
     error, cost = np.array([0.0, 1.0, 4.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0])
-    found = solve(error, cost, np.ones(2), np.full(2, np.inf), Goal(4e20))
+    found = solve(error, cost, np.ones(2), np.full(2, np.inf), Limit(4e20))
     np.testing.assert_allclose(found.sizes[0], [4e10, 1e10], rtol=1e-4)
     assert found.error[0] == pytest.approx(2e-10, rel=1e-8)
     for budget, price in ((1e300, 1.0), (1.0, 1e-300)):
         with pytest.raises(PlanError, match="more levels of a facet than can be counted"):
-            solve(error, price * cost, np.ones(2), np.full(2, np.inf), Goal(budget))
+            solve(error, price * cost, np.ones(2), np.full(2, np.inf), Limit(budget))
 
 
 def test_a_hopeless_search_is_refused(monkeypatch):
@@ -198,4 +198,4 @@ def test_a_hopeless_search_is_refused(monkeypatch):
     error, cost = np.zeros(16), np.zeros(16)
     error[[8, 4, 2, 1]], cost[[8, 4, 2, 1]] = [1, 0.5, 0.3, 0.2], [1.2, 2.7, 3.3, 5.1]
     with pytest.raises(PlanError, match=r"best sizes of 4 facets are not found .* give bounds="):
-        solve(error, cost, np.ones(4), np.full(4, np.inf), Goal(1e6))
+        solve(error, cost, np.ones(4), np.full(4, np.inf), Limit(1e6))

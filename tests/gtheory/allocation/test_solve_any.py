@@ -12,7 +12,7 @@ from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import make_problem
-from vcomp.gtheory.allocation.solve import Goal, solve, solve_any
+from vcomp.gtheory.allocation.solve import Limit, solve, solve_any
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components
 
@@ -41,9 +41,9 @@ def test_prices_as_a_function(values, budget, largest, top):
     bounds = {} if largest is None else {"a": (1, largest)}
     problem, error = problem_of(priced, bounds, np.array(values))
     known, _ = problem_of(Cost(PRICES, setup=20), bounds)
-    for goal in (Goal(budget), Goal(None, error.sum() * 30 / budget)):
-        expected = solve(error, known.cost, known.lo, known.hi, goal, top=top, near=0.25)
-        found = solve_any(problem, error, goal, top=top, near=0.25)
+    for limit in (Limit(budget), Limit(None, error.sum() * 30 / budget)):
+        expected = solve(error, known.cost, known.lo, known.hi, limit, top=top, near=0.25)
+        found = solve_any(problem, error, limit, top=top, near=0.25)
         assert found.found == expected.found
         np.testing.assert_allclose(found.error, expected.error, rtol=1e-12)
         np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-12)
@@ -66,22 +66,22 @@ def test_functions_against_all_sizes(function, budget):
     if problem.facets != ("i", "a"):
         rows = rows[:, ::-1]
     costs, errors = problem.costs(rows), problem.errors(rows, TREC5.values)
-    found = solve_any(problem, error, Goal(budget))
+    found = solve_any(problem, error, Limit(budget))
     paid = costs <= budget
     np.testing.assert_allclose(found.error[0], errors[paid].min(), rtol=1e-12)
     equal = paid & (errors <= errors[paid].min() * (1 + 1e-12))
     np.testing.assert_allclose(found.cost[0], costs[equal].min(), rtol=1e-12)
     allowed = errors.min() * 2000.0 / budget
-    found = solve_any(problem, error, Goal(None, allowed))
+    found = solve_any(problem, error, Limit(None, allowed))
     reached = errors <= allowed * (1 + 1e-10)
     np.testing.assert_allclose(found.cost[0], costs[reached].min(), rtol=1e-12)
 
 
 def test_what_cannot_be():
     problem, error = problem_of(priced)
-    assert not solve_any(problem, error, Goal(34.0)).found
-    assert not solve_any(problem, error, Goal(None, 1e-12 * error[0])).found
-    assert solve_any(problem, error, Goal(34.5)).sizes.tolist() == [[1.0, 1.0]]
+    assert not solve_any(problem, error, Limit(34.0)).found
+    assert not solve_any(problem, error, Limit(None, 1e-12 * error[0])).found
+    assert solve_any(problem, error, Limit(34.5)).sizes.tolist() == [[1.0, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -100,19 +100,19 @@ def test_what_cannot_be():
 def test_costs_that_do_not_rise(function, message):
     problem, error = problem_of(function)
     with pytest.raises(PlanError, match=message):
-        solve_any(problem, error, Goal(150.0))
+        solve_any(problem, error, Limit(150.0))
 
 
 def test_too_many_combinations_are_refused(monkeypatch):
     problem, error = problem_of(lambda i, a: i + a)
     monkeypatch.setattr("vcomp.gtheory.allocation.solve._MOST_ROWS", 100)
     with pytest.raises(PlanError, match=r"combinations of sizes of i, a .* bounds="):
-        solve_any(problem, error, Goal(500.0))
+        solve_any(problem, error, Limit(500.0))
 
 
 def test_a_facet_that_does_not_matter_has_its_least_size():
     values = np.where([set(n) <= {"p", "i"} for n in TREC5.names], TREC5.values, 0.0)
     problem, error = problem_of(priced, {"a": (2, None)}, values)
-    found = solve_any(problem, error, Goal(300.0))
+    found = solve_any(problem, error, Limit(300.0))
     i = math.floor((300 - 20 - 6) / 13)
     assert dict(zip(problem.facets, found.sizes[0], strict=True)) == {"i": i, "a": 2}

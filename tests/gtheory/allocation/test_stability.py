@@ -68,12 +68,12 @@ def test_every_draw_has_its_own_best_design(coefficient):
         assert told.wins[design] == pytest.approx(shares.get(design, 0.0))
 
 
-def test_with_a_target():
-    found = STUDY.optimize("10*i + i*a", target=0.93, coefficient="Phi")
+def test_with_a_goal():
+    found = STUDY.optimize("10*i + i*a", goal=0.93, coefficient="Phi")
     told = found.stability(40, rng=4)
     best, sizes, costs, reached = found.best, [], [], []
     for one in own_studies(drawn(40, 4)):
-        own = one.dstudy(i=1, a=1).optimize("10*i + i*a", target=0.93, coefficient="Phi").best
+        own = one.dstudy(i=1, a=1).optimize("10*i + i*a", goal=0.93, coefficient="Phi").best
         sizes.append([own.sizes["i"], own.sizes["a"]])
         costs.append(own.cost)
         reached.append(one.dstudy(best.design, **best.sizes).table["Phi"][0] >= 0.93)
@@ -89,8 +89,8 @@ def test_with_a_target():
     assert f"In {round(100 * told.reached)} % of 40 χ² draws" in str(told)
 
 
-def test_targets_that_some_draws_do_not_reach():
-    found = STUDY.optimize("i", target=0.91, bounds={"a": 1, "i": (1, 90)})
+def test_goals_that_some_draws_do_not_reach():
+    found = STUDY.optimize("i", goal=0.91, bounds={"a": 1, "i": (1, 90)})
     told = found.stability(200, rng=1)
     missing = told.frame["design"].isna()
     assert told.unreachable == missing.mean() > 0
@@ -104,10 +104,10 @@ def test_targets_that_some_draws_do_not_reach():
     assert not told.frame.loc[missing, "reaches"].any()
 
 
-def test_designs_that_reach_the_target_by_some_draws_alone():
+def test_designs_that_reach_the_goal_by_some_draws_alone():
     # One assessor of all queries is cheap, if assessors do not differ over systems.
     cost, bounds = "i + 100*a", {"i": (1, 200), "a": 1}
-    found = STUDY.optimize(cost, target=0.95, designs=KINDS, bounds=bounds)
+    found = STUDY.optimize(cost, goal=0.95, designs=KINDS, bounds=bounds)
     assert [shown(a.problem.plan.design) for a in found.left_out] == ["p × i × a"]
     told = found.stability(40, rng=5)
     wins = []
@@ -115,7 +115,7 @@ def test_designs_that_reach_the_target_by_some_draws_alone():
         best = []
         for kind in KINDS:
             try:
-                own = one.dstudy(i=1, a=1).optimize(cost, target=0.95, designs=kind, bounds=bounds)
+                own = one.dstudy(i=1, a=1).optimize(cost, goal=0.95, designs=kind, bounds=bounds)
             except PlanError:
                 continue
             best.append((own.best.cost, kind))

@@ -1,4 +1,4 @@
-"""The best whole sizes of a design for a budget or a target."""
+"""The best whole sizes of a design for a budget or a goal."""
 
 from vcomp._doors import front_door
 

@@ -1,4 +1,4 @@
-"""The best design for a budget, and the cheapest that reaches a target: reads the arguments.
+"""The best design for a budget, and the cheapest that reaches a goal: reads the arguments.
 
 :mod:`~vcomp.gtheory.allocation.solve` finds the sizes of each design that is compared.
 """
@@ -20,12 +20,12 @@ from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
 from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_problem, read_bounds
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
-from vcomp.gtheory.projection import QUANTITIES, GoalName
+from vcomp.gtheory.projection import QUANTITIES, ObjectiveName
 from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import used_components
 
 NEAR = 0.25
-"""Designs with so much more error (cost, with a target) than the best are near it."""
+"""Designs with so much more error (cost, with a goal) than the best are near it."""
 
 MOST_LISTED = 10_000
 """Designs near the best that can be listed: each takes room before the search begins."""
@@ -35,14 +35,14 @@ def optimize(
     study: S,
     cost: Any,
     budget: float | None = None,
-    target: float | None = None,
-    coefficient: GoalName = "Erho2",
+    goal: float | None = None,
+    coefficient: ObjectiveName = "Erho2",
     designs: str | Sequence[str] | None = None,
     bounds: Mapping[str, Any] | None = None,
     n_objects: Any = None,
     top: int = 10,
 ) -> Allocation[S]:
-    """Return the best design for a budget, or the cheapest design that reaches a target.
+    """Return the best design for a budget, or the cheapest design that reaches a goal.
 
     The sizes of all facets that are not fixed are chosen anew, as whole numbers; those that were
     planned are forgotten. No other sizes are better: all that could be are looked at, or shown to
@@ -59,7 +59,7 @@ def optimize(
         one mapping ``sizes``) that does not fall when one grows. A facet that is nested in others
         is paid in each of their levels
     budget : the most that a measurement may cost
-    target : or else what the coefficient has to reach (an error variance, not to exceed)
+    goal : or else what the coefficient has to reach (an error variance, not to exceed)
     coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
     designs : alternatives in Brennan's notation, ``["p x i x a", "p x (a:i)"]``; the study's own
         if None
@@ -72,7 +72,7 @@ def optimize(
     Raises
     ------
     PlanError
-        If nothing can be had for the budget or nothing reaches the target (the message says what
+        If nothing can be had for the budget or nothing reaches the goal (the message says what
         is in the way), a facet without bound costs nothing, the cost falls when a size grows,
         negative components are kept that let errors rise with sizes, the search would take too
         long, or an argument does not fit.
@@ -94,7 +94,7 @@ def optimize(
     0  p x (a:i)  90  1  990.0  0.9792
     1  p x i x a  83  2  996.0  0.9776
     """
-    aim = _read_aim(budget, target, coefficient)
+    aim = _read_aim(budget, goal, coefficient)
     priced = read_cost(cost)
     if not isinstance(top, Integral) or isinstance(top, bool) or not 1 <= top <= MOST_LISTED:
         raise PlanError(f"top is a whole number from 1 to {MOST_LISTED:,}, not {top!r}")
@@ -138,24 +138,24 @@ def optimize(
     )
 
 
-def _read_aim(budget: float | None, target: float | None, coefficient: str) -> Aim:
+def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim:
     if not isinstance(coefficient, str) or coefficient not in QUANTITIES:
         raise PlanError(
             f"coefficient is one of {', '.join(map(repr, QUANTITIES))}, not {coefficient!r}"
             f"{did_you_mean(coefficient, QUANTITIES) if isinstance(coefficient, str) else ''}"
         )
-    if (budget is None) == (target is None):
+    if (budget is None) == (goal is None):
         given = "both are" if budget is not None else "neither is"
         raise PlanError(
-            "give either budget=, which the best design is wanted for, or target=, which the "
+            "give either budget=, which the best design is wanted for, or goal=, which the "
             f"cheapest design is wanted for; {given} given"
         )
     if budget is not None:
         return Aim(coefficient, budget=_positive("the budget", budget))
-    goal = _positive("the target", target)
+    goal = _positive("the goal", goal)
     if coefficient in ("Erho2", "Phi") and goal >= 1.0:
-        raise PlanError(f"the target of a coefficient lies between 0 and 1, not at {target!r}")
-    return Aim(coefficient, target=goal)
+        raise PlanError(f"the goal of a coefficient lies between 0 and 1, not at {goal!r}")
+    return Aim(coefficient, goal=goal)
 
 
 def _positive(what: str, value: Any) -> float:
@@ -216,7 +216,7 @@ def _check_left(found: Alternative, aim: Aim) -> None:
     """Refuse a design that is the universe, in which nothing is left to generalize to."""
     row = found.solution.sizes[0]
     if found.problem.is_universe(row):
-        what = "the budget buys" if aim.budget is not None else "the target needs"
+        what = "the budget buys" if aim.budget is not None else "the goal needs"
         raise PlanError(
             f"{what} all levels that there are ({found.words(row)}), and nothing is left to "
             "generalize over: lower it, or leave a facet random"
@@ -238,7 +238,7 @@ def _why_not(
             f"the budget of {money(aim.budget)} is too small: the cheapest design, "
             f"{cheapest.words(cheapest.problem.lo)}, costs {money(min(costs))}"
         )
-    symbol, goal = aim.symbol, display.number(aim.target or 0.0, 10)
+    symbol, goal = aim.symbol, display.number(aim.goal or 0.0, 10)
     nearest = min(unfit, key=lambda a: a.least_error(values))
     problem = nearest.problem
     if aim.is_coefficient and float(problem.universe @ values) <= 0.0:

@@ -18,7 +18,7 @@ from vcomp._typing import FloatArray
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
-from vcomp.gtheory.allocation.solve import Goal, Solution, solve, solve_any
+from vcomp.gtheory.allocation.solve import Limit, Solution, solve, solve_any
 from vcomp.gtheory.study_record import S
 
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ", "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
@@ -33,12 +33,12 @@ class Aim:
     ----------
     coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
     budget : the most that may be spent, or None
-    target : what the coefficient is to reach, or None
+    goal : what the coefficient is to reach, or None
     """
 
     coefficient: str
     budget: float | None = None
-    target: float | None = None
+    goal: float | None = None
 
     @property
     def is_relative(self) -> bool:
@@ -102,16 +102,16 @@ class Alternative:
         """
         error = np.maximum(problem.error @ components, 0.0)
         spared = float(problem.spared @ components)
-        goal = goal_of(problem, components, aim)
+        limit = limit_of(problem, components, aim)
         if isinstance(problem.cost, CostFunction):
-            found = solve_any(problem, error, goal, top=top, near=near)
+            found = solve_any(problem, error, limit, top=top, near=near)
         else:
             found = solve(
                 error,
                 problem.cost,
                 problem.lo,
                 problem.hi,
-                goal,
+                limit,
                 top=top,
                 near=near,
                 ceiling=ceiling,
@@ -135,7 +135,7 @@ class Alternative:
         )
 
     def allowed(self, components: FloatArray, aim: Aim) -> float:
-        """Return the error variance that a target allows."""
+        """Return the error variance that a goal allows."""
         return _allowed(self.problem, components, aim)
 
     def least_error(self, components: FloatArray) -> float:
@@ -177,7 +177,7 @@ def _rounded(value: float) -> float:
     return float(np.format_float_scientific(value, precision=11))
 
 
-def goal_of(problem: SizeProblem, components: FloatArray, aim: Aim) -> Goal:
+def limit_of(problem: SizeProblem, components: FloatArray, aim: Aim) -> Limit:
     """Return the limit that an aim sets to the sizes of a design.
 
     Parameters
@@ -187,15 +187,15 @@ def goal_of(problem: SizeProblem, components: FloatArray, aim: Aim) -> Goal:
     aim : what is wanted
     """
     if aim.budget is not None:
-        return Goal(aim.budget)
-    return Goal(None, _allowed(problem, components, aim) + float(problem.spared @ components))
+        return Limit(aim.budget)
+    return Limit(None, _allowed(problem, components, aim) + float(problem.spared @ components))
 
 
 def _allowed(problem: SizeProblem, components: FloatArray, aim: Aim) -> float:
-    assert aim.target is not None
+    assert aim.goal is not None
     if not aim.is_coefficient:
-        return aim.target
-    return float(problem.universe @ components) * (1.0 - aim.target) / aim.target
+        return aim.goal
+    return float(problem.universe @ components) * (1.0 - aim.goal) / aim.goal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,13 +239,13 @@ class AllocationRecord(Generic[S]):
     Attributes
     ----------
     study : that it was made from
-    aim : the coefficient, and the budget or target
+    aim : the coefficient, and the budget or goal
     cost : of a measurement
     components : (k,) with negative ones as the study uses them
     alternatives : the designs with their best sizes, the best design first
     top : how many designs near the best are listed
     notes : what a reader should know
-    left_out : designs that the budget does not pay for, or that miss the target by the estimates
+    left_out : designs that the budget does not pay for, or that miss the goal by the estimates
     """
 
     study: S

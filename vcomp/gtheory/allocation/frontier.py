@@ -37,7 +37,7 @@ _CHEAPER = 1.0 - 1e-9
 """A cost that is less by a smaller share than this is the same."""
 
 _BEYOND = 2.0
-"""With a target the frontier goes on to this many times the cost of the best design."""
+"""With a goal the frontier goes on to this many times the cost of the best design."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +190,7 @@ def draw(
             float(best.study.columns[f"{name}_high"][0]),
         ),
         budget=aim.budget,
-        target=aim.target if name == aim.coefficient else None,
+        goal=aim.goal if name == aim.coefficient else None,
         alpha=allocation.study.alpha,
         ax=ax,
     )

@@ -20,7 +20,7 @@ from vcomp.gtheory.allocation.alternative import (
     SYMBOLS,
     AllocationRecord,
     design_words,
-    goal_of,
+    limit_of,
     shown,
 )
 from vcomp.gtheory.allocation.cost import CostFunction, money
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Allocation(display.Printed, AllocationRecord[S]):
-    """The best design for a budget, or the cheapest one that reaches a target.
+    """The best design for a budget, or the cheapest one that reaches a goal.
 
     Attributes
     ----------
     study : that it was made from
-    aim : the coefficient, and the budget or target
+    aim : the coefficient, and the budget or goal
     cost : of a measurement
     components : (k,) with negative ones as the study uses them
     alternatives : the designs that were compared with their best sizes, the best design first
     top : how many designs :attr:`table` has beside the best of every alternative
     notes : what a reader should know
-    left_out : designs that the budget does not pay for, or that miss the target by the estimates
+    left_out : designs that the budget does not pay for, or that miss the goal by the estimates
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         A row a design: ``design``, the sizes of the facets, ``cost``, ``universe_var``,
         ``rel_err_var``, ``abs_err_var``, ``Erho2``, ``Phi`` and the interval ``_low``, ``_high``
         of the coefficient that was aimed at. Designs in which one facet alone could be larger
-        within the budget (smaller at the target) are left out.
+        within the budget (smaller at the goal) are left out.
         """
         import pandas as pd
 
@@ -119,8 +119,8 @@ class Allocation(display.Printed, AllocationRecord[S]):
             found = np.full(problem.lo.size, np.nan)
             if not isinstance(problem.cost, CostFunction):
                 error = np.maximum(problem.error @ self.components, 0.0)
-                goal = goal_of(problem, self.components, self.aim)
-                found = continuous_sizes(error, problem.cost, problem.lo, problem.hi, goal)
+                limit = limit_of(problem, self.components, self.aim)
+                found = continuous_sizes(error, problem.cost, problem.lo, problem.hi, limit)
             sizes = problem.sizes(found[None, :])[0]
             rows[str(problem.plan.design)] = dict(zip(problem.plan.facets, sizes, strict=True))
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("design")
@@ -172,18 +172,18 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @property
     def required(self) -> Requirement | None:
-        """With a target for a coefficient and one facet to choose: its size with an interval."""
+        """With a goal for a coefficient and one facet to choose: its size with an interval."""
         aim, facets = self.aim, self.alternatives[0].problem.facets
-        if aim.target is None or not aim.is_coefficient or len(facets) != 1:
+        if aim.goal is None or not aim.is_coefficient or len(facets) != 1:
             return None
         plan, coefficient = self.best.study.plan, cast("CoefficientName", aim.coefficient)
-        return requirement_of(self.study, aim.target, coefficient, facets[0], plan)
+        return requirement_of(self.study, aim.goal, coefficient, facets[0], plan)
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
         """What every amount of money buys: designs than which none is both cheaper and better.
 
-        From the cheapest design to the budget, with a target to twice the cost of the best design.
+        From the cheapest design to the budget, with a goal to twice the cost of the best design.
         A row a design, the cheapest first: ``cost``, ``design``, the sizes of the facets,
         ``rel_err_var``, ``abs_err_var``, ``Erho2`` and ``Phi``. Where there are more than some
         hundreds of such designs, those are shown that are best for budgets in equal ratios; see
@@ -230,7 +230,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         --------
         >>> import vcomp
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
-        >>> found = res.dstudy().optimize("5*topic", target=0.9).stability(200, rng=1)
+        >>> found = res.dstudy().optimize("5*topic", goal=0.9).stability(200, rng=1)
         >>> found.sizes.columns.tolist()
         ['low', 'median', 'high']
         """
@@ -308,7 +308,7 @@ def summary(allocation: Allocation[Any], stability: Stability | None) -> Any:
             title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
     else:
         sign = "≥" if aim.is_coefficient else "≤"
-        goal = display.number(aim.target or 0.0, 10)
+        goal = display.number(aim.goal or 0.0, 10)
         title = f"The cheapest design with {aim.symbol} {sign} {goal}"
     lines = [
         f"Recommended is {design_words(best)}.",

@@ -384,7 +384,7 @@ def _bound_at(at: Any, n: float, ends: Any, spare: Any, best: Any) -> float:
 def _is_undominated(
     constraint: Any, limit: float, hi: Any, lo: Any, sizes: FloatArray, budget: bool
 ) -> bool:
-    """Return whether no facet alone could have more at the same budget, or less at the target."""
+    """Return whether no facet alone could have more at the same budget, or less at the goal."""
     step = 1.0 if budget else -1.0
     for j in range(sizes.size):
         sizes[j] += step

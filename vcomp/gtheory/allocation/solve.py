@@ -1,4 +1,4 @@
-"""The best sizes of one design: for a budget the least error, for a target the least cost."""
+"""The best sizes of one design: for a budget the least error, for a goal the least cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 
 ROOM = 1e-10
-"""A budget or a target counts as kept within this share of it: what rounding may take away."""
+"""A budget or a goal counts as kept within this share of it: what rounding may take away."""
 
 _MOST_WORK = 50_000_000
 """Sizes that are tried before a search is given up: some seconds."""
@@ -24,7 +24,7 @@ _MOST_DOUBLINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class Limit:
     """What is wanted of the sizes.
 
     Attributes
@@ -37,7 +37,7 @@ class Goal:
     allowed: float = math.inf
 
     @property
-    def limit(self) -> float:
+    def value(self) -> float:
         """What the cost, or else the error variance, may reach."""
         limit = self.allowed if self.budget is None else self.budget
         return limit + ROOM * abs(limit)
@@ -97,7 +97,7 @@ def solve(
     cost: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    goal: Goal,
+    limit: Limit,
     *,
     top: int = 1,
     near: float = 0.0,
@@ -112,9 +112,9 @@ def solve(
     ----------
     error, cost : (2^F,) coefficients of products of 1/n, and of n, none negative
     lo, hi : (F,) least and largest sizes
-    goal : the limit
+    limit : the limit
     top : how many designs, each of which no facet alone could improve within the limit
-    near : their error (with a target their cost) is at most (1 + near) times the best
+    near : their error (with a goal their cost) is at most (1 + near) times the best
     ceiling : and at most this
 
     Raises
@@ -125,17 +125,17 @@ def solve(
     Examples
     --------
     >>> error, cost = np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.0, 0.0, 10.0, 1.0])
-    >>> found = solve(error, cost, np.ones(2), np.full(2, np.inf), Goal(budget=200))
+    >>> found = solve(error, cost, np.ones(2), np.full(2, np.inf), Limit(budget=200))
     >>> found.sizes, found.error.round(4)
     (array([[10., 10.]]), array([0.17]))
     """
-    reduced = _reduce(error, cost, lo, hi, goal, near=near)
+    reduced = _reduce(error, cost, lo, hi, limit, near=near)
     if reduced is None:
         return Solution(np.empty((0, lo.size)), np.empty(0), np.empty(0), 1)
     if not reduced.free:
         rows, work = reduced.sizes[None, :], 1
     else:
-        free_sizes, work = _search(reduced, goal, top, near, ceiling)
+        free_sizes, work = _search(reduced, limit, top, near, ceiling)
         rows = reduced.rows(free_sizes)
     if rows.size and rows[0].max() >= _LARGEST:
         raise PlanError(
@@ -146,7 +146,7 @@ def solve(
 
 
 def continuous_sizes(
-    error: FloatArray, cost: FloatArray, lo: FloatArray, hi: FloatArray, goal: Goal
+    error: FloatArray, cost: FloatArray, lo: FloatArray, hi: FloatArray, limit: Limit
 ) -> FloatArray:
     """Return the best sizes if they need not be whole numbers, (F,); nan where nothing is.
 
@@ -155,25 +155,25 @@ def continuous_sizes(
     With n_i n_a = 400 the ratio n_i/n_a is that of their variances:
 
     >>> error, cost = np.array([0.0, 1.0, 4.0, 9.0]), np.array([0.0, 0.0, 0.0, 1.0])
-    >>> continuous_sizes(error, cost, np.ones(2), np.full(2, np.inf), Goal(400)).round(4)
+    >>> continuous_sizes(error, cost, np.ones(2), np.full(2, np.inf), Limit(400)).round(4)
     array([40., 10.])
     """
-    reduced = _reduce(error, cost, lo, hi, goal, whole=False)
+    reduced = _reduce(error, cost, lo, hi, limit, whole=False)
     if reduced is None:
         return np.full(lo.size, math.nan)
     if not reduced.free:
         return reduced.sizes
-    rows = reduced.rows(_relaxed_sizes(reduced, goal)[None, :])
+    rows = reduced.rows(_relaxed_sizes(reduced, limit)[None, :])
     return np.asarray(rows[0])
 
 
 def _search(
-    reduced: _Reduced, goal: Goal, top: int, near: float, ceiling: float
+    reduced: _Reduced, limit: Limit, top: int, near: float, ceiling: float
 ) -> tuple[FloatArray, int]:
     """Return the sizes of the free facets, (r, f), and the work that it took."""
-    f, budget = len(reduced.free), goal.budget is not None
+    f, budget = len(reduced.free), limit.budget is not None
     # Facets of which there are few come first, so that the last one has fine steps.
-    order = np.argsort(_relaxed_sizes(reduced, goal), kind="stable").astype(np.int64)
+    order = np.argsort(_relaxed_sizes(reduced, limit), kind="stable").astype(np.int64)
     arrays = [_reordered(c, order, f) for c in (reduced.error, reduced.cost)]
     lo, hi = reduced.lo[order], reduced.hi[order]
     if f == 1:
@@ -186,7 +186,7 @@ def _search(
     from vcomp.gtheory.allocation.search import search
 
     found, _, work = search(
-        objective, constraint, goal.limit, lo, hi, budget, places, top, near, ceiling, _MOST_WORK
+        objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling, _MOST_WORK
     )
     if work > _MOST_WORK:
         raise PlanError(
@@ -197,13 +197,13 @@ def _search(
     return sizes[:, np.argsort(order, kind="stable")], work
 
 
-def _relaxed_sizes(reduced: _Reduced, goal: Goal) -> FloatArray:
-    budget, f = goal.budget is not None, len(reduced.free)
+def _relaxed_sizes(reduced: _Reduced, limit: Limit) -> FloatArray:
+    budget, f = limit.budget is not None, len(reduced.free)
     pair = (reduced.error, reduced.cost) if budget else (reduced.cost, reduced.error)
     best = reduced.lo.copy()
     from vcomp.gtheory.allocation.search import relaxed
 
-    relaxed(*pair, f, goal.limit, reduced.lo, reduced.hi, budget, best)
+    relaxed(*pair, f, limit.value, reduced.lo, reduced.hi, budget, best)
     return best
 
 
@@ -212,7 +212,7 @@ def _reduce(
     cost: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    goal: Goal,
+    limit: Limit,
     *,
     near: float = 0.0,
     whole: bool = True,
@@ -220,7 +220,7 @@ def _reduce(
     """Settle the sizes that are plain and bound the others; None where nothing keeps the limit."""
     F = lo.size
     e, c = error.reshape((2,) * F), cost.reshape((2,) * F)
-    reach = _reach(error, cost, lo, hi, goal, near, whole=whole)
+    reach = _reach(error, cost, lo, hi, limit, near, whole=whole)
     if reach is None:
         return None
     sizes, free = lo.copy(), []
@@ -242,18 +242,18 @@ def _reach(
     cost: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    goal: Goal,
+    limit: Limit,
     near: float,
     *,
     whole: bool,
 ) -> FloatArray | None:
     """Return the largest sizes that can be best, all finite; None where nothing keeps the limit.
 
-    With a target a first design that reaches it says what may be spent.
+    With a goal a first design that reaches it says what may be spent.
     """
-    most = goal.limit
-    if goal.budget is None:
-        first = first_that_reaches(error, lo, hi, goal.limit)
+    most = limit.value
+    if limit.budget is None:
+        first = first_that_reaches(error, lo, hi, limit.value)
         if first is None:
             return None
         most = float(evaluate(cost, first[None, :])[0]) * (1.0 + near + ROOM)
@@ -317,20 +317,20 @@ _SAMPLE, _FIRST = 500, 10.0
 
 
 def solve_any(
-    problem: SizeProblem, error: FloatArray, goal: Goal, *, top: int = 1, near: float = 0.0
+    problem: SizeProblem, error: FloatArray, limit: Limit, *, top: int = 1, near: float = 0.0
 ) -> Solution:
     """Return the best sizes for a cost of which nothing is known but that it rises.
 
     All sizes that can be paid are tried, but for those of one facet, which is as large as the
-    budget lets it be, or as small as the target does.
+    budget lets it be, or as small as the goal does.
 
     Parameters
     ----------
     problem : whose cost is a function
     error : (2^F,) coefficients of products of 1/n
-    goal : the limit
+    limit : the limit
     top : how many designs, each of which no facet alone could improve within the limit
-    near : their error (with a target their cost) is at most (1 + near) times the best
+    near : their error (with a goal their cost) is at most (1 + near) times the best
 
     Raises
     ------
@@ -342,18 +342,18 @@ def solve_any(
     nothing = Solution(np.empty((0, F)), np.empty(0), np.empty(0), 1)
     matters = np.array([error.reshape((2,) * F).take(1, axis=j).any() for j in range(F)])
     lo, hi = problem.lo, np.where(matters, problem.hi, problem.lo)
-    most = goal.limit
-    if goal.budget is None:
-        first = first_that_reaches(error, lo, hi, goal.limit)
+    most = limit.value
+    if limit.budget is None:
+        first = first_that_reaches(error, lo, hi, limit.value)
         if first is None:
             return nothing
         most = float(problem.costs(first[None, :])[0]) * (1.0 + near + ROOM)
     if float(problem.costs(lo[None, :])[0]) > most:
         return nothing
     reach = _solve_any_reach(problem, lo, hi, most)
-    rows, work = _candidates(problem, error, lo, reach, goal, most)
+    rows, work = _candidates(problem, error, lo, reach, limit, most)
     _check_rises(problem, rows, reach)
-    return _best(problem, error, rows, reach, goal, top, near, work)
+    return _best(problem, error, rows, reach, limit, top, near, work)
 
 
 def _solve_any_reach(
@@ -380,7 +380,7 @@ def _candidates(
     error: FloatArray,
     lo: FloatArray,
     reach: FloatArray,
-    goal: Goal,
+    limit: Limit,
     most: float,
 ) -> tuple[FloatArray, int]:
     """Return the sizes that may be best, (m, F), and how many were tried."""
@@ -394,17 +394,17 @@ def _candidates(
         rows = np.repeat(rows, counts, axis=0)
         rows[:, j] = lo[j] + np.arange(len(rows)) - starts
         tried += len(rows)
-        if goal.budget is None:
+        if limit.budget is None:
             ahead = order[list(order).index(j) + 1 :]
             strongest = rows.copy()
             strongest[:, ahead] = reach[ahead]
-            rows = rows[evaluate(error, 1.0 / strongest) <= goal.limit]
+            rows = rows[evaluate(error, 1.0 / strongest) <= limit.value]
     last = int(order[-1])
     bottom, top = lo[[last]].repeat(len(rows)), reach[[last]]
-    if goal.budget is not None:
+    if limit.budget is not None:
         rows[:, last] = _largest(_paid(problem, rows, last, most), bottom, top)
     else:
-        rows[:, last] = _smallest(error, rows, last, goal.limit, bottom, float(top[0]))
+        rows[:, last] = _smallest(error, rows, last, limit.value, bottom, float(top[0]))
         rows = rows[problem.costs(rows) <= most] if len(rows) else rows
     return rows, tried + len(rows)
 
@@ -474,17 +474,17 @@ def _best(
     error: FloatArray,
     rows: FloatArray,
     reach: FloatArray,
-    goal: Goal,
+    limit: Limit,
     top: int,
     near: float,
     work: int,
 ) -> Solution:
     """Return the best of the candidates that no facet alone could improve."""
     errors, costs = evaluate(error, 1.0 / rows), problem.costs(rows)
-    budget = goal.budget is not None
+    budget = limit.budget is not None
     first, second = (errors, costs) if budget else (costs, errors)
     if not budget:
-        kept = errors <= goal.limit
+        kept = errors <= limit.value
         rows, errors, costs, first, second = (
             x[kept] for x in (rows, errors, costs, first, second)
         )
@@ -493,7 +493,7 @@ def _best(
     for place in np.lexsort(keys):
         if places and first[place] > first[places[0]] * (1.0 + near + 1e-12):
             break
-        if _is_undominated(problem, error, rows[place], reach, goal):
+        if _is_undominated(problem, error, rows[place], reach, limit):
             places.append(int(place))
         if len(places) == top:
             break
@@ -507,15 +507,15 @@ def _ranked(values: FloatArray) -> FloatArray:
 
 
 def _is_undominated(
-    problem: SizeProblem, error: FloatArray, sizes: FloatArray, reach: FloatArray, goal: Goal
+    problem: SizeProblem, error: FloatArray, sizes: FloatArray, reach: FloatArray, limit: Limit
 ) -> bool:
-    step = 1.0 if goal.budget is not None else -1.0
+    step = 1.0 if limit.budget is not None else -1.0
     moved = sizes + step * np.eye(sizes.size)
     moved = moved[((moved >= problem.lo) & (moved <= np.maximum(reach, problem.lo))).all(axis=1)]
     if not len(moved):
         return True
-    within = problem.costs(moved) if goal.budget is not None else evaluate(error, 1.0 / moved)
-    return not bool((within <= goal.limit).any())
+    within = problem.costs(moved) if limit.budget is not None else evaluate(error, 1.0 / moved)
+    return not bool((within <= limit.value).any())
 
 
 def _check_number(problem: SizeProblem, n: int) -> None:

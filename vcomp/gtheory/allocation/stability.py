@@ -38,14 +38,14 @@ class Stability(display.Printed):
     recommended : the design, as it is printed
     frame : a row a draw: the best ``design`` for it, its sizes and ``cost``, its ``value`` (the
         coefficient that was aimed at), the ``value_of_recommended`` design, the ``loss`` of not
-        having known (never negative), and whether the recommended design ``reaches`` the target.
-        With a target, ``loss`` is what the recommended design costs more than the best one (less,
-        where it does not reach the target)
+        having known (never negative), and whether the recommended design ``reaches`` the goal.
+        With a goal, ``loss`` is what the recommended design costs more than the best one (less,
+        where it does not reach the goal)
     wins : share of the draws in which each design, of whatever sizes, is the best
     same : share in which the best design is the recommended one with the same sizes
     sizes : facet → ``low``, ``median`` and ``high``, quantiles of the best sizes of the
         recommended design
-    reached : share of the draws in which the recommended design reaches the target; nan without
+    reached : share of the draws in which the recommended design reaches the goal; nan without
     unreachable : share in which no design does
     alpha : the quantiles of sizes are those of intervals with confidence 1 − alpha
     how : how the draws were made
@@ -72,7 +72,7 @@ class Stability(display.Printed):
 
         Parameters
         ----------
-        loss : of the coefficient with a budget, of money with a target
+        loss : of the coefficient with a budget, of money with a goal
         """
         return float((self.frame["loss"] <= loss + 1e-12).mean())
 
@@ -93,7 +93,7 @@ class Stability(display.Printed):
             lost = display.number(self.expected_loss, 2)
             lines = [f"{text}; the mean loss of {self.aim.symbol} is {lost}."]
         else:
-            goal = f"{self.aim.symbol} = {display.number(self.aim.target or 0.0, 10)}"
+            goal = f"{self.aim.symbol} = {display.number(self.aim.goal or 0.0, 10)}"
             lines = [f"In {display.percent(self.reached, 0)} of {n} this design reaches {goal}."]
             if self.unreachable > 0.0:
                 lines.append(f"In {display.percent(self.unreachable, 0)} no design reaches it.")
@@ -165,7 +165,7 @@ def find_stability(
     counted = np.array([(won == k).mean() for k in range(len(designs))])
     missing = float((won < 0).mean())
     same = np.isclose(sizes, first.solution.sizes[0], rtol=0, atol=0).all(axis=1) & (won == 0)
-    reached = frame["reaches"].mean() if allocation.aim.target is not None else math.nan
+    reached = frame["reaches"].mean() if allocation.aim.goal is not None else math.nan
     return Stability(
         aim=allocation.aim,
         recommended=designs[0],
@@ -282,7 +282,7 @@ def _of_replicates(
 def _compared(allocation: AllocationRecord[Any]) -> tuple[Alternative, ...]:
     """Return the designs that may be best for a draw, the recommended one first.
 
-    A target that a design does not reach by the estimates it may reach by a draw; a budget that
+    A goal that a design does not reach by the estimates it may reach by a draw; a budget that
     is too small for it always is.
     """
     if allocation.aim.budget is not None:
@@ -359,11 +359,11 @@ def _frame(
 
 
 def _reaches(values: FloatArray, aim: Aim) -> BoolArray:
-    assert aim.target is not None
-    tolerance = 1e-9 * aim.target
+    assert aim.goal is not None
+    tolerance = 1e-9 * aim.goal
     if aim.is_coefficient:
-        return np.asarray(values >= aim.target - tolerance)
-    return np.asarray(values <= aim.target + tolerance)
+        return np.asarray(values >= aim.goal - tolerance)
+    return np.asarray(values <= aim.goal + tolerance)
 
 
 def _quantiles(sizes: FloatArray, alpha: float) -> FloatArray:
