@@ -183,12 +183,12 @@ def test_mistakes(message, files):
 
 USAGE = {
     "give one of SCORES and --dataset": ["accuracy"],
-    "--facet goes with --formula": ["accuracy", "WIDE", "--facet", "topic"],
-    "--drop-worst is of scores without --formula": [
+    "--facet needs --formula": ["accuracy", "WIDE", "--facet", "topic"],
+    "--drop-worst cannot be used with --formula": [
         *["accuracy", "LONG", "--formula", "score ~ (1|system) + (1|topic)"],
         *["--drop-worst", ".2"],
     ],
-    "--score is of scores without --formula": [
+    "--score cannot be used with --formula": [
         *["accuracy", "LONG", "--formula", "score ~ (1|system) + (1|topic)", "--score", "score"],
     ],
     "is not one of 'text', 'csv', 'json'": ["tau", "WIDE", "--format", "xml"],

@@ -60,7 +60,7 @@ def test_days_are_accumulated_merged_and_fitted(days):
     )  # fmt: skip
     assert str(res.summary()) in printed
     assert str(res.dstudy(topic=[50, 100]).summary()) in printed
-    assert "How near to the true ranking" in printed
+    assert "Correlation of a ranking by n topic" in printed
     loaded = vcomp.VarianceComponentsResults.from_json(days / "fit.json")
     np.testing.assert_allclose(loaded.vcomp, res.vcomp, rtol=1e-11)
 

@@ -149,7 +149,7 @@ MISTAKES = {
         *["--out", "OUT", "--margins", "beta", "--homoscedastic"],
     ],
     "support= needs margins of scores": ["--out", "OUT", "--support", "P@5"],
-    "is no list of scores; write 0,0.5,1": ["--out", "OUT", "--support", "0,half,1"],
+    "is not a list of scores; write 0,0.5,1": ["--out", "OUT", "--support", "0,half,1"],
     "drop_worst must be at least 0": ["--out", "OUT", "--drop-worst", "-1"],
 }
 

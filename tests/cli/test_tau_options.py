@@ -91,4 +91,4 @@ def test_a_fit_has_the_estimator_that_is_requested():
         output_of(*given, "--estimator", "urban")
     done = CliRunner().invoke(cli, [*given[:-1], "--estimator", "urbano"])
     assert done.exit_code == 2
-    assert "--estimator is of Eτ and Eτ_AP; it needs --tau" in done.output
+    assert "--estimator applies to Eτ and Eτ_AP, and needs --tau" in done.output

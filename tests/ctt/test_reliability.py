@@ -212,7 +212,7 @@ def test_reml_is_that_of_a_fit():
     assert found.alpha_high == pytest.approx(row["Erho2_high"], rel=1e-7)
     assert found.sem_mean == pytest.approx(np.sqrt(row["rel_err_var"]), rel=1e-9)
     assert f"{int(np.isnan(X).sum())} of 150 cells are missing" in str(found)
-    assert found.table["reason"]["lambda2"].startswith("for complete scores")
+    assert found.table["reason"]["lambda2"].startswith("these need complete scores")
 
 
 def test_listwise_is_the_complete_objects():
@@ -262,7 +262,7 @@ def test_missing_cells_that_cannot_be_treated(missing, cells, message):
 def test_one_score_an_object_has_no_components():
     X = np.full((6, 6), np.nan)
     np.fill_diagonal(X, range(6))
-    with pytest.raises(DataError, match="cannot be estimated from the cells that are there"):
+    with pytest.raises(DataError, match="cannot be estimated from the available scores"):
         reliability(X)
 
 
@@ -281,7 +281,7 @@ def test_pairwise_alpha_above_one_says_so():
     X = np.array([[1, 1, 0], [np.nan, 2, 2], [3, 2, 2], [4, 5, 4]])
     found = reliability(X, missing="pairwise")
     assert found.alpha > 1
-    assert "α above 1 is that of no complete data" in str(found)
+    assert "α is above 1, which complete scores cannot give" in str(found)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, "x", True, None])

@@ -1,1 +1,1 @@
-"""."""
+"""The command line: ``vcomp fit``, ``gstudy``, ``dstudy``, ``tau`` and others."""

@@ -1,4 +1,4 @@
-"""Options that several commands have, and texts of the command line → values."""
+"""Options that several commands share, and how their texts become values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ topics_option = click.option(
 
 
 def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command several options, in this order of its help."""
+    """Return a decorator that adds options to a command, in the order of its help."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -115,7 +115,7 @@ def single_sizes(texts: Sequence[str]) -> dict[str, float]:
     sizes = sizes_argument(texts)
     several = [facet for facet, numbers in sizes.items() if len(numbers) > 1]
     if several:
-        raise PlanError(f"one size of {several[0]!r} is wanted here, not {len(sizes[several[0]])}")
+        raise PlanError(f"give one size of {several[0]!r}, not {len(sizes[several[0]])}")
     return {facet: numbers[0] for facet, numbers in sizes.items()}
 
 

@@ -164,7 +164,7 @@ def fit_report(
     if (data is None) == (dataset is None):
         raise click.UsageError("give one of DATA and --dataset")
     if estimator is not None and not tau:
-        raise click.UsageError("--estimator is of Eτ and Eτ_AP; it needs --tau")
+        raise click.UsageError("--estimator applies to Eτ and Eτ_AP, and needs --tau")
     if tau:
         check_tau_estimator(estimator or "shrunken")
     if picture is not None:

@@ -143,7 +143,7 @@ def accumulate(
     refuse_to_replace(target, source.files)
     made = vcomp.accumulate(formula, source, missing=missing, progress=progress)
     made.save(target)
-    click.echo(f"{target}: {_said(made)}")
+    click.echo(f"{target}: {_described(made)}")
 
 
 @click.command(epilog=_MERGE)
@@ -167,8 +167,9 @@ def merge(files: tuple[Path, ...], target: Path) -> None:
         except DataError as error:
             raise DataError(f"{str(file)!r} is not merged: {error}") from None
     made.save(target)
-    click.echo(f"{target}: {_said(made)}")
+    click.echo(f"{target}: {_described(made)}")
 
 
-def _said(statistics: Any) -> str:
+def _described(statistics: Any) -> str:
+    """Return the statistics in words, such as how many rows they are of."""
     return str(repr(statistics)).strip("<>")

@@ -97,10 +97,10 @@ def rank_text(
     table = display.simple_table(
         rows,
         [facet, "Eτ", interval, "Eτ_AP", interval],
-        title=f"How near to the true ranking is one that rests on n {facet}?",
+        title=f"Correlation of a ranking by n {facet} with the true ranking",
     )
     notes = [
-        "Eτ: expected Kendall correlation with the true ranking; Eτ_AP weighs its top more.",
+        "Eτ: expected Kendall correlation with the true ranking; Eτ_AP gives its top more weight.",
         _ESTIMATORS[how.estimator],
         _INTERVALS["independent" if how.independent else how.target],
     ]

@@ -97,7 +97,7 @@ def read_scores(scores: Path | None, dataset: str | None, **columns: str | None)
     Raises
     ------
     DataError
-        If the data cannot be read as the one or the other.
+        If the data are neither a matrix nor long data.
     """
     from vcomp.data import open_source
     from vcomp.ir import ScoreMatrix, as_score_matrix
@@ -131,8 +131,8 @@ def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:
         if not is_numeric_dtype(dtype):
             raise DataError(
                 f"column {str(name)!r} does not hold the scores of a system: the first column "
-                "names the topics, and all others are systems. Of long data, a row a score, name "
-                "the columns with --system, --topic and --score"
+                "names the topics, and all others are systems. For long data, with a row for each "
+                "score, name the columns with --system, --topic and --score"
             )
     return frame
 
@@ -212,14 +212,14 @@ def accuracy_command(
     columns = {"system": system, "topic": topic, "score": score}
     if formula is None:
         if facet is not None:
-            raise click.UsageError("--facet goes with --formula; else topics are sampled")
+            raise click.UsageError("--facet needs --formula; without it topics are sampled")
         matrix = read_scores(scores, dataset, **columns)
         made = ir.accuracy(matrix, names, n, drop_worst=drop_worst, alpha=alpha, **how)
     else:
         given = [f"--{name}" for name, value in columns.items() if value is not None]
         if given or drop_worst:
             option = (given or ["--drop-worst"])[0]
-            raise click.UsageError(f"{option} is of scores without --formula")
+            raise click.UsageError(f"{option} cannot be used with --formula")
         made = _from_formula(
             formula, source_of(scores, dataset), facet, n, measures=names, alpha=alpha, **how
         )
@@ -530,5 +530,5 @@ def _support(text: str | None) -> Any:
         return [float(value) for value in text.split(",")]
     except ValueError:
         raise PlanError(
-            f"--support {text!r} is no list of scores; write 0,0.5,1 or a name such as P@20"
+            f"--support {text!r} is not a list of scores; write 0,0.5,1 or a name such as P@20"
         ) from None

@@ -25,7 +25,7 @@ from vcomp.exceptions import DataError
 from vcomp.numerics import available_bytes, gib, slices
 
 _FEW = 16
-"""The matrix of so many items is made in any case."""
+"""The covariance matrix of up to this many items is always made."""
 
 _EXACT = 1 << 24
 
@@ -129,7 +129,7 @@ def pair_counts(X: FloatArray) -> FloatArray:
     k = X.shape[1]
     if 8.0 * 4.0 * k * k > available_bytes() / 2.0:
         raise DataError(
-            f"the covariances of {k:,} items would take {gib(32.0 * k * k)}, more than there is"
+            f"the covariances of {k:,} items need {gib(32.0 * k * k)} of memory, more than is free"
         )
     # whole numbers of this size are exact in single precision, which is twice as fast
     single = len(X) < _EXACT
@@ -139,7 +139,7 @@ def pair_counts(X: FloatArray) -> FloatArray:
 
 
 def from_pairs(matrix: ItemScores, counts: FloatArray) -> ItemCovariances:
-    """Return the sums of covariances, each of the objects that have both items.
+    """Return the sums of pairwise covariances, each over the objects that have both items.
 
     Parameters
     ----------
@@ -251,8 +251,8 @@ def cronbach_alpha(
     if missing:
         raise DataError(
             f"{missing:,} of {matrix.values.size:,} cells are missing, and alpha needs them all: "
-            "drop the rows or items that have them, or take vcomp.reliability(scores).alpha, "
-            "which estimates it from those that are there"
+            "drop the rows or items that have them, or use vcomp.reliability(scores).alpha, "
+            "which estimates it from the available ones"
         )
     X = matrix.values
     check_totals(X)
@@ -299,7 +299,7 @@ def check_totals(X: FloatArray) -> None:
     """
     if same_totals(X):
         raise DataError(
-            "all rows have the same total, so there is no variance that alpha could be a share of"
+            "all rows have the same total, so the total has no variance and alpha is not defined"
         )
 
 
@@ -335,10 +335,10 @@ def feldt_limits(value: float, n: float, k: int, alpha: float) -> tuple[float, f
 
 
 _MOST_ITEMS = 16
-"""λ₄ looks at all 2^(k−1) ways to make halves: of 16 items 32,768."""
+"""λ₄ evaluates all 2^(k−1) splits into halves, 32,768 for 16 items."""
 
 _DEPENDENT = 1e-10
-"""Correlations with an eigenvalue below this are those of items that depend on each other."""
+"""Items whose correlation matrix has an eigenvalue below this are linearly dependent."""
 
 _SLICE = 4096
 
@@ -382,8 +382,7 @@ def coefficients_of(c: ItemCovariances, n: int) -> tuple[dict[str, float], dict[
         found["lambda5"] = lambda_1 + 2.0 * math.sqrt(float(others.max())) / V
     if k > _MOST_ITEMS or c.matrix is None:
         reasons["lambda4"] = (
-            f"looks at all ways to make halves, which takes too long for more than {_MOST_ITEMS} "
-            "items"
+            f"needs all splits into halves, which takes too long for more than {_MOST_ITEMS} items"
         )
     else:
         found["lambda4"] = best_split(c.matrix)
@@ -424,8 +423,8 @@ def kuder_richardson(matrix: ItemScores) -> tuple[dict[str, float], str]:
     """Return KR-20 and KR-21 of items scored 0 or 1, or why there are none.
 
     Formulae 20 and 21 of Kuder and Richardson have p(1 − p) for the variances of items, and so the
-    variance of the total with n in its denominator. KR-20 is then α; KR-21 takes all items as
-    equally difficult, and is never larger.
+    variance of the total with n in its denominator. KR-20 is then α; KR-21 assumes
+    items of equal difficulty, and is never larger.
 
     Parameters
     ----------
@@ -457,14 +456,14 @@ def kuder_richardson(matrix: ItemScores) -> tuple[dict[str, float], str]:
 def _unpredicted(S: FloatArray | None, n: int) -> float | str:
     """Return the sum of the variances that the other items leave of each, or why there is none."""
     if S is None or n <= len(S):
-        return "predicts every item from all others, which takes more objects than items"
+        return "predicts every item from all others, which needs more objects than items"
     varied = np.diagonal(S) > 0.0
     variances = np.diagonal(S)[varied]
     scale = 1.0 / np.sqrt(variances)
     R = S[np.ix_(varied, varied)] * np.outer(scale, scale)
     smallest = float(np.linalg.eigvalsh(R)[0])
     if smallest < -_DEPENDENT:
-        return "the covariances of pairs are those of no complete data (not positive definite)"
+        return "the matrix of pairwise covariances is not positive definite"
     if smallest < _DEPENDENT:
         return "an item is a combination of others"
     L = np.linalg.cholesky(R)

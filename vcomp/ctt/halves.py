@@ -34,7 +34,7 @@ SYMBOLS = {
 """The coefficients in order, and how they are printed."""
 
 _MOST_SPLITS = 200_000
-"""All splits are looked at up to this many: those of 20 items."""
+"""Up to this many splits are all evaluated: those of 20 items."""
 
 _SPLITS = 1000
 _CELLS = 1 << 22
@@ -130,7 +130,7 @@ def split_half_reliability(
     """Return the split-half reliability of a test, from the scores on halves of its items.
 
     A bare matrix has **a row an object of measurement and a column an item**.
-    :func:`vcomp.ir.split_half` is another thing: it compares halves of the topics.
+    :func:`vcomp.ir.split_half` is different: it compares halves of the topics of a collection.
 
     With r the correlation of the halves A and B, p and q their shares of the items, and V the
     variance of the total:
@@ -196,7 +196,7 @@ def split_half_reliability(
     if n_without:
         why = "a half has no variance, or is the opposite of the other"
         splits = f"{display.count(n_without)} of {display.count(len(table))} splits"
-        notes += (f"In {splits} {why}: there is no coefficient from r.",)
+        notes += (f"In {splits} {why}: coefficients from r are not defined.",)
     D = matrix.values - matrix.values.mean(axis=0)
     total = float(D.sum(axis=1).var(ddof=1))
     halves = None
@@ -225,8 +225,8 @@ def _complete(matrix: ItemScores, missing: str) -> tuple[ItemScores, tuple[str, 
     there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
     if missing == "raise":
         raise DataError(
-            f"{there}, and halves are not the same items for all objects; missing='listwise' "
-            "leaves out the objects that have any, and vcomp.reliability needs no halves"
+            f"{there}, so halves do not have the same items for all objects; "
+            "missing='listwise' leaves out these objects, and vcomp.reliability needs no halves"
         )
     kept = complete_rows(matrix)
     left_out = len(matrix.objects) - len(kept.objects)
@@ -259,7 +259,7 @@ def _splits(
     n = math.comb(k, k // 2) // (1 if k % 2 else 2)
     if n > _MOST_SPLITS:
         raise DataError(
-            f"{k} items have {display.count(n)} splits into halves; split='random' takes "
+            f"{k} items have {display.count(n)} splits into halves; split='random' draws "
             "trials of them"
         )
     found = np.zeros((n, k), dtype=bool)
@@ -285,10 +285,10 @@ def _explicit(matrix: ItemScores, split: Any) -> BoolArray:
             f"{split!r}"
         )
     place: Mapping[Any, int] = {label: i for i, label in enumerate(matrix.items.tolist())}
-    taken = [[_place(label, place) for label in half] for half in split]
-    both = taken[0] + taken[1]
+    first_half, second_half = ([_place(label, place) for label in half] for half in split)
+    both = first_half + second_half
     labels = matrix.items.tolist()
-    if not taken[0] or not taken[1]:
+    if not first_half or not second_half:
         raise DataError("a half has no items")
     twice = next((labels[i] for i in both if both.count(i) > 1), None)
     if len(set(both)) < len(both):
@@ -296,10 +296,10 @@ def _explicit(matrix: ItemScores, split: Any) -> BoolArray:
     absent = sorted(set(range(len(labels))) - set(both))
     if absent:
         raise DataError(
-            f"item {labels[absent[0]]!r} is in neither half; leave its scores out if that is meant"
+            f"item {labels[absent[0]]!r} is in neither half; leave its scores out if intended"
         )
     first = np.zeros(len(labels), dtype=bool)
-    first[taken[0]] = True
+    first[first_half] = True
     return first
 
 
@@ -316,7 +316,7 @@ def _place(label: Any, place: Mapping[Any, int]) -> int:
         ) from None
 
 
-# What they give ------------------------------------------------------------------------------
+# Coefficients of the splits -------------------------------------------------------------------
 
 
 def _table(X: FloatArray, first: BoolArray) -> tuple[pd.DataFrame, int]:

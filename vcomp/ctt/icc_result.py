@@ -22,7 +22,7 @@ NAMES = {
     ("A", 2): ("ICC(2,k)", "ICC(A,k)", "2, 2A, 3A", "Φ (p × r), n′ = k"),
     ("C", 2): ("ICC(3,k)", "ICC(C,k)", "2, 2A, 3A", "Eρ² (p × r), n′ = k"),
 }
-"""Kind and whether of one rating or of several → the names that it has."""
+"""(kind, 1 for one rating or 2 for the mean of k) → its names."""
 
 _KINDS = (
     "1: raters of one object are not those of another. 2, A: absolute agreement, differences "
@@ -50,7 +50,7 @@ class IntraclassCorrelations(display.Printed):
             test of the null value `r0` against larger ones
     mean_squares : of ``objects``, ``raters``, ``residual`` and ``within`` objects; empty where
         cells are missing
-    n_objects, n_raters : of the data; None where components do not tell
+    n_objects, n_raters : of the data; None if the components do not determine them
     k : ratings that are averaged in the last three
     r0 : the null value
     interval_method : in words
@@ -201,9 +201,9 @@ def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coeffici
     """Return ICC(A,1): differences between raters are error.
 
     The degrees of freedom v are Satterthwaite's of aC + bE: at the estimate for the interval, at
-    the null value for the test. (irr::icc in R up to 0.84.1 takes those of the estimate for both.)
-    They are of sums, which aC + bE with a negative a is none: of an estimate below 0 they are
-    those at 0, where the printed formula would put upper limits below the estimate.
+    the null value for the test. (irr::icc in R up to 0.84.1 uses those of the estimate for both.)
+    Satterthwaite's formula needs a ≥ 0. For an estimate below 0 the degrees of freedom are those
+    at 0, as the printed formula would put upper limits below the estimate.
 
     References
     ----------
@@ -217,7 +217,7 @@ def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coeffici
         """Return v for a, and b = 1 + (n − 1)a."""
         both = [(a * C, k - 1.0), ((1.0 + (n - 1.0) * a) * E, (n - 1.0) * (k - 1.0))]
         below = sum(x**2 / df for x, df in both)
-        if below == 0.0:  # neither counts: as if the raters did not
+        if below == 0.0:  # both are zero: as without raters
             return (n - 1.0) * (k - 1.0)
         return sum(x for x, _ in both) ** 2 / below
 

@@ -230,8 +230,8 @@ def reliability(
     ------
     DataError
         If `scores` is not a numeric matrix of at least two objects and two items, a score is
-        infinite, all totals are equal, or too few cells have a score for the treatment; if long data
-        have two scores of one object on one item.
+        infinite, all totals are equal, or too few cells have a score for the treatment; if long
+        data have two scores of one object on one item.
     PlanError
         If `alpha` is not between 0 and 1.
 
@@ -277,8 +277,8 @@ def reliability(
     there = f"{display.count(n_missing)} of {display.count(n_cells)} cells are missing"
     if missing == "raise":
         raise DataError(
-            f"{there}; missing='reml' and 'pairwise' use the available ones, 'listwise' leaves out "
-            "the objects with missing ones"
+            f"{there}; missing='reml' and 'pairwise' use the available ones, 'listwise' leaves "
+            "out the objects with missing ones"
         )
     if missing == "listwise":
         kept = complete_rows(matrix)

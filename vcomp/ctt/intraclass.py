@@ -61,15 +61,15 @@ def icc(
     ========  ========  ==============================================  ===========
     S. & F.   McG. & W. raters                                          D-study
     ========  ========  ==============================================  ===========
-    ICC(1,1)  ICC(1)    others for every object (one-way)               Eρ², r:p
+    ICC(1,1)  ICC(1)    different for each object (one-way)             Eρ², r:p
     ICC(2,1)  ICC(A,1)  the same; absolute agreement                    Φ, p × r
     ICC(3,1)  ICC(C,1)  the same; consistency                           Eρ², p × r
     ========  ========  ==============================================  ===========
 
     and ICC(1,k), ICC(2,k), ICC(3,k) (ICC(k), ICC(A,k), ICC(C,k)) of the mean of k ratings:
     ICC(C,k) is Cronbach's alpha. In McGraw and Wong's cases 2 and 2A raters are a sample, in 3
-    and 3A they are all there are; in 2A and 3A they do not interact with objects. The estimates
-    are the same, what they are called differs; averages have no estimate in case 3.
+    and 3A the only ones of interest; in 2A and 3A they do not interact with objects. The
+    estimates have different names, but are the same; averages have no estimate in case 3.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def icc(
     r0 : null value of the F-tests, from 0 to below 1; that of averages is the same number
     alpha : intervals have confidence 1 − alpha
     missing : what to do where cells are missing: ``"reml"`` estimates variance components from
-        those that are there, with intervals of modified large samples and without F-tests;
-        ``"listwise"`` leaves out the objects that have any; ``"raise"`` is an error
+        the available ones, with intervals of modified large samples and without F-tests;
+        ``"listwise"`` leaves out the objects with missing ones; ``"raise"`` is an error
 
     Returns
     -------
@@ -94,7 +94,7 @@ def icc(
     ------
     DataError
         If `scores` is not a numeric matrix of at least two objects and two raters, a score is
-        infinite, all are equal, or too few cells are there; if long data have two scores of one
+        infinite, all are equal, or too few cells have a score; if long data have two scores of one
         object by one rater.
     PlanError
         If `k`, `r0` or `alpha` is not one that can be, or components are not those of two crossed
@@ -135,12 +135,12 @@ def icc(
         raise PlanError(f"r0 is a number from 0 to below 1, not {r0!r}")
     if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
         raise PlanError(f"k, the number of ratings that are averaged, is 1 or more, not {k!r}")
-    asked = (None if k is None else int(k), float(r0), float(alpha))
+    requested = (None if k is None else int(k), float(r0), float(alpha))
     components = getattr(scores, "components", scores)
     if isinstance(components, VarianceComponents):
         if rater is not None or score is not None:
             raise PlanError("of variance components object= alone is needed, not the columns")
-        return _of_given(components, object, asked)
+        return _of_given(components, object, requested)
     matrix = read_scores(scores, object, rater, score, item_name="rater", what="icc")
     n_missing, words = matrix.n_missing, ""
     if n_missing:
@@ -149,17 +149,17 @@ def icc(
         )
         if missing == "raise":
             raise DataError(
-                f"{there}; missing='reml' uses those that are there, 'listwise' leaves out the "
-                "objects that have any"
+                f"{there}; missing='reml' uses the available ones, 'listwise' leaves out the "
+                "objects with missing ones"
             )
         if missing == "reml":
             _check_no_test(r0)
-            return _of_incomplete(matrix.with_scores(), there, asked)
+            return _of_incomplete(matrix.with_scores(), there, requested)
         kept = complete_rows(matrix)
         left_out = len(matrix.objects) - len(kept.objects)
         words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
         matrix = kept
-    return _of_mean_squares(_mean_squares(matrix), asked, words)
+    return _of_mean_squares(_mean_squares(matrix), requested, words)
 
 
 # Complete data -------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _mean_squares(matrix: ItemScores) -> RatingMeanSquares:
     X = matrix.values
     n, k = X.shape
     if np.ptp(X) == 0.0:
-        raise DataError("all scores are equal, so there is no variance to share")
+        raise DataError("all scores are equal, so there is no variance to divide into components")
     D = X - X.mean()
     rows, columns = D.mean(axis=1), D.mean(axis=0)
     rest = D - rows[:, None] - columns
@@ -178,15 +178,15 @@ def _mean_squares(matrix: ItemScores) -> RatingMeanSquares:
         n * float(columns @ columns) / (k - 1),
         float(np.square(rest).sum()) / ((n - 1) * (k - 1)),
     )
-    # what is left of equal means by rounding is nothing
+    # mean squares within rounding error of zero are zero
     nothing = n * k * float(np.square(64.0 * np.finfo(float).eps * np.abs(X).max()))
     return RatingMeanSquares(n, k, *(ms if ms > nothing else 0.0 for ms in squares))
 
 
 def _of_mean_squares(
-    ms: RatingMeanSquares, asked: tuple[int | None, float, float], words: str = ""
+    ms: RatingMeanSquares, requested: tuple[int | None, float, float], words: str = ""
 ) -> IntraclassCorrelations:
-    k, r0, alpha = asked
+    k, r0, alpha = requested
     k = ms.k if k is None else k
     null = r0 / (1.0 - r0)
     formulae = {"1": one_way, "A": agreement, "C": consistency}
@@ -266,17 +266,17 @@ def _share(odds: float) -> float:
 
 
 def _of_incomplete(
-    matrix: ItemScores, there: str, asked: tuple[int | None, float, float]
+    matrix: ItemScores, there: str, requested: tuple[int | None, float, float]
 ) -> IntraclassCorrelations:
     n, raters = matrix.values.shape
     one, two = one_way_components(matrix), two_way_components(matrix)
     return _of_components(
-        one, two, (n, raters), asked, f"{there}: variance components are by REML."
+        one, two, (n, raters), requested, f"{there}: variance components are by REML."
     )
 
 
 def _of_given(
-    components: VarianceComponents, object_: str | None, asked: tuple[int | None, float, float]
+    components: VarianceComponents, object_: str | None, requested: tuple[int | None, float, float]
 ) -> IntraclassCorrelations:
     facets = [f for f in components.facet_names if f != REPLICATE]
     crossed = len(facets) == 2 and not any(components.nested_in.get(f) for f in facets)
@@ -298,16 +298,16 @@ def _of_given(
     if components.mean_squares is not None:
         ms = components.mean_squares.oriented(object_)
         squares = (ms.ms_rows, ms.ms_columns, ms.ms_residual)
-        return _of_mean_squares(RatingMeanSquares(ms.n_rows, ms.n_columns, *squares), asked)
-    _check_no_test(asked[1])
+        return _of_mean_squares(RatingMeanSquares(ms.n_rows, ms.n_columns, *squares), requested)
+    _check_no_test(requested[1])
     rater = next(f for f in facets if f != object_)
     size = components.sizes.get(rater)
-    if asked[0] is None and (size is None or not float(size).is_integer()):
+    if requested[0] is None and (size is None or not float(size).is_integer()):
         raise PlanError("k= is needed: these components do not say how many raters there were")
     numbers = [components.sizes.get(f) for f in (object_, rater)]
     order = [components.facets.index(frozenset({f})) for f in (object_, rater)]
     return _of_components(
-        None, components, (_whole(numbers[0]), _whole(numbers[1])), asked, "", order
+        None, components, (_whole(numbers[0]), _whole(numbers[1])), requested, "", order
     )
 
 
@@ -315,11 +315,11 @@ def _of_components(
     one: VarianceComponents | None,
     two: VarianceComponents,
     sizes: tuple[int | None, int | None],
-    asked: tuple[int | None, float, float],
+    requested: tuple[int | None, float, float],
     words: str,
     order: list[int] | None = None,
 ) -> IntraclassCorrelations:
-    k, r0, alpha = asked
+    k, r0, alpha = requested
     k = (sizes[1] or 1) if k is None else k
     objects, raters = order or [0, 1]
     residual = ({0, 1, 2} - {objects, raters}).pop()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CANCELLED = 1e-6
-"""A rest with less variance than this share of what it is the difference of is worked out anew."""
+"""The variance of a rest score below this share of its operands is computed directly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +217,7 @@ def _rests(c: ItemCovariances) -> FloatArray:
 
 
 def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
-    """Return the sum, or the largest, of all values but one, for each: without subtraction."""
+    """Return the sum, or the largest, of all values but each one, without subtraction."""
     before = np.concatenate([[0.0], function.accumulate(values)[:-1]])
     after = np.concatenate([function.accumulate(values[::-1])[::-1][1:], [0.0]])
     found: FloatArray = function(before, after)
@@ -225,7 +225,7 @@ def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
 
 
 _RISE = 1e-12
-"""Alpha that rises by less does so by rounding."""
+"""Smaller rises of alpha are rounding errors."""
 
 
 def item_analysis(
@@ -317,7 +317,7 @@ def item_analysis(
     if np.isnan(found.alpha) and not notes:
         notes = ("All objects have the same total: α is not defined.",)
     if len(matrix.items) == 2:
-        notes += ("One item alone has no α: there is none without an item of two.",)
+        notes += ("One item alone has no α, so there is no α without an item.",)
     table = _table(matrix, found, (float(low), float(rise)), limits)
     if order == "flagged":
         table = _flagged_first(table)
@@ -342,8 +342,8 @@ def _statistics(
     there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
     if missing == "raise":
         raise DataError(
-            f"{there}; missing='pairwise' uses those that are there, 'listwise' leaves out the "
-            "objects that have any"
+            f"{there}; missing='pairwise' uses the available ones, 'listwise' leaves out the "
+            "objects with missing ones"
         )
     if missing == "listwise":
         kept = complete_rows(matrix)
@@ -401,7 +401,7 @@ def _table(
 
 
 def _reasons(found: ItemStatistics, change: FloatArray, low: float, rise: float) -> list[str]:
-    """Return what there is to look at, in words, empty where nothing."""
+    """Return the reasons for flagging each item, in words; empty if there is none."""
     r = found.item_rest
     flags = (
         (found.n == 0, "no score"),

@@ -43,7 +43,7 @@ ScoresOfItems: TypeAlias = (
 """What :func:`read_scores` reads."""
 
 _LARGEST = 1e100
-"""Of larger scores the products of variances overflow."""
+"""Products of variances of larger scores overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def read_scores(
     object_, item, score : columns of a long table. If one of them is given, each other is the
         column of its own name
     item_name : what the caller's parameter for `item` is called
-    what : is computed, for messages
+    what : the quantity that is computed, for messages
 
     Raises
     ------
@@ -122,7 +122,7 @@ def read_scores(
     largest = np.nanmax(np.abs(matrix.values), initial=0.0)
     if largest > _LARGEST:
         size = display.number(largest)
-        raise DataError(f"scores of {size} are too large to be squared; divide them")
+        raise DataError(f"scores of {size} are too large to be squared; rescale them")
     return matrix
 
 
@@ -148,12 +148,12 @@ def complete_rows(matrix: ItemScores) -> ItemScores:
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a value of an option that is not one of those allowed.
+    """Refuse a value of an option that is not allowed.
 
     Raises
     ------
     DataError
-        Naming those that are.
+        Naming the allowed values.
     """
     if value not in allowed:
         raise DataError(
@@ -188,7 +188,7 @@ def two_way_components(matrix: ItemScores) -> VarianceComponents:
     ------
     DataError
         If all scores are equal, if the components cannot be distinguished with these cells, as
-        where every object has one score, or if nothing is left for the residual.
+        where every object has one score, or if no degrees of freedom are left for the residual.
 
     Warns
     -----
@@ -199,7 +199,7 @@ def two_way_components(matrix: ItemScores) -> VarianceComponents:
 
 
 def one_way_components(matrix: ItemScores) -> VarianceComponents:
-    """Return the components of object and residual, items being replicates; see above."""
+    """Return the components of object and residual, with items as replicates."""
     return _components(matrix, ("object",))
 
 
@@ -209,16 +209,16 @@ def _components(matrix: ItemScores, facets: tuple[str, ...]) -> VarianceComponen
         raise DataError("no object has a score on any item")
     scores = matrix.values[rows, columns]
     if np.ptp(scores) == 0.0:
-        raise DataError("all scores are equal, so there is no variance to share")
+        raise DataError("all scores are equal, so there is no variance to divide into components")
     levels = {"object": rows, "item": columns}
     try:
         return crossed_components(scores, {facet: levels[facet] for facet in facets}, "reml")
     except DesignError as error:
         raise DataError(
-            f"variance components cannot be estimated from the cells that are there: {error}"
+            f"variance components cannot be estimated from the available scores: {error}"
         ) from error
     except EstimationError as error:
         raise DataError(
-            f"REML has no estimate from the cells that are there: {error}. The objects with all "
-            "scores may have one: missing='listwise'"
+            f"REML has no estimate from the available scores: {error}; missing='listwise' uses "
+            "the objects that have all scores"
         ) from error
