@@ -26,7 +26,7 @@ FOR_USERS = {
     "vcomp.formula": "Design Effect design_effects design_formula expected_mean_squares "
     "parse_design",
     "vcomp.gtheory": "Cost Counts DStudy DStudyPlan PublishedComponents Requirement dstudy "
-    "from_components make_plans optimize required_size",
+    "from_components make_plans",
 }
 
 # Records that public attributes hold, and what only the package itself calls.

@@ -19,6 +19,9 @@ from typing import Any
 MISSING = "–"
 """What stands for a number that is not known."""
 
+SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
+"""The coefficients of a D-study by name."""
+
 _MOST_DECIMALS = 10
 _MOST_DECADES = 6
 _LONG = 1e10

@@ -1,6 +1,4 @@
 from .allocation import Cost as Cost
-from .allocation import optimize as optimize
-from .layout import joined as joined
 from .phi_lambda import MeanOfScores as MeanOfScores
 from .plan import DStudyPlan as DStudyPlan
 from .plan import make_plans as make_plans
@@ -9,18 +7,12 @@ from .projection import CoefficientName as CoefficientName
 from .projection import ObjectiveName as ObjectiveName
 from .projection import PlannedName as PlannedName
 from .projection import Weights as Weights
-from .projection import first_two_way as first_two_way
 from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
 from .published import from_components as from_components
-from .requirement import SYMBOLS as SYMBOLS
 from .requirement import Requirement as Requirement
-from .requirement import check_requirement as check_requirement
-from .requirement import required_size as required_size
-from .requirement import requirement_ratio as requirement_ratio
 from .score_table import crossed_components as crossed_components
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy
-from .study_record import quantity_of as quantity_of
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes

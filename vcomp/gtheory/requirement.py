@@ -14,6 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.plan import DStudyPlan
@@ -38,9 +39,6 @@ from vcomp.inference.intervals import (
     arteaga_interval,
     feldt_interval,
 )
-
-SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
-"""The coefficients as they are printed."""
 
 
 @dataclass(frozen=True, slots=True)

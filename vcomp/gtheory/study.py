@@ -15,7 +15,7 @@ from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
 from vcomp.gtheory.requirement import Requirement
-from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
+from vcomp.gtheory.study_record import StudyRecord, study_table
 from vcomp.gtheory.study_views import (
     draw,
     draw_phi_lambda,
@@ -224,7 +224,7 @@ class DStudy(display.Printed, StudyRecord):
         """Return how many levels of `facet` reach `goal`, with an interval.
 
         The other facets are held at the sizes of the *first* plan; a facet nested in `facet` keeps
-        its size within each level. See :func:`~vcomp.gtheory.required_size`.
+        its size within each level.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class DStudy(display.Printed, StudyRecord):
         >>> print(study.required(0.9))
         For Eρ² = 0.9, 18 levels of i are needed.
         """
-        return requirement_of(self, goal, coefficient, facet)
+        return self.requirement(goal, coefficient, facet)
 
     def optimize(
         self,

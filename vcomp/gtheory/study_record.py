@@ -14,6 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import check_alpha
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.phi_lambda import MeanOfScores
@@ -21,14 +22,26 @@ from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
     CoefficientName,
+    first_two_way,
     planned_limits,
     planned_quantity,
     quantities,
     weights,
 )
-from vcomp.gtheory.requirement import Requirement, required_size
+from vcomp.gtheory.requirement import (
+    Requirement,
+    check_requirement,
+    required_size,
+    requirement_ratio,
+)
 from vcomp.gtheory.universe import check_columns
-from vcomp.inference import Projected, Quantities, UsedComponents, VarianceComponents
+from vcomp.inference import (
+    Projected,
+    Quantities,
+    TwoWayMeanSquares,
+    UsedComponents,
+    VarianceComponents,
+)
 from vcomp.inference.intervals import FromComponents, IntervalSource
 
 if TYPE_CHECKING:
@@ -79,6 +92,73 @@ class StudyRecord:
             source=source,
         )
 
+    def projected(self, name: str, plan: DStudyPlan | None = None) -> Quantities:
+        """Return a quantity of every plan as a function of the components.
+
+        Parameters
+        ----------
+        name : one of :data:`~vcomp.gtheory.projection.PLANNED`
+        plan : whose sizes are used; that of the study if None
+        """
+        return planned_quantity(
+            weights(self.components, self.plan if plan is None else plan), name
+        )
+
+    @property
+    def two_way(self) -> TwoWayMeanSquares | None:
+        """The mean squares that give limits of the first plan from F quantiles, or None."""
+        return first_two_way(self.components, self.plan)
+
+    def requirement(
+        self,
+        goal: float,
+        coefficient: CoefficientName,
+        facet: str | None,
+        plan: DStudyPlan | None = None,
+    ) -> Requirement:
+        """Return the size of a facet that a coefficient needs; see :meth:`DStudy.required`.
+
+        Parameters
+        ----------
+        goal : of the coefficient, between 0 and 1
+        coefficient : ``"Erho2"`` or ``"Phi"``
+        facet : may be None where only one has a size
+        plan : whose first row has the sizes of the other facets; that of the study if None
+        """
+        return required_size(
+            self.components,
+            self.source,
+            self.plan if plan is None else plan,
+            negative=self.negative,
+            goal=goal,
+            coefficient=coefficient,
+            facet=facet,
+            alpha=self.alpha,
+        )
+
+    def required_facet(self, goal: float, coefficient: str, facet: str | None) -> str:
+        """Return the facet whose size is required, if the requirement is possible.
+
+        Parameters
+        ----------
+        goal, coefficient, facet : see :meth:`requirement`
+
+        Raises
+        ------
+        PlanError
+            If the goal, coefficient or facet is not a possible one.
+        """
+        return check_requirement(self.plan, goal, coefficient, facet)
+
+    def required_ratio(self, goal: float, coefficient: str, facet: str) -> Quantities:
+        """Return the required size, not rounded up, as a ratio of components.
+
+        Parameters
+        ----------
+        goal, coefficient, facet : see :meth:`requirement`
+        """
+        return requirement_ratio(self.components, self.plan, goal, coefficient, facet)
+
     def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
         """Return the sizes of the facets, one row a plan, to put other `columns` beside them."""
         import pandas as pd
@@ -97,47 +177,6 @@ S = TypeVar("S", bound=StudyRecord)
 def study_table(study: StudyRecord) -> pd.DataFrame:
     """Return a row a plan: its sizes and columns; see :attr:`DStudy.table`."""
     return study.sizes_table(study.columns).assign(**study.columns)
-
-
-def quantity_of(study: StudyRecord, name: str, plan: DStudyPlan | None = None) -> Quantities:
-    """Return a quantity of every plan as a function of the components.
-
-    Parameters
-    ----------
-    study : the D-study
-    name : one of :data:`~vcomp.gtheory.projection.PLANNED`
-    plan : whose sizes are used; that of the study if None
-    """
-    return planned_quantity(weights(study.components, study.plan if plan is None else plan), name)
-
-
-def requirement_of(
-    study: StudyRecord,
-    goal: float,
-    coefficient: CoefficientName,
-    facet: str | None,
-    plan: DStudyPlan | None = None,
-) -> Requirement:
-    """Return the size of a facet that a coefficient needs; see :meth:`DStudy.required`.
-
-    Parameters
-    ----------
-    study : the D-study
-    goal : of the coefficient, between 0 and 1
-    coefficient : ``"Erho2"`` or ``"Phi"``
-    facet : may be None where only one has a size
-    plan : whose first row holds the other sizes; that of the study if None
-    """
-    return required_size(
-        study.components,
-        study.source,
-        study.plan if plan is None else plan,
-        negative=study.negative,
-        goal=goal,
-        coefficient=coefficient,
-        facet=facet,
-        alpha=study.alpha,
-    )
 
 
 def _whole(sizes: FloatArray) -> Any:
@@ -294,7 +333,7 @@ def _on_omitted_interaction(components: VarianceComponents) -> list[str]:
 
 
 def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> list[str]:
-    undefined = [s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if np.isnan(columns[c]).any()]
+    undefined = [s for c, s in SYMBOLS.items() if np.isnan(columns[c]).any()]
     universe = columns["universe_var"][0]
     notes = []
     if universe == 0:

@@ -13,6 +13,7 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp._typing import FloatArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.phi_lambda import NO_MEAN, check_mean, phi_lambda, read_cuts
@@ -23,8 +24,7 @@ from vcomp.gtheory.projection import (
     planned_limits,
     weights,
 )
-from vcomp.gtheory.requirement import SYMBOLS
-from vcomp.gtheory.study_record import StudyRecord, quantity_of, requirement_of, study_table
+from vcomp.gtheory.study_record import StudyRecord, study_table
 from vcomp.inference import VarianceComponents, used_components
 from vcomp.inference.intervals import FromComponents, unbiased_covariance
 
@@ -50,7 +50,7 @@ def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
             f"unknown quantity {what!r}{did_you_mean(str(what), PLANNED)}; a D-study has "
             f"{', '.join(PLANNED)}"
         )
-    q = quantity_of(study, what)
+    q = study.projected(what)
     if se not in ("delta", "unbiased"):
         raise PlanError(f"se is 'delta' or 'unbiased', not {se!r}")
     components = study.components
@@ -185,7 +185,7 @@ def summary(study: StudyRecord) -> Any:
         cells[""] = list(study.plan.labels)
     for facet, sizes in zip(study.plan.facets, study.plan.sizes.T, strict=True):
         cells[facet] = [display.count(n) for n in sizes]
-    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+    for name, symbol in SYMBOLS.items():
         cells[symbol] = [display.coefficient(c) for c in columns[name]]
         ends = zip(columns[f"{name}_low"], columns[f"{name}_high"], strict=True)
         intervals = [display.coefficient_interval(low, high) for low, high in ends]
@@ -239,13 +239,16 @@ def _explanations(study: StudyRecord) -> list[str]:
         *_generalized(study),
     ]
     methods = study.interval_methods
-    known = {methods[c]: s for s, c in (("Eρ²", "Erho2"), ("Φ", "Phi")) if c in methods}
+    known = {methods[c]: s for c, s in SYMBOLS.items() if c in methods}
     if known:
         how = [m if len(known) == 1 else f"{s} {m}" for m, s in known.items()]
         lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
     named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
     if len(named) == 1 and study.columns["universe_var"][0] > 0:
-        lines += [str(requirement_of(study, 0.95, c, named[0])) for c in ("Erho2", "Phi")]
+        lines += [
+            str(study.requirement(0.95, "Erho2", named[0])),
+            str(study.requirement(0.95, "Phi", named[0])),
+        ]
     return lines
 
 
@@ -352,7 +355,7 @@ def _required(
     found = {}
     for (sizes, row), name in itertools.product(first.items(), chosen):
         one = replace(study.plan, sizes=row[None, :])
-        needs = requirement_of(study, goal, name, facet, one)
+        needs = study.requirement(goal, name, facet, one)
         found[name, sizes] = plots.Required(needs.n, needs.low, needs.high)
     return found
 

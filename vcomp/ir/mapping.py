@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from vcomp import display, plots
 from vcomp._typing import FloatArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import DStudy
 from vcomp.ir.agreement import Measure
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Coefficient = Literal["Erho2", "Phi"]
-
-_SYMBOLS: dict[str, str] = {"Erho2": "Eρ²", "Phi": "Φ"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,10 +134,10 @@ class ReliabilityMap:
                 "the published curves have no variances, which intervals need; fit_mapping() fits "
                 "curves that have them"
             )
-        x = np.atleast_1d(_shares(coefficient, _SYMBOLS[self.coefficient]))
+        x = np.atleast_1d(_shares(coefficient, SYMBOLS[self.coefficient]))
         if x.ndim > 1:
             raise DataError(
-                f"the table has a row a value of {_SYMBOLS[self.coefficient]}; these have "
+                f"the table has a row a value of {SYMBOLS[self.coefficient]}; these have "
                 f"{x.ndim} dimensions"
             )
         base = self._base(x)
@@ -156,7 +155,7 @@ class ReliabilityMap:
         return pd.DataFrame(columns)
 
     def _base(self, coefficient: ArrayLike) -> FloatArray:
-        x = _shares(coefficient, _SYMBOLS[self.coefficient])
+        x = _shares(coefficient, SYMBOLS[self.coefficient])
         return x if self.rises else 1.0 - x
 
 
@@ -228,7 +227,7 @@ def map_reliability(
     value = given.pop(curve.coefficient)
     if value is None or any(other is not None for other in given.values()):
         raise PlanError(
-            f"{indicator!r} comes from {_SYMBOLS[curve.coefficient]}: give {curve.coefficient}= "
+            f"{indicator!r} comes from {SYMBOLS[curve.coefficient]}: give {curve.coefficient}= "
             "alone"
         )
     return curve.at(value)
@@ -388,7 +387,7 @@ class MappingStudy(display.Printed):
         """
         rows = [_row(curve) for curve in self.maps.values()]
         n = self.points["collection"].nunique()
-        at = " or ".join(f"{_SYMBOLS[c]} = {display.number(x)}" for c, x in _EXAMPLES.items())
+        at = " or ".join(f"{SYMBOLS[c]} = {display.number(x)}" for c, x in _EXAMPLES.items())
         table = display.simple_table(
             rows,
             ["points", "exponent", "std. err.", "single ones", f"at {at}"],
@@ -430,7 +429,7 @@ class MappingStudy(display.Printed):
         return plots.reliability_map(
             used.rename(columns={x: "x", name: "y"})[["x", "y"]],
             {a: curve.predict(grid, alpha=a).rename(columns={x: "x"}) for a in _LEVELS},
-            labels=(_SYMBOLS[x], self.measures[name].symbol),
+            labels=(SYMBOLS[x], self.measures[name].symbol),
             ax=ax,
         )
 
@@ -465,7 +464,7 @@ def _notes(study: MappingStudy) -> list[str]:
         words.append(f"x^exponent for {', '.join(rising)}")
     if falling:
         words.append(f"(1 − x)^exponent for {', '.join(falling)}")
-    least = " and ".join(f"{_SYMBOLS[c]} ≥ {display.number(v)}" for c, v in study.smallest.items())
+    least = " and ".join(f"{SYMBOLS[c]} ≥ {display.number(v)}" for c, v in study.smallest.items())
     notes = [
         f"Curves: {'; '.join(words)}. Points with {least}.",
         "In brackets: where 95 % of pairs of halves of these collections lie.",

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.design import number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.gtheory import DStudyPlan, Weights, joined, make_plans, weights
+from vcomp.gtheory import DStudyPlan, Weights, make_plans, weights
 from vcomp.inference import Projected, VarianceComponents, check_policy
 from vcomp.inference.intervals import wald_interval
 
@@ -55,14 +56,14 @@ def within_objects(
     n = np.bincount(objects).astype(float)
     # Deviations from the mean of the object: no T term is then a difference of large numbers.
     x = y - (np.bincount(objects, y) / n)[objects]
-    groups = [joined(objects, codes) for codes in effects]
+    groups = [_joined(objects, codes) for codes in effects]
     coefficients, inverse_n = _coefficients(objects, n, groups)
     T = _squares(objects, groups, x, x)
     shared = None
     if n.size > 1 and _is_complete(objects, cells):
         # For products rows need not be paired: scores of a cell are replaced by their mean.
         profile = (np.bincount(cells, x) / np.bincount(cells))[cells]
-        own = joined(objects, cells)
+        own = _joined(objects, cells)
         mean = (np.bincount(own, x) / np.bincount(own))[own]
         crossed = _squares(objects, groups, x, profile)
         alone = _squares(objects, groups, x, mean)
@@ -94,7 +95,7 @@ def _coefficients(
         inverse_n[:, s] = squares / n
         coefficients[:, k, s] = n - squares
         for u in range(k):
-            both = joined(groups[s], groups[u])
+            both = _joined(groups[s], groups[u])
             shared = np.bincount(both).astype(float)
             in_s = _owner(both, groups[s])
             terms = shared**2 / sizes[s][in_s]
@@ -104,6 +105,14 @@ def _coefficients(
     coefficients[:, k, k] = n - 1.0
     inverse_n[:, k] = 1.0 / n
     return coefficients, inverse_n
+
+
+def _joined(left: LongArray, right: LongArray) -> LongArray:
+    """Return the combination of two columns of codes in each row, numbered in order."""
+    (a, n_a), (b, n_b) = (
+        (codes.astype(np.int32), int(codes.max(initial=-1)) + 1) for codes in (left, right)
+    )
+    return number_combinations(a, n_a, b, n_b)[1].astype(np.int64)
 
 
 def _owner(groups: LongArray, coarser: LongArray) -> LongArray:
@@ -268,7 +277,7 @@ class _Errors:
         n = np.bincount(objects).astype(float)
         columns = []
         for codes in chunk.codes:
-            group = joined(objects, codes.astype(np.int64))
+            group = _joined(objects, codes.astype(np.int64))
             owner = np.empty(int(group.max()) + 1, dtype=np.int64)
             owner[group] = objects
             sizes = np.bincount(group).astype(float)
@@ -316,5 +325,5 @@ class _Errors:
         cells = np.zeros(chunk.n, dtype=np.int64)
         for position, facet in enumerate(design.facets):
             if facet.name not in excluded:
-                cells = joined(cells, chunk.level_codes(position).astype(np.int64))
+                cells = _joined(cells, chunk.level_codes(position).astype(np.int64))
         return cells

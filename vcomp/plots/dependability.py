@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.plots.canvas import (
     COLOURS,
@@ -25,9 +26,6 @@ from vcomp.plots.canvas import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
-"""The coefficients as they are written."""
 
 _STYLES = {"Erho2": ("-", "o"), "Phi": ("--", "s")}
 _MOST_LINES = 12

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp import display
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.plots.canvas import (
     COLOURS,
@@ -23,7 +24,6 @@ from vcomp.plots.canvas import (
     tidy_axes,
     whiskers,
 )
-from vcomp.plots.dependability import SYMBOLS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -339,8 +339,7 @@ def _vertical(ax: Any, table: pd.DataFrame, curves: pd.DataFrame | None, name: s
 
 
 _LABELS = {
-    "Erho2": "Eρ²",
-    "Phi": "Φ",
+    **SYMBOLS,
     "rel_err_var": "relative error variance σ²(δ)",
     "abs_err_var": "absolute error variance σ²(Δ)",
 }

@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from vcomp import display, plots
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import (
-    SYMBOLS,
-    CoefficientName,
-    DStudy,
-    ObjectiveName,
-    quantity_of,
-)
+from vcomp.gtheory import CoefficientName, DStudy, ObjectiveName
 from vcomp.inference import used_components
 from vcomp.plots import escaped
 from vcomp.studies.pairs import differences, required_ratios
@@ -490,7 +485,7 @@ def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
     sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
     sizes[:, plan.facets.index(facet)] = fine
     dense = replace(plan, sizes=sizes, inverse_n=None, labels=None)
-    made = quantity_of(study, coefficient, dense)
+    made = study.projected(coefficient, dense)
     return made.values(used_components(study.components, study.negative).values)
 
 

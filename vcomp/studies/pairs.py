@@ -15,14 +15,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean
-from vcomp.gtheory import (
-    SYMBOLS,
-    DStudy,
-    first_two_way,
-    quantity_of,
-    requirement_ratio,
-)
+from vcomp.gtheory import DStudy
 from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import arteaga_interval, feldt_interval
 from vcomp.inference.resampling import check_facets
@@ -208,7 +203,7 @@ def differences(
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
-    made = {name: quantity_of(study, coefficient) for name, study in studies.items()}
+    made = {name: study.projected(coefficient) for name, study in studies.items()}
     if interval == "bootstrap":
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
@@ -241,7 +236,7 @@ def required_ratios(
             "compare_measures"
         )
     made = {
-        name: requirement_ratio(study.components, study.plan, goal, coefficient, str(facet))
+        name: study.required_ratio(goal, coefficient, str(facet))
         for (name, study), facet in zip(studies.items(), facets.values(), strict=True)
     }
     known = {
@@ -298,7 +293,7 @@ def _logarithms(
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
     by_f = study.source.interval in ("auto", "f")
-    table = first_two_way(study.components, study.plan) if by_f else None
+    table = study.two_way if by_f else None
     if table is not None and table.columns == facet:
         low, high = _f_ends(table, goal, coefficient, study.alpha)
     else:

@@ -11,15 +11,10 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import (
-    SYMBOLS,
-    DStudy,
-    first_two_way,
-    quantity_of,
-    requirement_ratio,
-)
+from vcomp.gtheory import DStudy
 from vcomp.inference import TwoWayMeanSquares
 from vcomp.inference.intervals import arteaga_interval, erho2_of, feldt_interval, phi_of
 from vcomp.inference.resampling import Replicates
@@ -392,7 +387,7 @@ class SubsampleStudy(display.Printed):
             )
         used = np.maximum(v, 0.0) if study.negative == "zero" else v
         if quantity in COEFFICIENTS:
-            return quantity_of(study, quantity).values(used)[:, 0]
+            return study.projected(quantity).values(used)[:, 0]
         facet = self.required_facet
         assert facet is not None
         return required_sizes(study, used, self.goal, quantity.removeprefix("n_"), facet)
@@ -409,7 +404,7 @@ def required_sizes(
     v : (B, k + 1) components as D-studies take them
     goal, coefficient, facet : as for :meth:`DStudy.required`
     """
-    ratio = requirement_ratio(study.components, study.plan, goal, coefficient, facet)
+    ratio = study.required_ratio(goal, coefficient, facet)
     b, room = v @ ratio.a[0], v @ ratio.denominator[0]
     # What cancels to the last digits is no room, as for one set of components.
     held = v @ np.maximum(-ratio.denominator[0], 0.0)
@@ -435,8 +430,7 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
     coefficient : ``"Erho2"`` or ``"Phi"``
     """
     nothing = np.full(len(study.cells), np.nan)
-    components, plan = study.dstudy.components, study.dstudy.plan
-    table = first_two_way(components, plan)
+    plan, table = study.dstudy.plan, study.dstudy.two_way
     if table is None or study.results.method not in _OF_ANOVA:
         return nothing
     if plan.objects != {table.rows}:

@@ -21,8 +21,8 @@ from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import Limit, Solution, solve, solve_any
 from vcomp.gtheory.study_record import S
 
-SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ", "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
-"""What can be aimed at, as it is printed."""
+SYMBOLS = {**display.SYMBOLS, "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
+"""Coefficients and error variances that a design is chosen for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from vcomp.gtheory.allocation.frontier import Frontiers, draw, trace_frontiers
 from vcomp.gtheory.allocation.solve import continuous_sizes
 from vcomp.gtheory.allocation.stability import Stability, find_stability
 from vcomp.gtheory.requirement import Requirement
-from vcomp.gtheory.study_record import S, requirement_of, study_table
+from vcomp.gtheory.study_record import S, study_table
 from vcomp.inference import EstimatedQuantity, Quantities
 from vcomp.inference.intervals import FromComponents
 
@@ -177,7 +177,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         if aim.goal is None or not aim.is_coefficient or len(facets) != 1:
             return None
         plan, coefficient = self.best.study.plan, cast("CoefficientName", aim.coefficient)
-        return requirement_of(self.study, aim.goal, coefficient, facets[0], plan)
+        return self.study.requirement(aim.goal, coefficient, facets[0], plan)
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
