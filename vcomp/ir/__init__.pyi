@@ -6,9 +6,6 @@ from .accuracy_result import Accuracy as Accuracy
 from .curve import AccuracyCurve as AccuracyCurve
 from .curve import Model as Model
 from .curve import fit_curve as fit_curve
-from .diagnosis import Diagnosis as Diagnosis
-from .diagnosis import OriginalCollection as OriginalCollection
-from .diagnosis import diagnose as diagnose
 from .documents.assessors import AssessorLayout as AssessorLayout
 from .documents.assessors import AssessorLayouts as AssessorLayouts
 from .documents.document_files import document_universe as document_universe
@@ -30,6 +27,9 @@ from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix
 from .significance import swap_rates as swap_rates
 from .simulate.collection_fit import fit_collection as fit_collection
+from .simulate.diagnosis import Diagnosis as Diagnosis
+from .simulate.diagnosis import OriginalCollection as OriginalCollection
+from .simulate.diagnosis import diagnose as diagnose
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
 from .trec_files import read_trec_eval as read_trec_eval

@@ -1,14 +1,4 @@
 from .binomial import fit_binomial_line as fit_binomial_line
-from .drawn_ranks import drawn_agreement as drawn_agreement
-from .drawn_ranks import drawn_expectation as drawn_expectation
-from .drawn_ranks import student_cdf as student_cdf
-from .pair_differences import all_pairs as all_pairs
-from .quantile_tables import distances as distances
-from .quantile_tables import effects_at as effects_at
-from .quantile_tables import kernel_quantiles as kernel_quantiles
-from .quantile_tables import scores_from_effects as scores_from_effects
-from .quantile_tables import scores_from_margins as scores_from_margins
-from .quantile_tables import scores_from_steps as scores_from_steps
 from .rank_agreement import above_in_both as above_in_both
 from .rank_agreement import mean_share_above as mean_share_above
 from .rank_agreement import ordinal_ranks as ordinal_ranks

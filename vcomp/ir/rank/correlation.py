@@ -178,9 +178,9 @@ class RankDraws:
         Returns
         -------
         (draws, 4) array
-            as of :func:`vcomp.ir.kernels.drawn_ranks.drawn_agreement`
+            as of :func:`vcomp.ir.rank.kernels.drawn_ranks.drawn_agreement`
         """
-        from vcomp.ir.kernels import drawn_agreement
+        from vcomp.ir.rank.kernels.drawn_ranks import drawn_agreement
 
         if n_topics is None:
             counts: FloatArray = drawn_agreement(self.at_hand, self.truth, threshold)
@@ -191,7 +191,7 @@ class RankDraws:
 
     def expected(self, n_topics: float, threshold: float) -> FloatArray:
         """Return the expectation of these counts in new tests, in each draw."""
-        from vcomp.ir.kernels import drawn_expectation
+        from vcomp.ir.rank.kernels.drawn_ranks import drawn_expectation
 
         scales = np.sqrt(n_topics) / self.scales
         counts: FloatArray = drawn_expectation(
@@ -404,7 +404,7 @@ class Swaps:
 
 
 def _student(z: FloatArray, df: LongArray) -> FloatArray:
-    from vcomp.ir.kernels import student_cdf
+    from vcomp.ir.rank.kernels.drawn_ranks import student_cdf
 
     out = np.empty(z.size)
     for nu in np.unique(df):

@@ -1,7 +1,5 @@
 from .collection_fit import fit_collection as fit_collection
-from .copula import decompose as decompose
 from .margin import Margin as Margin
-from .margin_families import cdf_bandwidth as cdf_bandwidth
 from .margin_families import support_of as support_of
 from .simulated_effects import SimulatedScores as SimulatedScores
 from .simulated_effects import simulate_effects as simulate_effects

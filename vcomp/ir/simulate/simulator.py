@@ -378,7 +378,7 @@ class CollectionSimulator:
             self._draw_effects(out, rng)
 
     def _draw_effects(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.kernels import effects_at, scores_from_effects
+        from vcomp.ir.simulate.kernels.quantile_tables import effects_at, scores_from_effects
 
         assert self.topic_margin is not None
         n_topics, n_systems = out.shape
@@ -402,7 +402,10 @@ class CollectionSimulator:
         scores_from_effects(z, topics, self.offsets, self.tables, LOW, PER_UNIT, smoothing, out)
 
     def _draw_scores(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.kernels import scores_from_margins, scores_from_steps
+        from vcomp.ir.simulate.kernels.quantile_tables import (
+            scores_from_margins,
+            scores_from_steps,
+        )
 
         n_topics, n_systems = out.shape
         drawn = n_topics if self.random_sampling else pool_size(n_topics)

@@ -18,7 +18,9 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, warn
 from vcomp.ir.measures import TauAP
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
-from vcomp.ir.simulate import CollectionSimulator, SimulatedCollections, cdf_bandwidth, decompose
+from vcomp.ir.simulate.copula import decompose
+from vcomp.ir.simulate.margin_families import cdf_bandwidth
+from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections
 from vcomp.numerics import slices
 
 if TYPE_CHECKING:
@@ -257,7 +259,7 @@ class _Distribution:
 
     def distances(self, effects: FloatArray) -> FloatArray:
         """Return ω² of samples, one a row."""
-        from vcomp.ir.kernels import distances
+        from vcomp.ir.simulate.kernels.quantile_tables import distances
 
         values = np.ascontiguousarray(np.sort(effects, axis=1))
         found: FloatArray = distances(values, self.points, self.table, self.low, self.high)

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
-from vcomp.ir.diagnosis import INDICATORS, OriginalCollection
+from vcomp.ir.simulate.diagnosis import INDICATORS, OriginalCollection
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from vcomp.ir.kernels.drawn_ranks import drawn_agreement, drawn_expectation, student_cdf
 from vcomp.ir.kernels.rank_agreement import pair_agreement
+from vcomp.ir.rank.kernels.drawn_ranks import drawn_agreement, drawn_expectation, student_cdf
 
 
 def sign(d, threshold):

@@ -1,0 +1,1 @@
+"""Loops over simulated scores, compiled by numba; entered by file within simulate."""
