@@ -200,7 +200,7 @@ def test_bad_options(universe, options, error, message):
 
 
 def test_bad_universes(track, universe):
-    with pytest.raises(DataError, match=r"takes a universe, .* not DataFrame"):
+    with pytest.raises(DataError, match=r"needs a DocumentUniverse, .* not DataFrame"):
         vcomp.per_document_study(track.retrieved)
     one = track.retrieved[track.retrieved["topic"] == "T1"]
     judged = track.judgements[track.judgements["topic"] == "T1"]

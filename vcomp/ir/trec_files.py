@@ -1,4 +1,4 @@
-"""Read score matrices from files of retrieval evaluations: output of trec_eval, or runs."""
+"""Read score matrices from TREC files: the output of trec_eval, or runs with judgements."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        # -sig: the mark that some editors put first must not become part of the first field.
+        # -sig: a byte order mark must not become part of the first field.
         with opened(path, "rt", encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 fields = line.split()
@@ -164,7 +164,7 @@ def read_judgements(ir_measures: Any, source: Any) -> list[Any]:
         return _read_qrels(ir_measures, source)
     what, judged = "judgements", []
     for topic, document, given, iteration in _rows(source, ("relevance", "iteration"), what):
-        relevance = _runs_number(given)
+        relevance = _float(given)
         if not relevance.is_integer():
             raise DataError(
                 f"the relevance of document {document!r} on topic {topic!r} is {given!r}, not a "
@@ -180,7 +180,7 @@ def _documents(ir_measures: Any, run: Any, what: str) -> list[Any]:
     """Return the documents of a run that is not a file."""
     documents, seen = [], set()
     for topic, document, given in _rows(run, ("score",), what):
-        score = _runs_number(given)
+        score = _float(given)
         if not math.isfinite(score):
             raise DataError(
                 f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, "
@@ -231,7 +231,8 @@ def _rows(source: Any, values: tuple[str, ...], what: str) -> Iterator[tuple[Any
         yield (str(row.query_id), str(row.doc_id), *rest)
 
 
-def _runs_number(value: object) -> float:
+def _float(value: object) -> float:
+    """Return a value as a number, nan if it is not one."""
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -256,7 +257,7 @@ def _read_run(ir_measures: Any, path: Path) -> tuple[str, list[Any]]:
         if len(fields) != 6:
             wrong_line(path, number, fields, "a run has topic, Q0, document, rank, score, runid")
         topic, _, document, _, text, runid = fields
-        score = _runs_number(text)
+        score = _float(text)
         if not math.isfinite(score):
             wrong_line(path, number, fields[:5], f"{text!r} is not a number")
         if (topic, document) in seen:
@@ -285,7 +286,7 @@ def _read_qrels(ir_measures: Any, source: Any) -> list[Any]:
 
 
 _SUMMARY = "all"
-"""The topic of the lines that summarise a run."""
+"""The topic of summary lines."""
 
 
 def read_trec_eval(
@@ -295,10 +296,10 @@ def read_trec_eval(
     name_by: Literal["runid", "file"] = "runid",
     fill: float | None = None,
 ) -> ScoreMatrix:
-    r"""Read the scores that ``trec_eval -q`` printed, a file a run.
+    r"""Return the scores by topic that ``trec_eval -q`` printed, a file for each run.
 
-    Lines hold a measure, a topic and a value. Lines that sum up a run (topic ``all``) are skipped,
-    as are other measures.
+    Each line has a measure, a topic and a value. Summary lines (topic ``all``) and other measures
+    are skipped.
 
     Parameters
     ----------
@@ -306,24 +307,23 @@ def read_trec_eval(
         a file for the name of each system; also compressed (``.gz``). Those of a folder or pattern
         are read in the order of their names
     measure : as trec_eval prints it
-    name_by : where systems are not named by a dict, they are called by the ``runid`` line of the
-        file, or by its name without the suffix where there is none; ``"file"`` uses the full name
-        of the file, as for runs that share a runid
-    fill : score of a topic that other runs have and a run has not. By default it is missing, as
-        trec_eval leaves topics out for which a run retrieved nothing, unless called with ``-c``;
-        TREC scores them 0
+    name_by : names of systems, if `paths` is not a dict: ``"runid"``, the ``runid`` line of the
+        file, or without one its name less the suffix; ``"file"``, the full name of the file, for
+        runs that share a runid
+    fill : score of a run on a topic that only other runs have; missing if None. trec_eval, unless
+        called with ``-c``, omits topics for which a run retrieved nothing; TREC scores them 0
 
     Returns
     -------
     ScoreMatrix
-        Topics in the order in which they first come.
+        Topics in order of first occurrence.
 
     Raises
     ------
     DataError
-        If a file is missing, a line cannot be read (the message has its number), a run has no
-        line of `measure`, only summaries, or a topic twice, two runs have one name, `name_by` or
-        `fill` are out of range, or there are fewer than two topics or two runs.
+        If a file is missing, a line cannot be parsed (the message has its number), a run lacks
+        `measure`, has only its summary, or has a topic twice, two runs have the same name,
+        `name_by` or `fill` is not an allowed value, or there are fewer than two topics or runs.
 
     Examples
     --------
@@ -360,37 +360,37 @@ def score_runs(
     *,
     name_by: Literal["runid", "file"] = "runid",
 ) -> ScoreMatrix:
-    """Score runs against relevance judgements, by the package ir_measures.
+    """Return the scores of runs against relevance judgements, computed by ir_measures.
 
-    ir_measures computes the scores and is to be installed as well: ``pip install vcomp[ir]``. A
-    topic that is judged and for which a run retrieved nothing gets the score of
-    ir_measures, 0 as a rule; topics that are not judged have no score.
+    The package ir_measures has to be installed: ``pip install vcomp[ir]``. On a judged topic for
+    which it retrieved nothing a run has the score that ir_measures gives, usually 0; topics
+    without judgements have no score.
 
     Parameters
     ----------
-    runs : files as TREC has them (topic, ``Q0``, document, rank, score, runid), given as for
-        :func:`read_trec_eval`; or a dict of runs by system, each of them a file or what
+    runs : files in TREC's format (topic, ``Q0``, document, rank, score, runid), given as for
+        :func:`read_trec_eval`; or a dict of runs by system, each of them a file or an object that
         ir_measures reads: a list of its ``ScoredDoc``, nested dicts, or a frame
-    qrels : file as TREC has them (topic, iteration, document, relevance), or what ir_measures
-        reads
-    measure : as ir_measures writes it, such as ``"AP"``, ``"nDCG@10"`` or ``"P(rel=2)@5"``, or one
-        of its measures
+    qrels : file in TREC's format (topic, iteration, document, relevance), or an object that
+        ir_measures reads
+    measure : name in ir_measures, such as ``"AP"``, ``"nDCG@10"`` or ``"P(rel=2)@5"``, or one of
+        its measures
     name_by : see :func:`read_trec_eval`
 
     Returns
     -------
     ScoreMatrix
-        Topics in the order in which the judgements have them.
+        Topics in the order of the judgements.
 
     Raises
     ------
     VcompError
         If ir_measures is not installed.
     DataError
-        If a file is missing, a line cannot be read (the message has its number), a run has a score
-        that is not a number, a document twice on a topic, or no topic that is judged, ir_measures
-        does not know `measure` or cannot compute it, two runs have one name, or there are fewer
-        than two topics or two runs.
+        If a file is missing, a line cannot be parsed (the message has its number), a run has a
+        score that is not a number, a document twice on a topic, or no judged topic, ir_measures
+        does not know `measure` or cannot compute it, two runs have the same name, or there are
+        fewer than two topics or runs.
 
     Examples
     --------
@@ -458,10 +458,7 @@ def _read_eval(path: Path, measure: str) -> tuple[str | None, dict[str, float]]:
 
 
 def _number(path: Path, number: int, fields: list[str]) -> float:
-    try:
-        value = float(fields[-1])
-    except ValueError:
-        value = math.nan
+    value = _float(fields[-1])
     if not math.isfinite(value):
         wrong_line(path, number, fields, f"{fields[-1]!r} is not a number")
     return value

@@ -199,7 +199,7 @@ def test_unknown_layouts(layouts):
     [
         (lambda f: f.drop(columns="role"), "no column 'role'"),
         (lambda f: f.replace({"assessor": {"A": None}}), "6 rows .* have no value in 'assessor'"),
-        (lambda f: pd.concat([f, f[:1]]), "'A' is twice in role 'author' of topic 202"),
+        (lambda f: pd.concat([f, f[:1]]), "'A' occurs twice in role 'author' of topic 202"),
         (lambda f: f[:3], "two topics or more, and there are 1"),
         (lambda f: f[:0], "two topics or more, and there are 0"),
         (lambda f: f["role"], "one column, not a table"),
@@ -232,7 +232,7 @@ def test_the_page_says_what_is_confounded(layouts):
     page = str(layouts)
     assert "system × role × topic" in page
     assert "roles x individuals is not possible" in page
-    assert "wash out" in " ".join(page.split())
+    assert "average out" in " ".join(page.split())
 
 
 # Largest complete sub-tables --------------------------------------------------------------------

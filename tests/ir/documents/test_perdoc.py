@@ -126,13 +126,13 @@ def test_bad_paths(universe, tmp_path):
     (tmp_path / "folder.parquet").mkdir()
     for path, message in (
         (tmp_path / "scores.csv", "does not end in .parquet"),
-        (tmp_path / "no" / "scores.parquet", "there is no folder"),
+        (tmp_path / "no" / "scores.parquet", "there is no such folder"),
         (tmp_path / "folder.parquet", "is a folder"),
-        (3, "name of a file"),
+        (3, "not the path of a file"),
     ):
         with pytest.raises(DataError, match=message):
             write_per_document(universe, path)
-    with pytest.raises(DataError, match=r"takes a universe, .* not DataFrame"):
+    with pytest.raises(DataError, match=r"needs a DocumentUniverse, .* not DataFrame"):
         write_per_document(pd.DataFrame(), tmp_path / "scores.parquet")
 
 

@@ -147,7 +147,7 @@ def test_bad_beta(beta):
 
 
 def test_only_of_a_universe():
-    with pytest.raises(DataError, match=r"set_measures\(\) takes a universe, .* not dict"):
+    with pytest.raises(DataError, match=r"set_measures\(\) needs a DocumentUniverse, .* not dict"):
         set_measures({"system": ["s"]})
 
 

@@ -66,8 +66,8 @@ class AssessorLayout:
         Raises
         ------
         DataError
-            If a column is not there, an individual has several roles in a topic and the table has
-            no role, or no row belongs to the layout.
+            If a column is missing, an individual has several roles in a topic and the table has
+            no column ``role``, or no row belongs to the layout.
 
         Examples
         --------
@@ -123,7 +123,7 @@ class AssessorLayout:
 
 
 def shown(label: Any) -> str:
-    """Return a label as it is written: 202, not np.int64(202)."""
+    """Return a label as text for messages: 202, not np.int64(202)."""
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
@@ -136,7 +136,7 @@ def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str
     for key, column in columns.items():
         levels = pd.Index(assignments[key].unique(), dtype=object)
         coded = pd.Categorical(frame[column])
-        # One place more: for what is missing, whose code is -1.
+        # One place more for missing values, whose code is -1.
         found = np.append(levels.get_indexer(coded.categories.astype(object)), -1)[coded.codes]
         known &= found >= 0
         theirs = theirs * len(levels) + found
@@ -229,7 +229,7 @@ class AssessorLayouts(display.Printed):
             + (
                 ""
                 if x.exact
-                else " The subset was looked for greedily; there may be a larger one."
+                else " The subset was found by a greedy search; a larger one may exist."
             )
             for x in self.layouts.values()
         ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.data import as_levels, open_source
+from vcomp.data import as_levels, open_source, parquet_path
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.ir.documents.document_universe import (
@@ -44,7 +43,7 @@ def document_universe(
     document: str = "document",
     relevant: str = "relevant",
 ) -> DocumentUniverse:
-    """Build the documents that systems are scored on: all that were retrieved or are relevant.
+    """Return the documents that systems are scored on: all that were retrieved or are relevant.
 
     "For each query we construct a union of all retrieved documents across all participants. Then
     we also add to this, all relevant documents." (Bodoff, 2008, sec. 5.2) Every system is
@@ -66,7 +65,7 @@ def document_universe(
         them finds relevant what no system retrieved and nobody else finds relevant; the design
         then has empty cells, and estimation of its components is slower. ``"all"``: every
         document that was judged, too, as for classification, where nothing is retrieved
-    systems : systems that may have retrieved nothing at all, and are in no row therefore
+    systems : names of all systems, including those that retrieved nothing and so have no rows
     relevant_from : the lowest grade that counts as relevant
     system, assessor, topic, document, relevant : names of the columns
 
@@ -77,8 +76,8 @@ def document_universe(
     Raises
     ------
     DataError
-        If a column is not there or misses values, a document is retrieved by one system or judged
-        by one assessor twice for one topic, the judgements are no numbers, a topic of retrieved
+        If a column is missing or lacks values, a document is retrieved by one system or judged
+        by one assessor twice for one topic, the judgements are not numbers, a topic of retrieved
         documents was not judged, or a column is text in one table and numbers in the other.
 
     Warns
@@ -227,7 +226,7 @@ def _placed(labels: pd.Index, column: pd.Series) -> LongArray:
 def _with_more(
     name: str, column: pd.Series, more: Iterable[object] | None
 ) -> tuple[pd.Index, LongArray]:
-    """Return the systems, those without any row among them, and the system of each row."""
+    """Return all systems, including those without rows, and the system of each row."""
     import pandas as pd
 
     labels = column.cat.categories
@@ -265,7 +264,7 @@ def _check_topics(topics: pd.Index, run_topic: LongArray, qrel_topic: LongArray)
         without = topics[~retrieved]
         warn(
             f"no system retrieved a document for topics that were judged ({len(without):,} of "
-            f"{n:,}): {_listed(without)}; their relevant documents were missed by all"
+            f"{n:,}): {_listed(without)}; no system retrieved their relevant documents"
         )
 
 
@@ -304,7 +303,7 @@ def _lists(keys: LongArray, key: LongArray, member: LongArray) -> tuple[LongArra
 
 
 def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
-    """Return a label of every document that no document of another topic has."""
+    """Return a unique label of every document."""
     import pandas as pd
 
     topic, name = np.divmod(keys, len(names))
@@ -321,16 +320,16 @@ _ROWS_AT_ONCE = 1 << 20
 def write_per_document(
     universe: DocumentUniverse, path: str | os.PathLike[str], scores: Any = "utility"
 ) -> int:
-    """Write a row a system, assessor and document to a Parquet file, topic by topic.
+    """Write the score of every system, assessor and document to a Parquet file, topic by topic.
 
-    What is in memory are the pairs of the universe and the scores of a million rows or of the
-    largest topic. The file has its name when it is complete, and not before.
+    Only the pairs of the universe, and the scores of a million rows or of the largest topic, are
+    in memory. The file gets its name once it is complete.
 
     Parameters
     ----------
     universe : of :func:`vcomp.ir.document_universe`
-    path : of the file, which is replaced if it is there
-    scores : of the four cases, see :func:`vcomp.ir.score_table`
+    path : of the file; an existing one is replaced
+    scores : score of each of the four cases, see :func:`vcomp.ir.score_table`
 
     Returns
     -------
@@ -340,8 +339,8 @@ def write_per_document(
     Raises
     ------
     DataError
-        If `universe` is not a universe, `path` does not end in ``.parquet`` or its folder does not
-        exist, or `scores` are not of the four cases.
+        If `universe` is not a universe, `path` does not end in ``.parquet``, its folder does not
+        exist or it cannot be written, or `scores` are not of the four cases.
 
     Examples
     --------
@@ -356,37 +355,20 @@ def write_per_document(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from vcomp.statistics.batches import replacing
+
     check_universe(universe, "write_per_document")
-    target = _parquet_path(path)
+    target = parquet_path(path)
     table = score_table(scores)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     codes = pa.dictionary(pa.int32(), pa.array(universe.documents[:1]).type)
     schema = pa.schema([*_fields(universe, pa), ("document", codes), ("score", pa.float64())])
     n_rows = 0
-    try:
-        with pq.ParquetWriter(unfinished, schema) as writer:
-            for parts in _many(universe, table):
-                made = _arrow(universe, parts, schema, pa)
-                writer.write_table(made)
-                n_rows += made.num_rows
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(target) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
+        for parts in _many(universe, table):
+            made = _arrow(universe, parts, schema, pa)
+            writer.write_table(made)
+            n_rows += made.num_rows
     return n_rows
-
-
-def _parquet_path(path: str | os.PathLike[str]) -> Path:
-    try:
-        target = Path(os.fsdecode(os.fspath(path))).expanduser()
-    except TypeError:
-        raise DataError(f"path= is the name of a file, not {path!r}") from None
-    if target.suffix.lower() not in (".parquet", ".pq"):
-        raise DataError(f"{target.name!r} does not end in .parquet, which is how it is read again")
-    if not target.parent.is_dir():
-        raise DataError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
-    if target.is_dir():
-        raise DataError(f"{str(target)!r} is a folder; give the name of a file")
-    return target
 
 
 def _many(universe: DocumentUniverse, table: FloatArray) -> Iterator[list[dict[str, Any]]]:

@@ -40,7 +40,7 @@ class TopicBlock:
     assessors : (A,) numbers of the assessors
     retrieved : (P, D) whether the system retrieved the document
     relevant : (A, D) whether the assessor found it relevant
-    scored : (A, D) whether systems are scored on it by the judgements of the assessor
+    scored : (A, D) whether the assessor's judgement of the document scores systems
     """
 
     topic: int
@@ -93,7 +93,7 @@ class DocumentUniverse:
         return len(self.systems) * sum(int(b.scored.sum()) for b in self.blocks())
 
     def blocks(self) -> Iterator[TopicBlock]:
-        """Yield topic after topic."""
+        """Yield the tables of each topic in turn."""
         for topic in range(len(self.topics)):
             yield self.block(topic)
 
@@ -107,7 +107,7 @@ class DocumentUniverse:
         Raises
         ------
         DataError
-            If there is no such number; see :meth:`topic_number`.
+            If there is no topic of this number; see :meth:`topic_number`.
         """
         if not 0 <= topic < len(self.topics):
             raise DataError(f"topics are numbered from 0 to {len(self.topics) - 1}, not {topic!r}")
@@ -132,14 +132,14 @@ class DocumentUniverse:
 
         Parameters
         ----------
-        scores : of the four cases, see :func:`vcomp.ir.document_scores`
+        scores : score of each of the four cases, see :func:`vcomp.ir.score_table`
 
         Returns
         -------
         pandas.DataFrame
             with the columns ``system``, ``assessor``, ``topic`` and ``document`` (categories) and
-            ``score``, topic by topic: what ``vcomp.gstudy(frame, "system x assessor x
-            (document:topic)", "score")`` takes
+            ``score``, topic by topic, for ``vcomp.gstudy(frame, "system x assessor x
+            (document:topic)", "score")``
 
         Raises
         ------
@@ -218,7 +218,7 @@ def check_universe(universe: object, caller: str) -> None:
     """
     if not isinstance(universe, DocumentUniverse):
         raise DataError(
-            f"{caller}() takes a universe, such as vcomp.ir.document_universe() returns, not "
+            f"{caller}() needs a DocumentUniverse, as vcomp.ir.document_universe() returns, not "
             f"{type(universe).__name__}"
         )
 
@@ -284,7 +284,8 @@ def score_table(scores: Any) -> FloatArray:
     for case in scores:
         if case not in CASES:
             raise DataError(
-                f"{case!r} is no case{did_you_mean(case, CASES)}; the cases are {', '.join(CASES)}"
+                f"{case!r} is not a case{did_you_mean(case, CASES)}; the cases are "
+                f"{', '.join(CASES)}"
             )
     missing = [case for case in CASES if case not in scores]
     if missing:
@@ -368,7 +369,7 @@ SET_MEASURES = (
 """The columns of :func:`set_measures` that are measures."""
 
 NORMALIZED = ("normalized_utility", "scaled_utility")
-"""Those of them that are not defined where nothing is relevant."""
+"""Measures that are not defined if nothing is relevant."""
 
 _WORST = -0.5
 """Lower bound of normalised utilities: MinNU of TREC 2002."""
@@ -383,7 +384,7 @@ def set_measures(
     ----------
     universe : of :func:`vcomp.ir.document_universe`
     beta : of F: recall counts `beta` times as much as precision
-    scores : what the four cases of a document are worth, see :func:`vcomp.ir.score_table`
+    scores : score of a document in each of the four cases, see :func:`vcomp.ir.score_table`
 
     Returns
     -------
@@ -395,17 +396,17 @@ def set_measures(
         ``precision``, ``recall``, ``F``
             (1 + β²) R₊ / (retrieved + β² relevant); all are 0 where their denominator is 0
         ``utility``
-            linear utility: a credit for every document that is retrieved, which is what its score
-            differs by from that of the same document when it is not. With the published scores
-            2 R₊ - N₊, R₊ relevant and N₊ nonrelevant ones (T11U)
+            linear utility: the sum over retrieved documents of their score less the score that
+            they would have if not retrieved. With the published scores 2 R₊ - N₊, with R₊
+            relevant and N₊ nonrelevant documents (T11U)
         ``normalized_utility``
-            this over the utility of retrieving exactly the relevant documents, 2 R (T11NU); nan
-            where nothing is relevant
+            utility divided by that of retrieving exactly the relevant documents, 2 R (T11NU);
+            nan if nothing is relevant
         ``scaled_utility``
-            the same, cut at -.5 from below and scaled to [0, 1] (T11SU)
+            the same, but at least -0.5, scaled to [0, 1] (T11SU)
         ``mean_score``
-            mean score of the documents, nan if there is none. Over `n_documents` it is the utility
-            less a number that all systems share, so that systems have the same order by both
+            mean score of the documents, nan if there is none. Multiplied by `n_documents` it
+            differs from the utility by a constant for all systems, so both rank systems alike
 
     Raises
     ------
@@ -449,7 +450,7 @@ def set_measures(
 def measured_sets(
     universe: DocumentUniverse, *, beta: float = 1.0, scores: Any = "utility"
 ) -> pd.DataFrame:
-    """Return what :func:`set_measures` does, without its warning."""
+    """Return the table of :func:`set_measures`, without its warning."""
     import pandas as pd
 
     if isinstance(beta, bool) or not isinstance(beta, Real) or not 0.0 < beta < np.inf:
@@ -475,7 +476,7 @@ def _counts(block: TopicBlock) -> dict[str, Any]:
     """Return the counts of one topic, by assessor and system."""
     n_systems, n_assessors = block.retrieved.shape[0], block.assessors.size
     retrieved = block.retrieved.sum(axis=1)
-    # Counts below 2⁵³ are exact as floats, whose product is the fast one.
+    # Counts below 2⁵³ are exact as floats, and products of floats are faster.
     both = block.relevant.astype(float) @ block.retrieved.T.astype(float)
     return {
         "system": np.tile(np.arange(n_systems), n_assessors),

@@ -52,7 +52,7 @@ def largest_crossed(
     Parameters
     ----------
     table : the columns of every row
-    least_rows, least_columns : that are wanted
+    least_rows, least_columns : minimum numbers of rows and columns
     most_sets : see above
 
     Examples
@@ -65,7 +65,7 @@ def largest_crossed(
         counts.setdefault(columns, []).append(number)
     closed, exact = _closed_sets(counts, least_columns, most_sets)
     best: CrossedSubset | None = None
-    # In an order that does not depend on hashes: ties go to the first columns.
+    # In an order that does not depend on hashes: of equal ones the first columns are chosen.
     for columns in sorted(closed, key=sorted):
         rows = sorted(r for own, numbers in counts.items() if columns <= own for r in numbers)
         if len(rows) >= least_rows and len(rows) * len(columns) > _cells(best):
@@ -83,7 +83,7 @@ def _cells(subset: CrossedSubset | None) -> int:
 def _closed_sets(
     counts: Mapping[frozenset[int], list[int]], least: int, most: int
 ) -> tuple[set[frozenset[int]], bool]:
-    """Return intersections of rows with so many columns, and whether these are all."""
+    """Return intersections of rows with at least `least` columns, and whether all were found."""
     closed: set[frozenset[int]] = set()
     for row in counts:
         if len(row) < least:
@@ -125,41 +125,42 @@ _COLUMNS = ("topic", "role", "assessor")
 def assessor_layouts(
     assignments: Any, *, topic: str = "topic", role: str = "role", assessor: str = "assessor"
 ) -> AssessorLayouts:
-    """Find the G-studies of roles and individuals that an assignment of judges to topics allows.
+    """Return the G-studies of roles and individuals that an assignment of assessors allows.
 
-    Who judges a topic differs in role (the author of the topic, a second assessor) and as an
-    individual. To separate all their effects everyone would have to serve in every role of every
-    topic, which is impossible: nobody is both the author of a topic and not. Parts of the data
-    remain, each of which answers a question of its own (Bodoff, 2008, sec. 6).
+    Assessors of a topic differ in role (the author of the topic, a second assessor) and as
+    individuals. To separate all effects of roles and individuals, every individual would have to
+    serve in every role on every topic, which is impossible: nobody is both the author of a topic
+    and not. Subsets of the judgements allow some of these effects to be estimated (Bodoff, 2008,
+    sec. 6).
 
     Parameters
     ----------
-    assignments : a row a judge of a topic, with the columns `topic`, `role` and `assessor` (an
-        individual), in any container that :func:`vcomp.fit` reads
+    assignments : a row for each assessor of a topic, with the columns `topic`, `role` and
+        `assessor` (an individual), in any container that :func:`vcomp.fit` reads
     topic, role, assessor : names of the columns
 
     Returns
     -------
     AssessorLayouts
-        Layouts by name; ``print`` it for what each measures and confounds. R is a
+        Layouts by name; ``print`` it to see what each measures and confounds. R is a
         role that two or more topics have
 
         ``"roles"``
-            system × role × topic: topics that have the same roles, one individual in each (of
-            several in a role the first in the table). As in Soboroff and Harman (2003)
+            system × role × topic: topics that have the same roles, with one individual in each
+            (if several have a role, the first in the table). As in Soboroff and Harman (2003)
         ``"individuals"``
-            system × (assessor:topic): all opinions, none followed to other topics. As in Voorhees
-            (2000)
+            system × (assessor:topic): all assessors, as different individuals on different
+            topics. As in Voorhees (2000)
         ``"individuals in R"``
-            the same of the individuals in one role only
+            the same for the individuals in one role only
         ``"crossed"``
             system × assessor × topic: the largest set of individuals that judged the same topics,
             in whatever roles
         ``"crossed in R"``
-            the same of those who had role R in all of them (his table 17)
+            the same for those who had role R in all of these topics (Bodoff's table 17)
         ``"one to one"``
             system × role × topic: the most topics in which the same individuals had the same roles
-            (his table 18)
+            (Bodoff's table 18)
         ``"roles x individuals"``
             system × role × assessor × topic: everyone in every role of every topic
         ``"individuals in roles"``
@@ -168,13 +169,14 @@ def assessor_layouts(
     Raises
     ------
     DataError
-        If a column is not there or has missing values, an individual is twice in one role of a
+        If a column is missing or has missing values, an individual occurs twice in one role of a
         topic, or there are fewer than two topics.
 
     Notes
     -----
-    The largest crossed sub-tables are found exactly, by all intersections of what topics have;
-    if these are more than 20,000, greedily, and ``exact`` of the layout is False.
+    The largest crossed sub-tables are found exactly, from all intersections of the topics' roles
+    or individuals. If there are more than 20,000 intersections, the search is greedy and ``exact``
+    of the layout is False.
 
     References
     ----------
@@ -229,7 +231,7 @@ def _read(assignments: Any, columns: tuple[str, str, str]) -> pd.DataFrame:
     twice = frame.duplicated(list(_COLUMNS))
     if twice.any():
         t, r, a = (shown(x) for x in frame[twice].iloc[0])
-        raise DataError(f"assessor {a} is twice in role {r} of topic {t}")
+        raise DataError(f"assessor {a} occurs twice in role {r} of topic {t}")
     if frame["topic"].nunique() < 2:
         raise DataError(
             f"a layout needs two topics or more, and there are {frame['topic'].nunique()}"
@@ -254,7 +256,7 @@ def _roles(frame: pd.DataFrame) -> AssessorLayout | str:
         _numbered(first),
         "roles, over whatever individuals had them",
         "Individuals, who change from topic to topic, and their interactions are in the effects "
-        "of role and of role by topic; they wash out of the role's only if drawn at random"
+        "of role and of role by topic; they average out of the former only if drawn at random"
         + (". Of several individuals in a role the first is used" if several else ""),
         exact,
     )
@@ -274,7 +276,7 @@ def _nested(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
         name,
         "system x (assessor:topic)",
         _numbered(rows),
-        "opinions on a topic, none of which is followed to other topics",
+        "individuals within topics; one who judged several topics counts as several",
         f"Individuals {what}are one effect with their interactions with topics; "
         "plans with the same assessors for all topics cannot be studied",
     )
@@ -296,7 +298,7 @@ def _crossed(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
         "Roles, which change from topic to topic, are in the effects of assessors and of "
         "assessors by topics"
         if of_all
-        else "Roles play no part: tests in which other roles judge are not described",
+        else "Results do not apply to tests in which other roles judge",
         chosen[1],
     )
 
@@ -341,7 +343,7 @@ def _everyone(frame: pd.DataFrame) -> AssessorLayout | str:
         "roles x individuals",
         "system x role x assessor x topic",
         _numbered(frame),
-        "roles and individuals apart, with all their interactions",
+        "roles and individuals as separate effects, with all their interactions",
         "Nothing is confounded but the highest interaction with error",
     )
 
@@ -353,9 +355,7 @@ def _within_roles(frame: pd.DataFrame) -> AssessorLayout | str:
         return "no two topics have all roles"
     if int(full.min().min()) < 2:
         one = str(full.min().idxmin())
-        return (
-            f"role {one!r} has one individual in a topic, whose effect is that of the role there"
-        )
+        return f"role {one!r} has only one individual in a topic: their effects are confounded"
     return AssessorLayout(
         "individuals in roles",
         "system x (assessor:(role x topic))",
@@ -385,7 +385,7 @@ def _complete(
 
 
 def _numbered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows in their order, numbered anew, in the types that they had."""
+    """Return the rows with a new index, in their original types."""
     return rows[list(_COLUMNS)].infer_objects().reset_index(drop=True)
 
 

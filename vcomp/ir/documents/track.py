@@ -1,4 +1,4 @@
-"""Simulate a track with assessors and documents, in place of data that are not public."""
+"""A simulated track with assessors and documents, for examples of scores by document."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ times the document's effect ``d`` is above 0; skill has the mean 1 and the stand
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Track:
-    """What :func:`novelty_like_track` makes: the two tables of a universe of documents.
+    """Retrieved documents and judgements of a track, made by :func:`novelty_like_track`.
 
     Attributes
     ----------
-    retrieved : a row a retrieved document: ``system``, ``topic``, ``document``
-    judgements : a row a document and assessor: ``assessor``, ``topic``, ``document``, ``relevant``
+    retrieved : a row for each retrieved document: ``system``, ``topic``, ``document``
+    judgements : a row for each document and assessor: ``assessor``, ``topic``, ``document``,
+        ``relevant``
     """
 
     retrieved: pd.DataFrame
@@ -68,19 +69,19 @@ def novelty_like_track(
     effects: Mapping[str, float] | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> Track:
-    """Simulate a track such as TREC Novelty 2004, with effects of all facets.
+    """Return a simulated track such as TREC Novelty 2004, with effects of all facets.
 
-    **A stand-in, and no data.** The runs and judgements that Bodoff (2008, sec. 5) analysed are
-    not public. This has their form (60 systems, 50 topics, two assessors, about 1,000 sentences a
-    topic that differ from topic to topic in number) and effects of a size that was made up: what
-    results of its G-studies do not apply to that track.
+    **Simulated, not real data.** The runs and judgements that Bodoff (2008, sec. 5) analysed are
+    not public. This simulation has their form (60 systems, 50 topics, two assessors, about 1,000
+    sentences for each topic, whose number varies) and invented effect sizes, so results of its
+    G-studies do not apply to that track.
 
     Parameters
     ----------
-    n_systems, n_topics, n_assessors : how many; every assessor judges every topic
-    n_documents : of a topic on average; they are between a half and one and a half times as many
-    effects : other values for some of :data:`TRACK_EFFECTS`
-    rng : seed or generator, seed 0 if not given. The same seed makes the same track
+    n_systems, n_topics, n_assessors : numbers of each; every assessor judges every topic
+    n_documents : mean number per topic; numbers are uniform from half to one and a half times it
+    effects : values that replace some of :data:`TRACK_EFFECTS`
+    rng : seed or generator; seed 0 if None. The same seed gives the same track
 
     Returns
     -------
@@ -89,8 +90,8 @@ def novelty_like_track(
     Raises
     ------
     DataError
-        If a number is not a whole one or less than 1 (2 documents), or an effect is unknown,
-        negative (but for the two means) or not finite.
+        If a number is not a whole number from 1 on (of documents, from 2 on), or an effect is
+        unknown, not finite, or negative (except the two means).
     EstimationError
         If `rng` is neither a seed nor a generator.
 
@@ -126,7 +127,7 @@ def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
     for name, value in (given or {}).items():
         if name not in TRACK_EFFECTS:
             raise DataError(
-                f"{name!r} is no effect{did_you_mean(name, TRACK_EFFECTS)}; the effects are "
+                f"{name!r} is not an effect{did_you_mean(name, TRACK_EFFECTS)}; the effects are "
                 f"{', '.join(TRACK_EFFECTS)}"
             )
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -33,20 +33,20 @@ def write_collections(
     """Write simulated collections to a Parquet or CSV file, a row a score.
 
     The columns are those of :meth:`SimulatedCollections.to_long`: ``collection`` from 0 on,
-    ``topic`` from 1 on, ``system`` and ``score``. The file has its name when it is complete, and
-    not before.
+    ``topic`` from 1 on, ``system`` and ``score``. The file gets its name once it is
+    complete.
 
     Parameters
     ----------
     simulator : of :func:`fit_collection`
-    path : of the file, ending in .parquet or .csv; it is replaced if it is there
+    path : of the file, ending in .parquet or .csv; an existing one is replaced
     n_topics : topics of each collection
     n : number of collections
     rng : seed, or a generator that one is drawn from once; 0 if not given. The collections are
         those of :meth:`CollectionSimulator.simulate`
     workers : threads; the numbers are the same for any number of them
     progress : whether to show a bar; None for one where stderr is a terminal
-    each : is given some collections after the other as they are written, such as to measure them
+    each : called with the collections of each batch after they were written
 
     Returns
     -------
@@ -56,7 +56,7 @@ def write_collections(
     Raises
     ------
     DataError
-        If the file has another ending, its folder is not there, or it cannot be written.
+        If the file has another ending, its folder does not exist, or it cannot be written.
     PlanError
         If a number is not whole or not positive, or one collection does not fit into memory.
     EstimationError
@@ -134,25 +134,20 @@ def _writer(target: Path) -> Iterator[Callable[[SimulatedCollections], None]]:
     """Yield a writer of collections; the file gets its name when it is complete."""
     import pyarrow as pa
 
+    from vcomp.statistics.batches import replacing
+
     text = target.suffix.lower() == ".csv"
     system = pa.string() if text else pa.dictionary(pa.int32(), pa.string())
     schema = pa.schema(
         [("collection", pa.int64()), ("topic", pa.int64()), ("system", system),
          ("score", pa.float64())]
     )  # fmt: skip
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-    try:
-        with _open(unfinished, schema, text=text) as file:
+    with replacing(target) as unfinished, _open(unfinished, schema, text=text) as file:
 
-            def write(some: SimulatedCollections) -> None:
-                file.write_table(pa.Table.from_pandas(some.to_long(), schema, False))
+        def write(some: SimulatedCollections) -> None:
+            file.write_table(pa.Table.from_pandas(some.to_long(), schema, False))
 
-            yield write
-        unfinished.replace(target)
-    except OSError as error:
-        raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+        yield write
 
 
 def _open(path: Path, schema: Any, *, text: bool) -> Any:
